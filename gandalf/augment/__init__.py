@@ -1,0 +1,1 @@
+"""Dataset to Dataset: label points, sampling."""

@@ -1,0 +1,1 @@
+"""Files to `Dataset`: the only room that knows a file format."""

@@ -1,0 +1,175 @@
+"""The one data type: texts, sparse target probabilities, label texts, and pairs never to be predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, vstack
+
+from gandalf.errors import DataError, Problem
+
+Rows = npt.NDArray[np.integer[Any]] | npt.NDArray[np.bool_] | slice | Sequence[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Points and what they are annotated with.
+
+    A training point is a text and a sparse row of target probabilities; a hard label is the value 1.0.
+    `texts` may be None for data that ships as bag-of-words features only (and then `label_texts` may be too).
+    """
+
+    targets: csr_array  # N x L float32, values in (0, 1], sorted indices, no duplicates
+    texts: Sequence[str] | None = None  # N
+    label_texts: Sequence[str] | None = None  # L
+    exclude: csr_array | None = None  # N x L bool: pairs never to be predicted (the filter files)
+    ids: Sequence[str] | None = None  # N, the points' own identifiers where the source has them
+    label_ids: Sequence[str] | None = None  # L
+    features: csr_array | None = None  # N x D float32
+    label_features: csr_array | None = None  # L x D float32
+
+    def __post_init__(self) -> None:
+        points, labels = self.targets.shape
+        for name, rows in (
+            ("texts", points),
+            ("ids", points),
+            ("label_texts", labels),
+            ("label_ids", labels),
+        ):
+            value = getattr(self, name)
+            if value is not None and len(value) != rows:
+                raise DataError(f"{name} has {len(value)} entries where the targets call for {rows}")
+        for name, rows in (("features", points), ("label_features", labels)):
+            value = getattr(self, name)
+            if value is not None and value.shape[0] != rows:
+                raise DataError(f"{name} has {value.shape[0]} rows where the targets call for {rows}")
+        if self.exclude is not None and self.exclude.shape != self.targets.shape:
+            raise DataError(f"exclude is {self.exclude.shape}, the targets are {self.targets.shape}")
+
+    def __len__(self) -> int:
+        return int(self.targets.shape[0])
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels L."""
+        return int(self.targets.shape[1])
+
+    @cached_property
+    def label_frequencies(self) -> npt.NDArray[np.int64]:
+        """Number of points that carry each label, whatever the value of the target."""  # shape: (L,)
+        return np.bincount(self.targets.indices, minlength=self.num_labels).astype(np.int64)
+
+    def __getitem__(self, rows: Rows) -> Dataset:
+        """Select points, in the order given; the labels stay."""
+        index = np.arange(len(self))[rows]
+        return replace(
+            self,
+            targets=self.targets[index],
+            texts=None if self.texts is None else [self.texts[i] for i in index],
+            ids=None if self.ids is None else [self.ids[i] for i in index],
+            exclude=None if self.exclude is None else self.exclude[index],
+            features=None if self.features is None else self.features[index],
+        )
+
+    def __add__(self, other: Dataset) -> Dataset:
+        """Append the points of `other`, which must have the same labels."""
+        if self.num_labels != other.num_labels:
+            raise DataError(
+                f"cannot append points with {other.num_labels} labels to points with {self.num_labels}"
+            )
+        return replace(
+            self,
+            targets=csr_array(vstack([self.targets, other.targets], format="csr")),
+            texts=_joined(self.texts, other.texts),
+            ids=_joined(self.ids, other.ids),
+            exclude=_stacked_pairs(self, other),
+            features=_stacked_features(self.features, other.features),
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Dataset):
+            return NotImplemented
+        lists = ("texts", "label_texts", "ids", "label_ids")
+        matrices = ("targets", "exclude", "features", "label_features")
+        return all(_same_list(getattr(self, n), getattr(other, n)) for n in lists) and all(
+            _same_matrix(getattr(self, n), getattr(other, n)) for n in matrices
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        kind = "texts" if self.texts is not None else "feature rows"
+        return f"<Dataset {len(self):,} {kind}, {self.num_labels:,} labels, {self.targets.nnz:,} targets>"
+
+    def need_texts(self, purpose: str) -> tuple[Sequence[str], Sequence[str]]:
+        """Texts and label texts, or one sentence saying why `purpose` cannot do without them."""
+        if self.texts is None or self.label_texts is None:
+            missing = "texts" if self.texts is None else "label texts"
+            raise DataError(
+                f"{purpose} needs {missing}, and this data set has none",
+                remedy="use its raw layout (trn/tst/lbl.json.gz), or add a label-text file",
+            )
+        return self.texts, self.label_texts
+
+
+@dataclass(frozen=True)
+class Splits:
+    """A data set as it is found on disk: training points, perhaps test points, and where it came from."""
+
+    train: Dataset
+    test: Dataset | None = None
+    name: str = ""
+    layout: str = ""
+    findings: tuple[Problem, ...] = ()
+
+
+def binary_pairs(rows: npt.ArrayLike, labels: npt.ArrayLike, shape: tuple[int, int]) -> csr_array:
+    """N x L boolean matrix holding the given (row, label) pairs once each."""
+    rows, labels = np.asarray(rows, dtype=np.int64), np.asarray(labels, dtype=np.int64)
+    pairs = csr_array((np.ones(len(rows), dtype=bool), (rows, labels)), shape=shape)
+    pairs.sum_duplicates()
+    pairs.data[:] = True
+    return pairs
+
+
+def _joined(first: Sequence[str] | None, second: Sequence[str] | None) -> list[str] | None:
+    if first is None and second is None:
+        return None
+    if first is None or second is None:
+        raise DataError("cannot append points with texts (or ids) to points without")
+    return [*first, *second]
+
+
+def _stacked_pairs(first: Dataset, second: Dataset) -> csr_array | None:
+    if first.exclude is None and second.exclude is None:
+        return None
+    parts = [
+        csr_array(d.targets.shape, dtype=bool) if d.exclude is None else d.exclude for d in (first, second)
+    ]
+    return csr_array(vstack(parts, format="csr"))
+
+
+def _stacked_features(first: csr_array | None, second: csr_array | None) -> csr_array | None:
+    if first is None and second is None:
+        return None
+    if first is None or second is None or first.shape[1] != second.shape[1]:
+        raise DataError("cannot append points whose features have other columns")
+    return csr_array(vstack([first, second], format="csr"))
+
+
+def _same_list(first: Sequence[str] | None, second: Sequence[str] | None) -> bool:
+    return first is second or (first is not None and second is not None and list(first) == list(second))
+
+
+def _same_matrix(first: csr_array | None, second: csr_array | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return (
+        first.shape == second.shape
+        and (abs(first.astype(np.float64) - second.astype(np.float64))).max() == 0.0
+    )

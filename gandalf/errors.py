@@ -1,0 +1,117 @@
+"""What goes wrong with a user's input, said in one sentence: where, what, and what to do about it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One finding about the input: its kind, where it is, what is wrong and the remedy."""
+
+    kind: str  # a stable slug that scripts can match, such as "index-out-of-range"
+    severity: Severity
+    what: str
+    remedy: str = ""
+    file: str | None = None
+    line: int | None = None  # counted from 1, the header line included
+
+    def __str__(self) -> str:
+        where = (
+            ""
+            if self.file is None
+            else f"{self.file}: "
+            if self.line is None
+            else f"{self.file}:{self.line}: "
+        )
+        return f"{where}{self.what}" + (f"; {self.remedy}" if self.remedy else "")
+
+
+class DataError(ValueError):
+    """Bad input or usage. Its text is one sentence; the command prints it and exits with 2."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        remedy: str = "",
+        file: str | Path | None = None,
+        line: int | None = None,
+        kind: str = "bad-input",
+    ) -> None:
+        self.problem = Problem(kind, "error", what, remedy, None if file is None else str(file), line)
+        super().__init__(str(self.problem))
+
+
+@dataclass
+class Findings:
+    """Collects what readers find.
+
+    Strict (the default) raises the first error as a `DataError`; `gandalf check` collects instead, and
+    the reader goes on after mending or dropping the entry. A kind is listed at most `per_kind` times
+    for each file and counted beyond that.
+    """
+
+    strict: bool = True
+    per_kind: int = 5
+    problems: list[Problem] = field(default_factory=list)
+    counts: Counter[tuple[str, str | None]] = field(default_factory=Counter)
+
+    def add(
+        self,
+        severity: Severity,
+        kind: str,
+        what: str,
+        *,
+        remedy: str = "",
+        file: str | Path | None = None,
+        line: int | None = None,
+    ) -> None:
+        """Record one finding, or raise it if it is an error and the collector is strict."""
+        problem = Problem(kind, severity, what, remedy, None if file is None else str(file), line)
+        if self.strict and severity == "error":
+            raise DataError(what, remedy=remedy, file=file, line=line, kind=kind)
+        self.counts[kind, problem.file] += 1
+        if self.counts[kind, problem.file] <= self.per_kind:
+            self.problems.append(problem)
+
+    def error(
+        self,
+        kind: str,
+        what: str,
+        *,
+        remedy: str = "",
+        file: str | Path | None = None,
+        line: int | None = None,
+    ) -> None:
+        """Record an error: the data cannot be used as it is."""
+        self.add("error", kind, what, remedy=remedy, file=file, line=line)
+
+    def warn(
+        self,
+        kind: str,
+        what: str,
+        *,
+        remedy: str = "",
+        file: str | Path | None = None,
+        line: int | None = None,
+    ) -> None:
+        """Record a warning: usable, but results will suffer or mislead."""
+        self.add("warning", kind, what, remedy=remedy, file=file, line=line)
+
+    def note(
+        self,
+        kind: str,
+        what: str,
+        *,
+        remedy: str = "",
+        file: str | Path | None = None,
+        line: int | None = None,
+    ) -> None:
+        """Record a fact worth knowing that is no fault of the data."""
+        self.add("note", kind, what, remedy=remedy, file=file, line=line)

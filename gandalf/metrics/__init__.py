@@ -1,0 +1,1 @@
+"""(predictions, truth) to numbers."""

@@ -1,0 +1,1 @@
+"""Results to terminal tables and plots."""
