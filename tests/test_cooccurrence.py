@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from strategies import targets
+
+from gandalf.errors import DataError
+from gandalf.graph.cooccurrence import conditional_graph, counts, frequencies
+
+
+@dataclass(frozen=True)
+class Ratio:
+    unit_diagonal = True
+    below_ratio = True
+
+    def score(self, joint, given, other):
+        return joint / given
+
+    def target(self, score):
+        return score
+
+
+@dataclass(frozen=True)
+class Symmetric:
+    """Mean of both directions, squashed: not below the ratio, keeps its own diagonal."""
+
+    unit_diagonal = False
+    below_ratio = False
+
+    def score(self, joint, given, other):
+        return (joint / given + joint / other) / 2
+
+    def target(self, score):
+        return 1 / (1 + np.exp(-score))
+
+
+ESTIMATES = [Ratio(), Symmetric()]
+
+
+def loop_counts(dense):
+    points, labels = dense.shape
+    joint = np.zeros((labels, labels))
+    for j in range(labels):
+        for i in range(labels):
+            for s in range(points):
+                joint[j, i] += dense[s, j] if i == j else dense[s, i] * dense[s, j]
+    return joint
+
+
+def loop_graph(dense, estimate, delta, top_k):
+    joint = loop_counts(dense)
+    labels = len(joint)
+    graph = np.zeros((labels, labels), dtype=np.float32)
+    for j in range(labels):
+        scores = {}
+        for i in range(labels):
+            if i != j and joint[j, i] > 0:
+                score = estimate.score(joint[j, i], joint[j, j], joint[i, i])
+                if score > delta:
+                    scores[i] = score
+        best = sorted(scores, key=lambda i: (-scores[i], i))
+        for i in best if top_k is None else best[: top_k - 1]:
+            graph[j, i] = estimate.target(scores[i])
+        own = joint[j, j] or 1.0
+        graph[j, j] = 1.0 if estimate.unit_diagonal else estimate.target(estimate.score(own, own, own))
+    return graph
+
+
+def any_targets():
+    return st.one_of(targets(), targets(graded=True))
+
+
+@given(any_targets())
+def test_counts_are_the_sums_over_points(matrix):
+    expected = loop_counts(matrix.toarray().astype(float))
+    np.testing.assert_array_equal(counts(matrix).toarray(), expected)
+    np.testing.assert_array_equal(frequencies(matrix), np.diag(expected))
+
+
+@given(any_targets(), st.data())
+def test_counts_of_some_labels_are_those_rows(matrix, data):
+    labels = data.draw(st.lists(st.integers(0, matrix.shape[1] - 1), max_size=4))
+    np.testing.assert_array_equal(counts(matrix, labels).toarray(), counts(matrix).toarray()[labels])
+
+
+@pytest.mark.parametrize("estimate", ESTIMATES)
+@given(
+    matrix=any_targets(), delta=st.sampled_from([0.0, 0.1, 0.25, 0.5]), top_k=st.sampled_from([None, 1, 2, 3])
+)
+def test_graph_equals_nested_loops(estimate, matrix, delta, top_k):
+    graph = conditional_graph(matrix, estimate, delta=delta, top_k=top_k)
+    np.testing.assert_array_equal(
+        graph.toarray(), loop_graph(matrix.toarray().astype(float), estimate, delta, top_k)
+    )
+    assert graph.dtype == np.float32
+    assert graph.has_sorted_indices
+    assert (graph.data > 0).all()
+
+
+def test_one_in_ten_is_not_above_a_tenth():
+    matrix = np.zeros((10, 2))
+    matrix[:, 0] = 1
+    matrix[0, 1] = 1
+    graph = conditional_graph(csr_array(matrix), Ratio(), delta=0.1)
+    np.testing.assert_array_equal(graph.toarray(), [[1, 0], [1, 1]])
+
+
+def test_ties_go_to_the_smaller_label_and_the_label_itself_stays():
+    matrix = csr_array(np.array([[1, 1, 1, 1], [0, 1, 1, 1]], dtype=float))
+    graph = conditional_graph(matrix, Ratio(), top_k=2)
+    np.testing.assert_array_equal(graph.toarray(), [[1, 1, 0, 0], [0, 1, 1, 0], [0, 1, 1, 0], [0, 1, 0, 1]])
+
+
+@pytest.mark.parametrize("options", [{"delta": -0.1}, {"delta": 1.0}, {"delta": float("nan")}, {"top_k": 0}])
+def test_impossible_options_are_refused(options):
+    with pytest.raises(DataError, match=next(iter(options))):
+        conditional_graph(csr_array(np.eye(2)), Ratio(), **options)
