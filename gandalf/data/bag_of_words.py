@@ -1,0 +1,83 @@
+"""Bag-of-words features for trainers that read features and not text: TF-IDF over `split_words`."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, diags_array
+
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.words import split_words
+from gandalf.errors import DataError
+from gandalf.progress import track
+
+
+@dataclass(frozen=True)
+class BagOfWords:
+    """Words that have a column, most frequent first (ties in code-point order), and their weights."""
+
+    words: tuple[str, ...]  # D
+    idf: npt.NDArray[np.float32]  # D: ln((1 + documents) / (1 + documents with the word)) + 1
+
+    @classmethod
+    def fit(cls, texts: Sequence[str], max_features: int) -> BagOfWords:
+        """Choose the `max_features` words found in most texts and weigh each by its rarity."""
+        column: dict[str, int] = {}
+        counts = _word_counts(texts, column, grow=True)
+        documents = np.bincount(counts.indices, minlength=len(column))  # shape: (words,)
+        words = np.asarray(list(column), dtype=object)
+        order = np.lexsort((words, -documents))[:max_features]
+        idf = np.log((1 + len(texts)) / (1 + documents[order])) + 1
+        return cls(tuple(words[order]), idf.astype(np.float32))
+
+    def features(self, texts: Sequence[str]) -> csr_array:
+        """N x D float32: count times idf, rows of length 1; a text without known words is an empty row."""
+        column = {word: i for i, word in enumerate(self.words)}
+        weighted = csr_array(_word_counts(texts, column, grow=False) * self.idf[np.newaxis, :])
+        squares = csr_array((weighted.data**2, weighted.indices, weighted.indptr), weighted.shape)
+        lengths = np.sqrt(squares.sum(axis=1))  # shape: (N,)
+        scale = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        return csr_array(diags_array(scale) @ weighted).astype(np.float32)
+
+
+def add_features(splits: Splits, *, max_features: int = 100_000) -> tuple[Splits, tuple[str, ...]]:
+    """The same data set with features of points and labels, and the words that the columns stand for.
+
+    The words come from the training and label texts only; nothing is learnt from the test split.
+    """
+    if splits.train.texts is None:
+        raise DataError(
+            "bag-of-words features need texts, and this data set has none",
+            remedy="use its raw layout (trn/tst/lbl.json.gz)",
+        )
+    label_texts = splits.train.label_texts
+    bag = BagOfWords.fit([*splits.train.texts, *(label_texts or ())], max_features)
+    label_features = None if label_texts is None else bag.features(label_texts)
+
+    def featured(points: Dataset) -> Dataset:
+        features = None if points.texts is None else bag.features(points.texts)
+        return replace(points, features=features, label_features=label_features)
+
+    test = None if splits.test is None else featured(splits.test)
+    return replace(splits, train=featured(splits.train), test=test), bag.words
+
+
+def _word_counts(texts: Sequence[str], column: dict[str, int], *, grow: bool) -> csr_array:
+    """How often each word with a column stands in each text; `grow` gives new words new columns."""
+    columns, ends = array("q"), array("q", [0])
+    for text in track(texts, "counting words", total=len(texts)):
+        words = split_words(text)
+        if grow:
+            columns.extend([column.setdefault(word, len(column)) for word in words])
+        else:
+            columns.extend([column[word] for word in words if word in column])
+        ends.append(len(columns))
+    ones = np.ones(len(columns), dtype=np.float32)
+    shape = (len(texts), len(column))
+    counts = csr_array((ones, np.frombuffer(columns, np.int64), np.frombuffer(ends, np.int64)), shape=shape)
+    counts.sum_duplicates()
+    return counts
