@@ -1,0 +1,55 @@
+"""Head to tail: five bins of labels with equal numbers of training positives, and what each adds to P@5."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gandalf.metrics.ranking import Ranking
+
+BINS = 5
+PLACES = 5  # contributions are to P@5
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Labels of like training frequency, and the share of P@5 that hits on them make up."""
+
+    labels: int
+    mean_frequency: float
+    contribution: float  # in percent points of P@5; the bins' contributions sum to P@5
+
+
+def label_bins(frequencies: npt.NDArray[np.integer], bins: int = BINS) -> npt.NDArray[np.int64]:
+    """Bin of each label, 0 = head: labels by falling training frequency, cut at equal shares of positives.
+
+    A label goes where its first positive falls, ties in frequency by label index; labels without training
+    points go to the last bin.
+    """  # shape: (L,)
+    order = np.argsort(-frequencies, kind="stable")
+    ends = np.cumsum(frequencies[order])
+    before, total = ends - frequencies[order], int(frequencies.sum())
+    of_label = np.empty(len(frequencies), dtype=np.int64)
+    of_label[order] = before * bins // max(total, 1)
+    return np.where(frequencies == 0, bins - 1, of_label)
+
+
+def bin_contributions(ranking: Ranking, of_label: npt.NDArray[np.int64]) -> tuple[float, ...]:
+    """What each bin's hits add to P@5, in percent points."""
+    hit = of_label[ranking.ids[:, :PLACES][ranking.hits[:, :PLACES]]]
+    places = PLACES * max(len(ranking.ids), 1)
+    return tuple(100.0 * count / places for count in np.bincount(hit, minlength=BINS).tolist())
+
+
+def describe_bins(
+    frequencies: npt.NDArray[np.integer], of_label: npt.NDArray[np.int64], parts: tuple[float, ...]
+) -> tuple[Bin, ...]:
+    """Size and mean training frequency of each bin beside its contribution."""
+    sizes = np.bincount(of_label, minlength=BINS)
+    positives = np.bincount(of_label, weights=frequencies, minlength=BINS)
+    means = positives / np.maximum(sizes, 1)
+    return tuple(
+        Bin(size, mean, part) for size, mean, part in zip(sizes.tolist(), means.tolist(), parts, strict=True)
+    )

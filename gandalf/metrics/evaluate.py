@@ -1,0 +1,157 @@
+"""Every figure of a prediction set: filtered, unfiltered, and split by whether the text is a label's text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.matching import known_points
+from gandalf.errors import DataError
+from gandalf.metrics.bins import PLACES, Bin, bin_contributions, describe_bins, label_bins
+from gandalf.metrics.predictions import Source, as_predictions, test_points
+from gandalf.metrics.propensity import constants, inverse_propensities
+from gandalf.metrics.ranking import (
+    Contributions,
+    Ranking,
+    Rows,
+    contributions,
+    coverage,
+    judge,
+    macro_precision,
+    rank,
+)
+
+KS = (1, 3, 5)
+EVERY = slice(None)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The figures over some of the test points, in percent; empty where there are no such points."""
+
+    points: int
+    values: dict[str, float]
+    bins: tuple[float, ...]  # contribution of each label bin to P@5
+
+    def as_dict(self) -> dict[str, Any]:
+        """The values by name, with the number of points and the bins."""
+        return {**self.values, "points": self.points, "bins": list(self.bins)}
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What `evaluate` found; `scores["P@1"]` is the filtered figure in percent."""
+
+    filtered: Part
+    unfiltered: Part
+    label_text: Part | None  # test points whose text is a label's text; None where there are no texts
+    new_text: Part | None  # the other test points
+    bins: tuple[Bin, ...]
+    A: float
+    B: float
+    labels: int
+    ks: tuple[int, ...]
+    # Kept for the bootstrap, which resamples points.
+    contributions: Contributions = field(repr=False)
+    known: npt.NDArray[np.bool_] | None = field(repr=False)  # shape: (N,) whether the text is a label's
+
+    def __getitem__(self, name: str) -> float:
+        return self.filtered.values[name]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, the filtered figures at the top level."""
+        return {
+            **self.filtered.as_dict(),
+            "labels": self.labels,
+            "bins": [asdict(each) for each in self.bins],
+            "unfiltered": self.unfiltered.as_dict(),
+            "label_text": None if self.label_text is None else self.label_text.as_dict(),
+            "new_text": None if self.new_text is None else self.new_text.as_dict(),
+            "propensity": {"A": self.A, "B": self.B},
+        }
+
+
+def evaluate(
+    predictions: Source,
+    splits: Splits,
+    *,
+    ks: Sequence[int] = KS,
+    A: float | None = None,
+    B: float | None = None,
+) -> Scores:
+    """Score predictions for the test points of `splits`: a sparse matrix, (ids, scores), or a file.
+
+    Pairs that the test split excludes are dropped before the top k are taken; the figures without that
+    stand under `unfiltered`. Propensities and label frequencies are those of `splits.train`, which must
+    not be augmented. A and B default to the constants of the data set's name.
+    """
+    test, ks = test_points(splits), _checked_ks(ks)
+    candidates = as_predictions(predictions, splits)
+    by_name = constants(splits.name)
+    A, B = by_name[0] if A is None else A, by_name[1] if B is None else B
+    frequencies = splits.train.label_frequencies
+    weights = inverse_propensities(frequencies, len(splits.train), A, B)
+    of_label = label_bins(frequencies)
+
+    filtered = _Scorer.of(candidates, test, test.exclude, weights, ks)
+    nothing_to_filter = test.exclude is None or test.exclude.nnz == 0
+    unfiltered = filtered if nothing_to_filter else _Scorer.of(candidates, test, None, weights, ks)
+    known = known_points(test)
+    everything = filtered.part(EVERY, of_label)
+    return Scores(
+        filtered=everything,
+        unfiltered=unfiltered.part(EVERY, of_label),
+        label_text=None if known is None else filtered.part(known, of_label),
+        new_text=None if known is None else filtered.part(~known, of_label),
+        bins=describe_bins(frequencies, of_label, everything.bins),
+        A=A,
+        B=B,
+        labels=test.num_labels,
+        ks=ks,
+        contributions=filtered.contributions,
+        known=known,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Scorer:
+    """One ranking of all test points, from which the figures over any subset are summed."""
+
+    ranking: Ranking
+    truth: csr_array
+    contributions: Contributions
+    ks: tuple[int, ...]
+
+    @staticmethod
+    def of(
+        candidates: csr_array,
+        test: Dataset,
+        exclude: csr_array | None,
+        weights: npt.NDArray[np.float64],
+        ks: tuple[int, ...],
+    ) -> _Scorer:
+        ranking = rank(candidates, test.targets, max(*ks, PLACES), exclude)
+        judged = judge(ranking, test.targets, weights)
+        return _Scorer(ranking, test.targets, contributions(judged, ks), ks)
+
+    def part(self, rows: Rows, of_label: npt.NDArray[np.int64]) -> Part:
+        ranking = self.ranking[rows]
+        if len(ranking.ids) == 0:
+            return Part(0, {}, ())
+        values = self.contributions.values(rows)
+        truth = self.truth if isinstance(rows, slice) else self.truth[np.flatnonzero(rows)]
+        values |= {f"C@{k}": coverage(ranking, truth, k) for k in self.ks}
+        values |= {f"macroP@{k}": macro_precision(ranking, truth.shape[1], k) for k in self.ks}
+        return Part(len(ranking.ids), values, tuple(bin_contributions(ranking, of_label)))
+
+
+def _checked_ks(ks: Sequence[int]) -> tuple[int, ...]:
+    if not ks or min(ks) < 1:
+        raise DataError("k must be at least 1", remedy="leave it out for 1, 3 and 5")
+    return tuple(sorted(set(ks)))

@@ -1,0 +1,165 @@
+"""Anyone's predictions as one CSR matrix: the stored entries of a row are its candidates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, csr_matrix, load_npz
+
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.errors import DataError
+from gandalf.metrics.ranked_lists import read_ranked_lists
+
+# A sparse matrix of scores; ids and scores of k places, -1 where there is no prediction; or a file.
+Source = csr_array | csr_matrix | tuple[npt.ArrayLike, npt.ArrayLike] | str | Path
+
+
+def as_predictions(source: Source, splits: Splits) -> csr_array:
+    """Predictions for the test points as N x L scores with sorted indices, checked against the data.
+
+    `source` is a SciPy sparse matrix, a pair (ids, scores) of N x k arrays with -1 for no prediction, or the
+    path of a file that `read_predictions` understands. A score of -inf is no prediction; 0 is one.
+    """
+    if isinstance(source, str | Path):
+        return read_predictions(source, splits)
+    matrix: Any = source
+    if isinstance(source, tuple) and len(source) == 2:
+        matrix = _from_places(source[0], source[1], splits)
+    if not hasattr(matrix, "tocsr") or matrix.ndim != 2:
+        raise DataError(
+            f"cannot read predictions from {type(source).__name__}",
+            remedy="give a SciPy CSR matrix, a pair (ids, scores) or the path of a file",
+        )
+    return _checked(csr_array(matrix.tocsr()), splits, None)
+
+
+def read_predictions(path: str | Path, splits: Splits) -> csr_array:
+    """Read a SciPy `.npz` matrix, or JSON lines (also compressed) with one test point a line."""
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(
+            "no such file", file=path, remedy="give a .npz matrix or a .jsonl file of predictions"
+        )
+    if path.suffix == ".npz":
+        return _checked(_load_matrix(path), splits, path)
+    indptr, labels, scores = read_ranked_lists(path, test_points(splits))
+    _check_rows(len(indptr) - 1, splits, path)
+    shape = test_points(splits).targets.shape
+    return _checked(csr_array((scores, labels, indptr), shape=shape), splits, path)
+
+
+def test_points(splits: Splits) -> Dataset:
+    """The test split, or one sentence saying that there is none."""
+    if splits.test is None:
+        raise DataError(
+            f"the data set {splits.name!r} has no test split to evaluate on",
+            remedy="give a folder that also holds the test points (tst.json.gz, tst_X_Y.txt, test.txt)",
+        )
+    if len(splits.test) == 0:
+        raise DataError(f"the test split of the data set {splits.name!r} is empty")
+    return splits.test
+
+
+def _load_matrix(path: Path) -> csr_array:
+    try:
+        return csr_array(load_npz(path))  # load_npz never unpickles
+    except (OSError, ValueError, KeyError, BadZipFile, EOFError, TypeError) as error:
+        raise DataError(
+            f"is not a SciPy sparse matrix ({error})",
+            file=path,
+            remedy="write it with scipy.sparse.save_npz(path, csr_matrix)",
+        ) from error
+
+
+def _from_places(ids: npt.ArrayLike, scores: npt.ArrayLike, splits: Splits) -> csr_array:
+    ids, scores = np.asarray(ids), np.asarray(scores, dtype=np.float64)  # shape: (N, k)
+    if ids.ndim != 2 or ids.shape != scores.shape or not np.issubdtype(ids.dtype, np.integer):
+        raise DataError(f"ids {ids.shape} and scores {scores.shape} must be N x k arrays, the ids integers")
+    test = test_points(splits)
+    _check_rows(len(ids), splits, None)
+    used = ids >= 0
+    _check_labels(ids[used], test.num_labels, None)
+    indptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
+    return csr_array((scores[used], ids[used], indptr), shape=test.targets.shape)
+
+
+def _checked(matrix: csr_array, splits: Splits, path: Path | None) -> csr_array:
+    """Shape, duplicates and NaN; then without -inf, in canonical order, in floating point."""
+    test = test_points(splits)
+    _check_rows(matrix.shape[0], splits, path)
+    if matrix.shape[1] != test.num_labels:
+        raise DataError(
+            f"the predictions have {matrix.shape[1]:,} columns, the data set {test.num_labels:,} labels",
+            file=path,
+            remedy="give one column for each label, in the order of the label file",
+        )
+    _check_labels(matrix.indices, test.num_labels, path)
+    if not np.issubdtype(matrix.dtype, np.floating):
+        matrix = matrix.astype(np.float64)
+    if not matrix.has_sorted_indices:
+        matrix = matrix.sorted_indices()
+    _check_entries(matrix, path)
+    return _without_minus_infinity(matrix)
+
+
+def _check_rows(rows: int, splits: Splits, path: Path | None) -> None:
+    points = len(test_points(splits))
+    if rows == points:
+        return
+    if rows == len(splits.train):
+        raise DataError(
+            f"these are predictions for the {rows:,} training points, not for the {points:,} test points",
+            file=path,
+            remedy="predict the test split",
+        )
+    raise DataError(
+        f"the predictions have {rows:,} rows, the test split {points:,} points",
+        file=path,
+        remedy="give one row for each test point, in the order of the test split",
+    )
+
+
+def _check_labels(labels: npt.NDArray[Any], num_labels: int, path: Path | None) -> None:
+    if labels.size and (labels.max() >= num_labels or labels.min() < 0):
+        wrong = int(labels.max() if labels.max() >= num_labels else labels.min())
+        raise DataError(
+            f"label index {wrong} is out of range, the data set has {num_labels:,} labels",
+            file=path,
+            remedy="count labels from 0, in the order of the label file",
+        )
+
+
+def _check_entries(matrix: csr_array, path: Path | None) -> None:
+    bad = np.flatnonzero(np.isnan(matrix.data))
+    if len(bad):
+        raise DataError(
+            f"row {_row(matrix, bad[0])}, label {matrix.indices[bad[0]]}: the score is not a number (NaN)",
+            file=path,
+            remedy="leave the pair out, or score it -inf",
+        )
+    same = matrix.indices[1:] == matrix.indices[:-1]
+    ends = matrix.indptr[1:-1]
+    same[ends[(ends > 0) & (ends < matrix.nnz)] - 1] = False  # the neighbour is in the next row
+    if same.any():
+        at = int(np.argmax(same))
+        raise DataError(
+            f"row {_row(matrix, at)} predicts label {matrix.indices[at]} twice",
+            file=path,
+            remedy="give each label at most one score for each point",
+        )
+
+
+def _row(matrix: csr_array, position: int) -> int:
+    return int(np.searchsorted(matrix.indptr, position, side="right")) - 1
+
+
+def _without_minus_infinity(matrix: csr_array) -> csr_array:
+    keep = ~np.isneginf(matrix.data)
+    if keep.all():
+        return matrix
+    kept = np.concatenate([[0], np.cumsum(keep)])
+    return csr_array((matrix.data[keep], matrix.indices[keep], kept[matrix.indptr]), shape=matrix.shape)

@@ -1,0 +1,140 @@
+"""Predictions as JSON lines: one test point a line, its labels and perhaps their scores."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gandalf.data.dataset import Dataset
+from gandalf.data.files import read_lines
+from gandalf.data.matching import text_key
+from gandalf.errors import DataError, Findings
+
+LABEL_KEYS = ("labels", "ids", "target_ind")
+SCORE_KEYS = ("scores", "target_rel")
+REMEDY = 'write lines such as {"labels": [7, 3], "scores": [0.9, 0.2]}'
+
+Lists = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]
+
+
+def read_ranked_lists(path: Path, test: Dataset) -> Lists:
+    """Row pointers, label indices and scores, one row a line; without scores the order is the ranking."""
+    names = LabelNames(test)
+    ends, labels, scores = [0], [np.empty(0, dtype=np.int64)], [np.empty(0)]
+    for number, line in read_lines(path, Findings()):
+        try:
+            record = _record(line)
+            _check_uid(record, test, number - 1)
+            found = _labels(record, names)
+            values = _scores(record, len(found))
+        except DataError as error:
+            problem = error.problem
+            raise DataError(problem.what, remedy=problem.remedy, file=path, line=number) from error
+        ends.append(ends[-1] + len(found))
+        labels.append(np.asarray(found, dtype=np.int64))
+        scores.append(np.asarray(values, dtype=np.float64))
+    return np.asarray(ends, dtype=np.int64), np.concatenate(labels), np.concatenate(scores)
+
+
+class LabelNames:
+    """Finds a label by its index, its id, or its text where only one label has that text."""
+
+    def __init__(self, points: Dataset) -> None:
+        self._points = points
+
+    def index(self, label: object) -> int:
+        """Index of the label that an entry of a list of predictions stands for."""
+        if isinstance(label, str):
+            return self._named(label)
+        if not isinstance(label, int) or isinstance(label, bool):
+            raise DataError(f"{json.dumps(label)} is no label", remedy="give label indices, ids or texts")
+        if not 0 <= label < self._points.num_labels:
+            raise DataError(
+                f"label index {label} is out of range, the data set has {self._points.num_labels:,} labels",
+                remedy="count labels from 0, in the order of the label file",
+            )
+        return label
+
+    def _named(self, name: str) -> int:
+        index = self._by_id.get(name)
+        if index is not None:
+            return index
+        same_text = self._by_text.get(text_key(name), [])
+        if len(same_text) == 1:
+            return same_text[0]
+        if same_text:
+            raise DataError(
+                f"{len(same_text)} labels have the text {name!r}",
+                remedy="give the label's id or index instead",
+            )
+        raise DataError(
+            f"no label has the id or the text {name!r}", remedy="give label ids or texts as in the label file"
+        )
+
+    @cached_property
+    def _by_id(self) -> dict[str, int]:
+        return {name: index for index, name in enumerate(self._points.label_ids or ())}
+
+    @cached_property
+    def _by_text(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for index, text in enumerate(self._points.label_texts or ()):
+            found.setdefault(text_key(text), []).append(index)
+        return found
+
+
+def _record(line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise DataError(f"is not JSON ({error.msg} at column {error.colno})", remedy=REMEDY) from error
+    if not isinstance(record, dict):
+        raise DataError("is not a JSON object", remedy=REMEDY)
+    label_key = _key(record, LABEL_KEYS)
+    if not label_key or not isinstance(record[label_key], list):
+        raise DataError(f"has no list of labels under {', '.join(LABEL_KEYS)}", remedy=REMEDY)
+    return record
+
+
+def _key(record: dict[str, Any], keys: tuple[str, ...]) -> str:
+    return next((key for key in keys if key in record), "")
+
+
+def _check_uid(record: dict[str, Any], test: Dataset, row: int) -> None:
+    """Lines in another order than the test split would be scored against the wrong points."""
+    if "uid" not in record or test.ids is None or row >= len(test) or str(record["uid"]) == test.ids[row]:
+        return
+    raise DataError(
+        f"this line is for uid {record['uid']!r}, the test point in this place has {test.ids[row]!r}",
+        remedy="predict the test split, and put the lines in its order",
+    )
+
+
+def _labels(record: dict[str, Any], names: LabelNames) -> list[int]:
+    found = [names.index(label) for label in record[_key(record, LABEL_KEYS)]]
+    if len(set(found)) < len(found):
+        twice = next(label for at, label in enumerate(found) if label in found[:at])
+        raise DataError(f"label {twice} is predicted twice", remedy="give each label once for each point")
+    return found
+
+
+def _scores(record: dict[str, Any], count: int) -> list[float]:
+    key = _key(record, SCORE_KEYS)
+    if not key:
+        return [float(-place) for place in range(count)]
+    values = record[key]
+    if not isinstance(values, list) or len(values) != count:
+        raise DataError(f"{key} does not hold one score for each of the {count} labels", remedy=REMEDY)
+    for value in values:
+        if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
+            raise DataError(
+                f"the score {json.dumps(value)} is not a number",
+                remedy="leave the pair out, or score it -inf",
+            )
+    return values
