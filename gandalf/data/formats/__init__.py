@@ -1,1 +1,26 @@
 """One module per layout: how to recognise it, read it and write it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gandalf.data.dataset import Splits
+from gandalf.data.formats import raw
+from gandalf.data.formats.options import TableOptions
+from gandalf.errors import Findings
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A way to keep a data set in files."""
+
+    name: str
+    needs: str  # what a folder must hold, for the sentence that lists the layouts
+    recognise: Callable[[Path], bool]
+    read: Callable[[Path, Findings, TableOptions], Splits]
+
+
+# In this order: a sparse layout may have raw texts beside it, and almost any folder could pass for a table.
+LAYOUTS = (Layout("raw", raw.NEEDS, raw.recognise, raw.read),)

@@ -1,0 +1,184 @@
+"""A sparse matrix under construction: rows come in as found, and are checked and mended block by block."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from gandalf.errors import Findings
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+Mask = npt.NDArray[np.bool_]
+
+_PENDING_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Column:
+    """What the columns of a matrix stand for, and whether its values may be negative."""
+
+    noun: str
+    signed: bool
+
+
+LABEL = Column("label", signed=False)
+FEATURE = Column("feature", signed=True)
+
+
+class SparseRows:
+    """Collects rows of (column, value) pairs into flat arrays that grow in place.
+
+    Columns out of range, values that are no numbers and negative targets are errors and left out; zeros
+    are left out silently; a column that stands twice in a row is a warning, and the larger value stays.
+    """
+
+    def __init__(self, columns: int | None, column: Column, file: Path, findings: Findings) -> None:
+        self.columns, self.column, self.file, self.findings = columns, column, file, findings
+        self._indices, self._values = array("i"), array("f")
+        self._counts = array("q")  # one a row
+        self._pending_indices, self._pending_values = array("q"), array("d")
+        self._pending_counts, self._pending_lines = array("q"), array("q")
+
+    def __len__(self) -> int:
+        return len(self._counts) + len(self._pending_counts)
+
+    def add(self, indices: Sequence[int], values: Sequence[float] | None, line: int) -> None:
+        """Append one row; TypeError (and no change beyond an empty row) if it holds anything but numbers."""
+        start = len(self._pending_indices)
+        try:
+            self._pending_indices.extend(indices)
+            self._pending_values.extend([1.0] * len(indices) if values is None else values)
+        except (TypeError, OverflowError) as error:
+            del self._pending_indices[start:], self._pending_values[start:]
+            raise TypeError("not numbers") from error
+        finally:
+            self._pending_counts.append(len(self._pending_indices) - start)
+            self._pending_lines.append(line)
+        if len(self._pending_counts) >= _PENDING_ROWS:
+            self._flush()
+
+    def add_block(self, counts: Ints, indices: Ints, values: Floats, lines: Sequence[int] | None) -> None:
+        """Append many rows at once: `counts[r]` entries for row r, which stands in `lines[r]` of the file."""
+        self._flush()
+        self._append(counts, indices, values, lines)
+
+    def _append(self, counts: Ints, indices: Ints, values: Floats, lines: Sequence[int] | None) -> None:
+        rows = np.repeat(np.arange(len(counts)), counts)  # shape: (nnz,)
+        keep = self._checked(rows, indices, values, lines)
+        if not keep.all():
+            rows, indices, values = rows[keep], indices[keep], values[keep]
+        rows, indices, values = self._merged(rows, indices, values, lines)
+        self._indices.frombytes(indices.astype(np.int32).tobytes())
+        self._values.frombytes(values.astype(np.float32).tobytes())
+        self._counts.frombytes(np.bincount(rows, minlength=len(counts)).astype(np.int64).tobytes())
+
+    def finish(self, columns: int | None = None) -> csr_array:
+        """The matrix; `columns` where their number was not known before."""
+        self._flush()
+        width = self.columns if columns is None else columns
+        assert width is not None, "the number of columns must be known by now"
+        counts = np.asarray(self._counts)
+        dtype = np.int32 if len(self._indices) < 2**31 else np.int64
+        indptr = np.zeros(len(counts) + 1, dtype=dtype)
+        np.cumsum(counts, out=indptr[1:])
+        # The buffers are handed over, not copied: near the size of the result is also the peak.
+        indices = np.asarray(self._indices).astype(dtype, copy=False)
+        values = np.asarray(self._values)
+        matrix = csr_array((values, indices, indptr), shape=(len(counts), width))
+        matrix.has_canonical_format = True
+        return matrix
+
+    def _flush(self) -> None:
+        if not self._pending_counts:
+            return
+        counts, lines = np.array(self._pending_counts), self._pending_lines.tolist()
+        with np.errstate(over="ignore"):  # a value beyond float32 becomes inf, which is reported as such
+            values = np.array(self._pending_values, dtype=np.float64).astype(np.float32)
+        self._append(counts, np.array(self._pending_indices, dtype=np.int64), values, lines)
+        self._pending_indices, self._pending_values = array("q"), array("d")
+        self._pending_counts, self._pending_lines = array("q"), array("q")
+
+    def _checked(self, rows: Ints, indices: Ints, values: Floats, lines: Sequence[int] | None) -> Mask:
+        """Mask of the entries to keep; the others are reported."""
+        outside = indices < 0
+        if self.columns is not None:
+            outside |= indices >= self.columns
+        odd = ~np.isfinite(values)
+        negative = np.zeros_like(odd) if self.column.signed else values < 0
+        noun = self.column.noun
+        for at in np.flatnonzero(outside):
+            self._error(
+                "index-out-of-range",
+                f"{noun} {indices[at]} is out of range: there are {self.columns} {noun}s, counted from 0",
+                f"correct the {noun}, or the {noun} file or header that gives their number",
+                _line(lines, rows[at]),
+            )
+        for at in np.flatnonzero(odd & ~outside):
+            what = f"the value of {noun} {indices[at]} is {values[at]}, which is no number to train on"
+            self._error("nan", what, "write a number or leave the entry out", _line(lines, rows[at]))
+        for at in np.flatnonzero(negative & ~odd & ~outside):
+            what = f"the value of {noun} {indices[at]} is {values[at]:g}, and targets cannot be negative"
+            remedy = "leave the entry out, or give a value above 0"
+            self._error("value-out-of-range", what, remedy, _line(lines, rows[at]))
+        return np.asarray(~(outside | odd | negative) & (values != 0), dtype=bool)
+
+    def _merged(
+        self, rows: Ints, indices: Ints, values: Floats, lines: Sequence[int] | None
+    ) -> tuple[Ints, Ints, Floats]:
+        """Sort each row by column and keep the largest value of a column that stands twice."""
+        if _strictly_increasing(rows, indices):
+            return rows, indices, values
+        order = np.lexsort((indices, rows))
+        rows, indices, values = rows[order], indices[order], values[order]
+        repeated = (rows[1:] == rows[:-1]) & (indices[1:] == indices[:-1])
+        if not repeated.any():
+            return rows, indices, values
+        for at in np.flatnonzero(repeated):
+            noun = self.column.noun
+            self.findings.warn(
+                f"duplicate-{noun}",
+                f"{noun} {indices[at]} stands twice in the row; the larger value is used",
+                remedy="write it once",
+                file=self.file,
+                line=_line(lines, rows[at]),
+            )
+        first = np.flatnonzero(np.concatenate(([True], ~repeated)))
+        return rows[first], indices[first], np.maximum.reduceat(values, first)
+
+    def _error(self, kind: str, what: str, remedy: str, line: int | None) -> None:
+        self.findings.error(kind, what, remedy=remedy, file=self.file, line=line)
+
+
+def matrix_of(found: Any, column: Column, file: Path, findings: Findings) -> csr_array:  # noqa: ANN401
+    """A SciPy matrix read from `file`, checked and mended like rows of text."""
+    found = csr_array(found)
+    rows = SparseRows(found.shape[1], column, file, findings)
+    values = found.data.astype(np.float32)
+    rows.add_block(np.diff(found.indptr).astype(np.int64), found.indices.astype(np.int64), values, None)
+    return rows.finish()
+
+
+def fit_rows(matrix: csr_array, rows: int) -> csr_array:
+    """The matrix with exactly `rows` rows, cut or filled up with empty ones."""
+    if matrix.shape[0] == rows:
+        return matrix
+    indptr = matrix.indptr[: rows + 1]
+    indptr = np.concatenate((indptr, np.full(rows + 1 - len(indptr), indptr[-1], dtype=indptr.dtype)))
+    end = indptr[-1]
+    return csr_array((matrix.data[:end], matrix.indices[:end], indptr), shape=(rows, matrix.shape[1]))
+
+
+def _strictly_increasing(rows: Ints, indices: Ints) -> bool:
+    return bool(np.all((rows[1:] > rows[:-1]) | (indices[1:] > indices[:-1])))
+
+
+def _line(lines: Sequence[int] | None, row: Any) -> int | None:  # noqa: ANN401  a NumPy integer
+    return None if lines is None else int(lines[int(row)])

@@ -1,0 +1,58 @@
+"""The last steps every layout shares: one scale for graded targets, filter files, and the `Splits`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.formats.filters import with_filters
+from gandalf.errors import DataError, Findings
+
+
+def assemble(train: Dataset, test: Dataset | None, source: Path, layout: str, findings: Findings) -> Splits:
+    """Points as read to a data set as used."""
+    train, test = _scaled(train, test, source, findings)
+    if source.is_dir():
+        train, test = with_filters(train, test, source, findings)
+    return Splits(train, test, layout=layout)
+
+
+def need_features(points: Dataset, layout: str) -> tuple[csr_array, csr_array | None]:
+    """Features of the points and of the labels, or one sentence saying that `layout` cannot do without."""
+    if points.features is None:
+        raise DataError(
+            f"the {layout} layout holds features, and this data set has only texts",
+            remedy="make features first (gandalf.data.bag_of_words), or write the raw layout",
+        )
+    return points.features, points.label_features
+
+
+def _scaled(
+    train: Dataset, test: Dataset | None, source: Path, findings: Findings
+) -> tuple[Dataset, Dataset | None]:
+    """Bring graded targets (clicks, relevance 0 to 3) into (0, 1] with one constant for the whole data set."""
+    largest = max(_largest(train), 0.0 if test is None else _largest(test))
+    if largest <= 1:
+        return train, test
+    findings.note(
+        "graded-targets-scaled",
+        f"targets go up to {largest:g}, so all of them were divided by {largest:g}",
+        remedy="nothing to do if they are counts or grades",
+        file=source,
+    )
+    return _divided(train, largest), None if test is None else _divided(test, largest)
+
+
+def _largest(points: Dataset) -> float:
+    return float(points.targets.data.max(initial=0.0))
+
+
+def _divided(points: Dataset, by: float) -> Dataset:
+    targets = points.targets.copy()
+    # A quotient too small for float32 must not turn a target into none.
+    targets.data = np.maximum(targets.data / np.float32(by), np.finfo(np.float32).tiny)
+    return replace(points, targets=targets)

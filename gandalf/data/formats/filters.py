@@ -1,0 +1,95 @@
+"""Filter files: "row label" pairs that are never to be predicted, under the names the field has given them."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from gandalf.data.dataset import Dataset, binary_pairs
+from gandalf.data.files import find, read_lines, written
+from gandalf.errors import Findings
+
+TRAIN_NAMES = ("filter_labels_train.txt", "trn_filter_labels.txt", "filter_labels_trn.txt")
+TEST_NAMES = (
+    "filter_labels_test.txt",
+    "tst_filter_labels.txt",
+    "filter_labels_tst.txt",
+    "filter_labels_text.txt",  # a misspelling that has spread
+)
+
+
+def with_filters(
+    train: Dataset, test: Dataset | None, folder: Path, findings: Findings
+) -> tuple[Dataset, Dataset | None]:
+    """The points with `exclude` from the folder's filter files, where it has them."""
+    train = _filtered(train, find(folder, TRAIN_NAMES), findings)
+    if test is not None:
+        path = find(folder, TEST_NAMES)
+        test = _filtered(test, path, findings)
+        _report_hidden_truth(test, path, findings)
+    return train, test
+
+
+def write_filters(train: Dataset, test: Dataset | None, folder: Path) -> None:
+    """One filter file for each split that has pairs to exclude, even if there are none of them."""
+    for points, name in ((train, TRAIN_NAMES[0]), (test, TEST_NAMES[0])):
+        if points is not None and points.exclude is not None:
+            pairs = points.exclude.tocoo()
+            with written(folder / name) as file:
+                file.writelines(f"{row} {label}\n" for row, label in zip(pairs.row, pairs.col, strict=True))
+
+
+def _filtered(points: Dataset, path: Path | None, findings: Findings) -> Dataset:
+    if path is None:
+        return points
+    rows, labels = array("q"), array("q")
+    for line, text in read_lines(path, findings):
+        pair = _pair(text, points, path, line, findings)
+        if pair is not None:
+            rows.append(pair[0])
+            labels.append(pair[1])
+    return replace(points, exclude=binary_pairs(np.asarray(rows), np.asarray(labels), points.targets.shape))
+
+
+def _pair(text: str, points: Dataset, path: Path, line: int, findings: Findings) -> tuple[int, int] | None:
+    words = text.split()
+    if not words:
+        return None
+    if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words):
+        findings.error(
+            "bad-line",
+            f"'{text[:60]}' is not a pair of row and label",
+            remedy="write two whole numbers, counted from 0",
+            file=path,
+            line=line,
+        )
+        return None
+    row, label = int(words[0]), int(words[1])
+    for noun, number, size in (("row", row, len(points)), ("label", label, points.num_labels)):
+        if number >= size:
+            findings.error(
+                "index-out-of-range",
+                f"{noun} {number} is out of range: there are {size} {noun}s, counted from 0",
+                remedy="the filter file must belong to this split",
+                file=path,
+                line=line,
+            )
+            return None
+    return row, label
+
+
+def _report_hidden_truth(test: Dataset, path: Path | None, findings: Findings) -> None:
+    if test.exclude is None:
+        return
+    hidden = test.exclude.multiply(test.targets).tocoo()
+    if hidden.nnz:
+        findings.warn(
+            "filter-hides-truth",
+            f"{hidden.nnz} pairs are in the test truth too, such as '{hidden.row[0]} {hidden.col[0]}', "
+            "and can never be predicted right",
+            remedy="take them out of the filter or out of the truth",
+            file=path,
+        )

@@ -1,0 +1,152 @@
+"""The Extreme Classification Repository's raw layout: `trn`, `tst` and `lbl` as JSON lines; line number = index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.entries import LABEL, SparseRows
+from gandalf.data.files import find, read_lines, written
+from gandalf.data.formats.assemble import assemble
+from gandalf.data.formats.filters import write_filters
+from gandalf.data.formats.options import TableOptions
+from gandalf.data.formats.texts import Texts, clean, report_alike
+from gandalf.data.sparse_text import rows_as_text
+from gandalf.errors import DataError, Findings
+
+NEEDS = "trn.json and lbl.json, perhaps tst.json"
+
+
+def recognise(source: Path) -> bool:
+    """Whether the folder holds training points as JSON lines."""
+    return source.is_dir() and find(source, ["trn.json"]) is not None
+
+
+def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
+    """Read the folder; the test points are optional, the labels are not."""
+    labels, points = find(source, ["lbl.json"]), find(source, ["trn.json"])
+    if labels is None or points is None:
+        raise DataError(
+            "there is no lbl.json (or lbl.json.gz), and the number of labels cannot be guessed from the points",
+            remedy='add it: one {"uid": ..., "title": ...} a line, line number = label index',
+            file=source,
+            kind="missing-file",
+        )
+    label_texts, label_ids = read_labels(labels, findings)
+    train = _read_points(points, label_texts, label_ids, findings)
+    points = find(source, ["tst.json"])
+    test = None if points is None else _read_points(points, label_texts, label_ids, findings)
+    return assemble(train, test, source, "raw", findings)
+
+
+def read_labels(path: Path, findings: Findings) -> tuple[list[str], list[str] | None]:
+    """Texts and identifiers of the labels."""
+    texts, ids = read_titles(path, findings, of_labels=True)
+    report_alike(texts, findings, path)
+    return texts, ids
+
+
+def read_titles(
+    path: Path, findings: Findings, *, of_labels: bool = False
+) -> tuple[list[str], list[str] | None]:
+    """Texts and identifiers of a file of JSON lines, whatever else stands in it."""
+    texts, ids = Texts(path, findings, of_labels=of_labels), []
+    for line, record in _records(path, findings):
+        texts.add(_title(record), line)
+        ids.append(_uid(record))
+    return texts.found, ids if any(ids) else None
+
+
+def _read_points(
+    path: Path, label_texts: Sequence[str], label_ids: Sequence[str] | None, findings: Findings
+) -> Dataset:
+    texts, ids, rows = Texts(path, findings), [], SparseRows(len(label_texts), LABEL, path, findings)
+    for line, record in _records(path, findings):
+        texts.add(_title(record), line)
+        ids.append(_uid(record))
+        _add_targets(rows, record, line)
+    return Dataset(rows.finish(), texts.found, label_texts, None, ids if any(ids) else None, label_ids)
+
+
+def _records(path: Path, findings: Findings) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every line as a record; a line that is none is reported and stands as an empty one."""
+    for line, text in read_lines(path, findings):
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            what = f"the line is no JSON object: '{text[:60]}'" if text.strip() else "the line is empty"
+            remedy = "write one {...} a line, for each point or label"
+            findings.error("bad-json", what, remedy=remedy, file=path, line=line)
+            record = {"target_ind": []}
+        yield line, record
+
+
+def _title(record: dict[str, Any]) -> str:
+    """The title, or the content where there is no title."""
+    for name in ("title", "content"):
+        text = record.get(name)
+        if text:
+            return text if isinstance(text, str) else str(text)
+    return ""
+
+
+def _uid(record: dict[str, Any]) -> str:
+    uid = record.get("uid")
+    return "" if uid is None else clean(str(uid))
+
+
+def _add_targets(rows: SparseRows, record: dict[str, Any], line: int) -> None:
+    labels, values = record.get("target_ind"), record.get("target_rel")
+    if not isinstance(labels, list):
+        _report(
+            rows, line, "bad-targets", "target_ind is not a list", "write the labels' line numbers in [...]"
+        )
+        labels, values = [], None
+    if values is not None and (not isinstance(values, list) or len(values) != len(labels)):
+        size = len(values) if isinstance(values, list) else "no"
+        what = f"target_ind has {len(labels)} entries and target_rel has {size}"
+        _report(rows, line, "length-mismatch", what, "give one value for each label")
+        values = None
+    try:
+        rows.add(labels, values, line)
+    except TypeError:
+        what = "target_ind or target_rel holds something that is no number"
+        _report(rows, line, "bad-targets", what, "write label line numbers and values, not names")
+
+
+def _report(rows: SparseRows, line: int, kind: str, what: str, remedy: str) -> None:
+    rows.findings.error(kind, what, remedy=remedy + ", counted from 0", file=rows.file, line=line)
+
+
+def write(splits: Splits, folder: Path) -> None:
+    """Write the layout, filter files included; the values of soft targets stand in `target_rel`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _, label_texts = splits.train.need_texts("the raw layout")
+    with written(folder / "lbl.json.gz") as file:
+        ids = splits.train.label_ids or range(len(label_texts))
+        for uid, text in zip(ids, label_texts, strict=True):
+            file.write(f"{{{_named(uid, text)}}}\n")
+    _write_points(splits.train, folder / "trn.json.gz")
+    if splits.test is not None:
+        _write_points(splits.test, folder / "tst.json.gz")
+    write_filters(splits.train, splits.test, folder)
+
+
+def _write_points(points: Dataset, path: Path) -> None:
+    texts, _ = points.need_texts("the raw layout")
+    ids = points.ids or range(len(points))
+    with written(path) as file:
+        for uid, text, (labels, values) in zip(ids, texts, rows_as_text(points.targets), strict=True):
+            targets = f'"target_ind": [{", ".join(labels)}], "target_rel": [{", ".join(values)}]'
+            file.write(f"{{{_named(uid, text)}, {targets}}}\n")
+
+
+def _named(uid: object, text: str) -> str:
+    return (
+        f'"uid": {json.dumps(str(uid), ensure_ascii=False)}, "title": {json.dumps(text, ensure_ascii=False)}'
+    )

@@ -1,0 +1,279 @@
+"""Sparse matrices as text: "rows cols" and a line of `index:value` a row, or the old file of labels and features."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from gandalf.data.entries import FEATURE, LABEL, Column, Floats, Ints, SparseRows, fit_rows
+from gandalf.data.files import Block, first_line, read_blocks, written
+from gandalf.errors import DataError, Findings
+
+_INTEGER = re.compile(rb"[+-]?[0-9]+")
+_NUMBER = re.compile(
+    rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
+)
+_ROWS_AT_ONCE = 1 << 16
+_NEWLINE, _SPACE, _COLON = b"\n :"
+
+
+def header_of(path: Path, numbers: int) -> list[int] | None:
+    """The whole numbers in the file's first line, if they are `numbers` of them and nothing else."""
+    words = first_line(path).split()
+    good = len(words) == numbers and all(word.isascii() and word.isdigit() for word in words)
+    return [int(word) for word in words] if good else None
+
+
+def read_sparse(path: Path, column: Column, findings: Findings) -> csr_array:
+    """Read a "rows cols" file; a blank line is an empty row."""
+    rows, columns = _need_header(path, ("rows", "columns"))
+    matrix = SparseRows(columns, column, path, findings)
+    for block in _body(path, findings):
+        _add_pairs(matrix, block)
+    return _of_height(matrix.finish(), rows, path, findings)
+
+
+def read_single(path: Path, findings: Findings) -> tuple[csr_array, csr_array]:
+    """Read an old "points features labels" file of `l1,l2 f:v f:v` lines; return features and targets."""
+    rows, num_features, num_labels = _need_header(path, ("points", "features", "labels"))
+    features = SparseRows(num_features, FEATURE, path, findings)
+    targets = SparseRows(num_labels, LABEL, path, findings)
+    for block in _body(path, findings):
+        labels, pairs = _parted(block)
+        _add_labels(targets, labels)
+        _add_pairs(features, pairs)
+    body = _of_height(features.finish(), rows, path, findings)
+    return body, fit_rows(targets.finish(), rows)
+
+
+def write_sparse(matrix: csr_array, path: Path) -> None:
+    """Write a "rows cols" file; values have the fewest digits that read back to the same float32."""
+    with written(path) as file:
+        file.write(f"{matrix.shape[0]} {matrix.shape[1]}\n")
+        for indices, values in rows_as_text(matrix):
+            file.write(" ".join(map(":".join, zip(indices, values, strict=True))) + "\n")
+
+
+def rows_as_text(matrix: csr_array) -> Iterator[tuple[list[str], list[str]]]:
+    """Each row as the texts of its columns and of its values."""
+    for start in range(0, matrix.shape[0], _ROWS_AT_ONCE):
+        bounds = matrix.indptr[start : start + _ROWS_AT_ONCE + 1]
+        indices = list(map(str, matrix.indices[bounds[0] : bounds[-1]].tolist()))
+        values = shortest(matrix.data[bounds[0] : bounds[-1]])
+        offsets = (bounds - bounds[0]).tolist()
+        for begin, end in zip(offsets[:-1], offsets[1:], strict=True):
+            yield indices[begin:end], values[begin:end]
+
+
+def shortest(values: npt.ArrayLike) -> list[str]:
+    """Each value with the fewest digits that read back to the same float32."""
+    # Targets repeat a lot (most are 1.0), and formatting is what takes the time.
+    distinct, where = np.unique(np.asarray(values, dtype=np.float32), return_inverse=True)
+    texts = distinct.astype(str).tolist()
+    return [texts[i] for i in where.tolist()]
+
+
+# ---- the file around the rows
+
+
+def _need_header(path: Path, names: tuple[str, ...]) -> list[int]:
+    found = header_of(path, len(names))
+    if found is None:
+        raise DataError(
+            f"the first line should give the numbers of {_listed(names)}, and is '{first_line(path)[:60]}'",
+            remedy=f"put a line '{' '.join(names)}' of whole numbers at the top",
+            file=path,
+            line=1,
+            kind="missing-header",
+        )
+    return found
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:-1]) + " and " + names[-1]
+
+
+def _body(path: Path, findings: Findings) -> Iterator[Block]:
+    """The file's blocks without the header line."""
+    for number, block in enumerate(read_blocks(path, findings)):
+        yield block if number else Block(2, block.data.split(b"\n", 1)[1])
+
+
+def _of_height(matrix: csr_array, rows: int, path: Path, findings: Findings) -> csr_array:
+    found = matrix.shape[0]
+    # Blank lines at the end that the header does not ask for are an editor's doing, not rows.
+    surplus_is_blank = found > rows and matrix.indptr[rows] == matrix.indptr[-1]
+    if found != rows and not surplus_is_blank:
+        findings.error(
+            "header-mismatch",
+            f"the header says {rows} rows, and {found} follow",
+            remedy="correct the header, or copy the file again if it was cut short",
+            file=path,
+            line=1,
+        )
+    return fit_rows(matrix, rows)
+
+
+# ---- blocks of lines: NumPy where every line is as it should be, else line by line to name the odd one
+
+
+class _Parsed(NamedTuple):
+    counts: Ints  # entries of each line
+    indices: Ints
+    values: Floats
+
+
+def _add_pairs(matrix: SparseRows, block: Block) -> None:
+    _add(matrix, block, _parse_pairs, _pairs_of_line)
+
+
+def _add_labels(matrix: SparseRows, block: Block) -> None:
+    _add(matrix, block, _parse_labels, _labels_of_line)
+
+
+def _add(
+    matrix: SparseRows,
+    block: Block,
+    at_once: Callable[[bytes], _Parsed | None],
+    one_line: Callable[[SparseRows, bytes, int], tuple[list[int], list[float]]],
+) -> None:
+    parsed = at_once(block.data)
+    if parsed is not None:
+        lines = range(block.first_line, block.first_line + len(parsed.counts))
+        matrix.add_block(*parsed, lines)
+        return
+    for line, text in enumerate(block.data.split(b"\n")[:-1], start=block.first_line):
+        matrix.add(*one_line(matrix, text, line), line)
+
+
+def _parse_pairs(data: bytes) -> _Parsed | None:
+    """The `index:value` pairs of whole lines, or None if anything about them is odd."""
+    codes = np.frombuffer(data, dtype=np.uint8)
+    colons = np.flatnonzero(codes == _COLON)
+    blank = codes <= _SPACE
+    starts = np.flatnonzero(~blank & np.concatenate(([True], blank[:-1])))
+    # Exactly one colon in each word, and not at its front: word k starts before colon k, the next one after.
+    if len(starts) != len(colons) or not (starts < colons).all() or not (colons[:-1] < starts[1:]).all():
+        return None
+    numbers = _numbers(data.replace(b":", b" "), 2 * len(colons))
+    if numbers is None or not _whole(numbers[::2]):
+        return None
+    return _Parsed(_per_line(codes, colons), numbers[::2].astype(np.int64), _as_float32(numbers[1::2]))
+
+
+def _parse_labels(data: bytes) -> _Parsed | None:
+    """The comma-separated labels of whole lines, or None if anything about them is odd."""
+    codes = np.frombuffer(data, dtype=np.uint8)
+    inside = codes > _SPACE
+    inside &= codes != ord(",")
+    starts = np.flatnonzero(inside & np.concatenate(([True], ~inside[:-1])))
+    numbers = _numbers(data.replace(b",", b" "), len(starts))
+    if numbers is None or not _whole(numbers):
+        return None
+    return _Parsed(_per_line(codes, starts), numbers.astype(np.int64), np.ones(len(starts), dtype=np.float32))
+
+
+def _numbers(data: bytes, expected: int) -> npt.NDArray[np.float64] | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)  # how NumPy says that it met something else
+        try:
+            numbers = np.fromstring(data.decode("ascii"), dtype=np.float64, sep=" ")
+        except (ValueError, DeprecationWarning):
+            return None
+    # Text of nothing but spaces is read as one number in some versions of NumPy.
+    numbers = numbers if expected else numbers[:0]
+    return numbers if len(numbers) == expected else None
+
+
+def _whole(numbers: npt.NDArray[np.float64]) -> bool:
+    return bool(np.all((np.abs(numbers) < 2**31) & (numbers == np.floor(numbers))))
+
+
+def _as_float32(numbers: npt.NDArray[np.float64]) -> Floats:
+    with np.errstate(over="ignore"):  # what is beyond float32 becomes inf and is reported as such
+        return numbers.astype(np.float32)
+
+
+def _per_line(codes: npt.NDArray[np.uint8], positions: npt.NDArray[np.intp]) -> Ints:
+    """How many of the (ascending) byte positions lie in each line."""
+    ends = np.searchsorted(positions, np.flatnonzero(codes == _NEWLINE))
+    return np.diff(ends, prepend=0).astype(np.int64)
+
+
+def _parted(block: Block) -> tuple[Block, Block]:
+    """Cut every line at its first space: the labels before it, the features after it."""
+    codes = np.frombuffer(block.data, dtype=np.uint8)
+    newlines = np.flatnonzero(codes == _NEWLINE)
+    begins = np.concatenate(([0], newlines[:-1] + 1))
+    if _has_features_first(codes, begins):
+        return _parted_by_line(block)
+    spaces = np.flatnonzero((codes == _SPACE) | (codes == _NEWLINE))
+    cuts = spaces[np.searchsorted(spaces, begins)]  # the first space, or the line's end
+    steps = np.zeros(len(codes) + 1, dtype=np.int8)
+    np.add.at(steps, begins, 1)
+    np.add.at(steps, cuts, -1)
+    of_labels = np.cumsum(steps[:-1], dtype=np.int8).astype(bool)
+    labels, pairs = codes[of_labels | (codes == _NEWLINE)], codes[~of_labels]
+    return Block(block.first_line, labels.tobytes()), Block(block.first_line, pairs.tobytes())
+
+
+def _has_features_first(codes: npt.NDArray[np.uint8], begins: npt.NDArray[np.intp]) -> bool:
+    """Whether some line without labels forgets the space that should open it."""
+    marks = np.flatnonzero((codes == _SPACE) | (codes == _NEWLINE) | (codes == _COLON))
+    return bool((codes[marks[np.searchsorted(marks, begins)]] == _COLON).any())
+
+
+def _parted_by_line(block: Block) -> tuple[Block, Block]:
+    labels, pairs = [], []
+    for line in block.data.split(b"\n")[:-1]:
+        head, _, tail = line.partition(b" ")
+        labels.append(b"" if b":" in head else head)
+        pairs.append(line if b":" in head else tail)
+    return tuple(Block(block.first_line, b"\n".join([*part, b""])) for part in (labels, pairs))  # type: ignore[return-value]
+
+
+def _pairs_of_line(matrix: SparseRows, text: bytes, line: int) -> tuple[list[int], list[float]]:
+    indices, values = [], []
+    for word in text.split():
+        index, colon, value = word.partition(b":")
+        if not colon:
+            what, remedy = f"'{_shown(word)}' is not an index:value pair", "separate pairs by spaces"
+            matrix.findings.error("bad-line", what, remedy=remedy, file=matrix.file, line=line)
+        elif not _INTEGER.fullmatch(index) or not _NUMBER.fullmatch(value):
+            _bad_number(matrix, word, line)
+        else:
+            indices.append(_bounded(index))
+            values.append(float(value))
+    return indices, values
+
+
+def _labels_of_line(matrix: SparseRows, text: bytes, line: int) -> tuple[list[int], list[float]]:
+    indices = []
+    for word in text.replace(b",", b" ").split():
+        if _INTEGER.fullmatch(word):
+            indices.append(_bounded(word))
+        else:
+            _bad_number(matrix, word, line)
+    return indices, [1.0] * len(indices)
+
+
+def _bounded(index: bytes) -> int:
+    # Python reads any number of digits; beyond this it is out of range whatever the matrix.
+    return max(-(2**62), min(int(index[:40]), 2**62))
+
+
+def _bad_number(matrix: SparseRows, word: bytes, line: int) -> None:
+    what = f"'{_shown(word)}' holds something that is no number"
+    remedy = f"write whole numbers for {matrix.column.noun}s and decimal numbers for values"
+    matrix.findings.error("bad-number", what, remedy=remedy, file=matrix.file, line=line)
+
+
+def _shown(word: bytes) -> str:
+    return word[:40].decode("utf-8", "replace")
