@@ -9,7 +9,7 @@ import shutil
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -17,9 +17,7 @@ from gandalf.errors import DataError, Findings
 from gandalf.progress import Meter, meter
 
 COMPRESSIONS = ("", ".gz", ".zst")
-BLOCK_BYTES = (
-    8 << 20
-)  # of text handed on at once: large enough for NumPy to pay off, small beside any data set
+BLOCK_BYTES = 8 << 20  # of text handed on at once: enough for NumPy to pay off, little beside a data set
 
 _READ_BYTES = 1 << 18  # of the file as it is on disk; small, because compressed blocks may expand a lot
 _BOM = b"\xef\xbb\xbf"
@@ -267,7 +265,7 @@ def _as_is(raw: IO[bytes]) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _gzipped(raw: IO[bytes]) -> Iterator[IO[bytes]]:
+def _gzipped(raw: IO[bytes]) -> Iterator[gzip.GzipFile]:
     with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as packed:
         yield packed
 
@@ -278,7 +276,7 @@ def _zstd(raw: IO[bytes]) -> Iterator[IO[bytes]]:
         yield packed
 
 
-_COMPRESS = {".gz": _gzipped, ".zst": _zstd}
+_COMPRESS: dict[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {".gz": _gzipped, ".zst": _zstd}
 
 
 def _zstandard(path: Path, doing: str) -> Any:  # noqa: ANN401  a module of an optional extra

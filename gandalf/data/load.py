@@ -9,7 +9,8 @@ from pathlib import Path
 
 from gandalf.data.dataset import Splits
 from gandalf.data.files import plain_name
-from gandalf.data.formats import LAYOUTS, Layout, TableOptions
+from gandalf.data.formats import LAYOUTS, Layout
+from gandalf.data.formats.table import TableOptions
 from gandalf.errors import DataError, Findings
 
 

@@ -1,10 +1,11 @@
-"""Sparse matrices as text: "rows cols" and a line of `index:value` a row, or the old file of labels and features."""
+"""Sparse matrices as text: "rows cols", then `index:value` pairs; or labels and features in one old file."""
 
 from __future__ import annotations
 
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,7 +69,7 @@ def rows_as_text(matrix: csr_array) -> Iterator[tuple[list[str], list[str]]]:
         indices = list(map(str, matrix.indices[bounds[0] : bounds[-1]].tolist()))
         values = shortest(matrix.data[bounds[0] : bounds[-1]])
         offsets = (bounds - bounds[0]).tolist()
-        for begin, end in zip(offsets[:-1], offsets[1:], strict=True):
+        for begin, end in pairwise(offsets):
             yield indices[begin:end], values[begin:end]
 
 

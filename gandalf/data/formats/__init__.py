@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gandalf.data.dataset import Splits
 from gandalf.data.formats import raw
-from gandalf.data.formats.options import TableOptions
+from gandalf.data.formats.table import TableOptions
 from gandalf.errors import Findings
 
 

@@ -34,7 +34,7 @@ def need_features(points: Dataset, layout: str) -> tuple[csr_array, csr_array | 
 def _scaled(
     train: Dataset, test: Dataset | None, source: Path, findings: Findings
 ) -> tuple[Dataset, Dataset | None]:
-    """Bring graded targets (clicks, relevance 0 to 3) into (0, 1] with one constant for the whole data set."""
+    """Bring graded targets (clicks, relevance 0 to 3) into (0, 1], with one constant for both splits."""
     largest = max(_largest(train), 0.0 if test is None else _largest(test))
     if largest <= 1:
         return train, test

@@ -1,4 +1,4 @@
-"""Filter files: "row label" pairs that are never to be predicted, under the names the field has given them."""
+"""Filter files: "row label" pairs that are never to be predicted, under every name in use."""
 
 from __future__ import annotations
 

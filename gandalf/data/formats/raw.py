@@ -1,4 +1,4 @@
-"""The Extreme Classification Repository's raw layout: `trn`, `tst` and `lbl` as JSON lines; line number = index."""
+"""The Extreme Classification Repository's raw layout: `trn`, `tst`, `lbl` as JSON lines, in index order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gandalf.data.entries import LABEL, SparseRows
 from gandalf.data.files import find, read_lines, written
 from gandalf.data.formats.assemble import assemble
 from gandalf.data.formats.filters import write_filters
-from gandalf.data.formats.options import TableOptions
+from gandalf.data.formats.table import TableOptions
 from gandalf.data.formats.texts import Texts, clean, report_alike
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
@@ -30,7 +30,7 @@ def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
     labels, points = find(source, ["lbl.json"]), find(source, ["trn.json"])
     if labels is None or points is None:
         raise DataError(
-            "there is no lbl.json (or lbl.json.gz), and the number of labels cannot be guessed from the points",
+            "there is no lbl.json (or lbl.json.gz), and the points do not tell the number of labels",
             remedy='add it: one {"uid": ..., "title": ...} a line, line number = label index',
             file=source,
             kind="missing-file",
@@ -103,9 +103,7 @@ def _uid(record: dict[str, Any]) -> str:
 def _add_targets(rows: SparseRows, record: dict[str, Any], line: int) -> None:
     labels, values = record.get("target_ind"), record.get("target_rel")
     if not isinstance(labels, list):
-        _report(
-            rows, line, "bad-targets", "target_ind is not a list", "write the labels' line numbers in [...]"
-        )
+        _report(rows, line, "bad-targets", "target_ind is not a list", "list the labels' numbers, from 0")
         labels, values = [], None
     if values is not None and (not isinstance(values, list) or len(values) != len(labels)):
         size = len(values) if isinstance(values, list) else "no"
@@ -116,11 +114,11 @@ def _add_targets(rows: SparseRows, record: dict[str, Any], line: int) -> None:
         rows.add(labels, values, line)
     except TypeError:
         what = "target_ind or target_rel holds something that is no number"
-        _report(rows, line, "bad-targets", what, "write label line numbers and values, not names")
+        _report(rows, line, "bad-targets", what, "give the labels' numbers and values, not names")
 
 
 def _report(rows: SparseRows, line: int, kind: str, what: str, remedy: str) -> None:
-    rows.findings.error(kind, what, remedy=remedy + ", counted from 0", file=rows.file, line=line)
+    rows.findings.error(kind, what, remedy=remedy, file=rows.file, line=line)
 
 
 def write(splits: Splits, folder: Path) -> None:

@@ -12,7 +12,7 @@ from gandalf.data.files import read_lines, written
 from gandalf.data.matching import text_groups, text_key
 from gandalf.errors import Findings
 
-# Whatever some reader takes for the end of a line becomes a space; a byte order mark has no business in a text.
+# Whatever some reader takes for the end of a line becomes a space; a byte order mark does not belong here.
 _ONE_LINE: dict[int, int | None] = dict.fromkeys(
     map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029\x00"), ord(" ")
 ) | {0xFEFF: None}
