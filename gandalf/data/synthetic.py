@@ -1,0 +1,272 @@
+"""Made-up data sets of any size whose true conditional probabilities are known.
+
+The law is a mixture of topics: a point draws a topic, then carries each label of that topic independently
+with the label's probability in it. So P(Y_i, Y_j) is a sum over the few topics that hold both labels.
+Label frequencies follow a power law, as in the public sets: most labels have a handful of points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, diags_array, vstack
+
+from gandalf.data.dataset import Dataset, Splits, binary_pairs
+from gandalf.errors import DataError
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+# (points, labels, labels per point, words per point) of the paper's four sets.
+PAPER_SHAPES: dict[str, tuple[int, int, float, float]] = {
+    "131K": (294_805, 131_073, 2.29, 6.92),
+    "320K": (693_082, 312_330, 2.11, 3.01),
+    "500K": (1_813_391, 501_070, 4.74, 3.10),
+    "1.3M": (2_248_619, 1_305_265, 22.20, 8.74),
+}
+
+RAREST = 2.0  # expected points of the rarest label, so that nearly every label has one
+HIGHEST = 0.9  # probability of a label in its topic: above it two labels would be one
+TOPIC_WORDS = 8
+BATCH = 4_000_000  # pairs drawn at once
+
+
+@dataclass(frozen=True)
+class Synthetic:
+    """A data set and the law it was drawn from."""
+
+    splits: Splits
+    topics: csr_array  # T x L float64: probability of each label in each topic
+    weights: Floats  # shape: (T,), probability of each topic
+
+    def truth(self) -> csr_array:
+        """P(Y_i | Y_j) in row j, column i: what the ratio of counts tends to with many points."""
+        joint = csr_array(self.topics.T @ (diags_array(self.weights) @ self.topics))
+        given = self.topics.T @ self.weights  # shape: (L,)
+        truth = csr_array(diags_array(1 / given) @ joint)
+        truth.setdiag(1.0)
+        truth.sort_indices()
+        return truth
+
+
+def synthetic(
+    points: int,
+    labels: int,
+    seed: int = 0,
+    *,
+    labels_per_point: float = 2.3,
+    words_per_point: float = 5.0,
+    postulate: float = 1.0,
+    texts: bool = True,
+    known: float = 0.5,
+) -> Synthetic:
+    """Draw `points` training points and a tenth as many test points.
+
+    A share `known` of the points are items: their text is the text of a label. With probability `postulate`
+    it is one of their own labels (so the targets given the text of j follow P(. | Y_j)), otherwise the text
+    of an unrelated label. Texts never change the targets, so `truth` holds whatever these two are.
+    """
+    _check_shape(points, labels, labels_per_point)
+    rng = np.random.default_rng(seed)
+    frequency = rng.permutation(_power_law(labels, points * labels_per_point / labels, points))
+    topics, sizes = _topics(frequency, points, rng)
+    test_points = max(points // 10, 1)
+    targets, topic_of = _points(topics, sizes, points + test_points, rng)
+    both = Dataset(targets)
+    if texts:
+        writer = _Writer(topics, words_per_point, rng)
+        both = Dataset(targets, writer.of_points(targets, topic_of, known, postulate), writer.label_texts)
+    splits = Splits(both[:points], both[points:], name="synthetic", layout="synthetic")
+    return Synthetic(splits, topics, sizes / sizes.sum())
+
+
+def _check_shape(points: int, labels: int, labels_per_point: float) -> None:
+    if points < 1 or labels < 1:
+        raise DataError(f"a synthetic set of {points} points and {labels} labels cannot be drawn")
+    if not 1 <= labels_per_point <= max(1.0, labels / 2):
+        raise DataError(
+            f"{labels_per_point} labels per point out of {labels} labels cannot be drawn",
+            remedy="ask for at least 1 and at most half of the labels",
+        )
+
+
+def _power_law(labels: int, mean: float, points: int) -> Floats:
+    """Expected points of each label: quantiles of a power law between bounds that give the mean asked for."""
+    low, high = max(min(RAREST, mean / 2), mean / 20), max(0.01 * points, 4 * mean)
+    u = (np.arange(labels) + 0.5) / labels  # shape: (L,)
+
+    def quantiles(exponent: float) -> Floats:
+        value: Floats = low * (1 - u * (1 - (low / high) ** exponent)) ** (-1 / exponent)
+        return value
+
+    flat, steep = 1e-3, 20.0
+    for _ in range(40):
+        middle = (flat + steep) / 2
+        flat, steep = (middle, steep) if quantiles(middle).mean() > mean else (flat, middle)
+    return quantiles(steep)
+
+
+def _topics(frequency: Floats, points: int, rng: np.random.Generator) -> tuple[csr_array, Floats]:
+    """Probabilities of the labels in topics (T x L), and the number of points to draw from each topic."""
+    label, mass = _memberships(frequency, rng)
+    per_point = frequency.sum() / points
+    # Topics hold labels of roughly, not exactly, like frequency: rare labels meet frequent ones, as in real sets.
+    order = np.argsort(np.log(mass) + rng.normal(size=len(mass)))
+    label, mass = label[order], mass[order]
+    members = rng.uniform(3, 8, size=len(mass)) * per_point
+    ends = np.cumsum(np.maximum(members, 2).astype(np.int64))
+    topic = np.searchsorted(ends, np.arange(len(mass)), side="right")  # shape: (memberships,)
+    total = np.bincount(topic, weights=mass)  # shape: (T,)
+    largest = np.zeros(len(total))
+    np.maximum.at(largest, topic, mass)
+    spread = np.exp(rng.normal(0, 0.3, size=len(total)))
+    sizes = _sizes(topic, mass, total, largest, spread, points)
+    topics = csr_array((mass / sizes[topic], (topic, label)), shape=(len(total), len(frequency)))
+    topics.sum_duplicates()
+    topics.data = np.minimum(topics.data, HIGHEST)  # a label twice in the same topic
+    return topics, sizes
+
+
+def _memberships(frequency: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
+    """Each label in one to three topics, the most frequent in more; its expected points shared among them."""
+    # A head label in few topics would be on nearly all of their points and leave no room for others.
+    times = np.maximum(
+        rng.choice([1, 2, 3], p=[0.6, 0.3, 0.1], size=len(frequency)),
+        np.ceil(frequency / (10 * frequency.mean())).astype(np.int64),
+    )
+    label = np.repeat(np.arange(len(frequency)), times)
+    return label, (frequency / times)[label]
+
+
+def _sizes(
+    topic: Ints, mass: Floats, total: Floats, largest: Floats, spread: Floats, points: int
+) -> Floats:
+    """Points to draw from each topic, such that as many as asked for carry a label."""
+    low, high = 1e-2, 1e4
+    for _ in range(40):
+        middle = np.sqrt(low * high)
+        sizes = np.maximum(total / (middle * spread), largest / HIGHEST)
+        empty = np.exp(np.bincount(topic, weights=np.log1p(-mass / sizes[topic])))
+        low, high = (middle, high) if (sizes * (1 - empty)).sum() > points else (low, middle)
+    return sizes
+
+
+def _points(
+    topics: csr_array, sizes: Floats, number: int, rng: np.random.Generator
+) -> tuple[csr_array, Ints]:
+    """`number` points of the mixture that carry a label, in random order, and the topic of each.
+
+    Points without a label are dropped. That divides P(Y_i, Y_j) and P(Y_j) by the same number, the share of
+    points with a label, and so leaves P(Y_i | Y_j) as it was.
+    """
+    empty = np.exp(np.add.reduceat(np.log1p(-topics.data), topics.indptr[:-1]))
+    per_round = 1.01 * number / (sizes * (1 - empty)).sum()
+    parts: list[tuple[csr_array, Ints]] = []
+    while sum(len(of) for _, of in parts) < number:
+        parts.extend(_rounds(topics, per_round * sizes, rng))
+    targets = csr_array(vstack([part for part, _ in parts], format="csr"))
+    topic_of = np.concatenate([of for _, of in parts])
+    chosen = rng.permutation(len(topic_of))[:number]
+    return targets[chosen], topic_of[chosen]
+
+
+def _rounds(
+    topics: csr_array, expected: Floats, rng: np.random.Generator
+) -> Iterator[tuple[csr_array, Ints]]:
+    sizes = np.floor(expected + rng.random(len(expected))).astype(np.int64)  # right on average
+    work = np.cumsum(sizes * np.add.reduceat(topics.data, topics.indptr[:-1]))
+    cuts = np.flatnonzero(np.diff(work // BATCH)) + 1
+    bounds = [0, *cuts.tolist(), len(sizes)]
+    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+        targets, topic_of = _batch(topics[first:last], sizes[first:last], rng)
+        yield targets, topic_of + first
+
+
+def _batch(topics: csr_array, sizes: Ints, rng: np.random.Generator) -> tuple[csr_array, Ints]:
+    """So many points from each topic, those without a label dropped.
+
+    Events of a Poisson process with rate -log(1 - p) hit a point at least once with probability p,
+    independently of the others: the work is that of the labels drawn, not of all that could be.
+    """
+    topic = np.repeat(np.arange(len(sizes)), np.diff(topics.indptr))  # shape: (memberships,)
+    events = rng.poisson(-np.log1p(-topics.data) * sizes[topic])
+    start = np.cumsum(sizes) - sizes
+    place = rng.random(events.sum()) * np.repeat(sizes[topic], events)
+    rows = np.repeat(start[topic], events) + place.astype(np.int64)
+    pairs = binary_pairs(rows, np.repeat(topics.indices, events), (int(sizes.sum()), topics.shape[1]))
+    carried = np.diff(pairs.indptr) > 0
+    return pairs[carried].astype(np.float32), np.repeat(np.arange(len(sizes)), sizes)[carried]
+
+
+class _Writer:
+    """Writes texts: a label is some words of its topics and one of its own; a point is words of both kinds."""
+
+    def __init__(self, topics: csr_array, words_per_point: float, rng: np.random.Generator) -> None:
+        self._rng, self._mean = rng, words_per_point
+        number, labels = topics.shape
+        self._first_own = TOPIC_WORDS * number  # the own word of label j is number first_own + j
+        self._words = np.array([_word(n) for n in range(self._first_own + labels)], dtype=object)
+        lengths = 1 + rng.poisson(max(words_per_point - 1, 0), size=labels)
+        label = np.repeat(np.arange(labels), lengths)
+        words = self._topic_words(_any_of(csr_array(topics.T), label, rng))
+        ends = np.cumsum(lengths)
+        words[ends - 1] = self._first_own + np.arange(labels)
+        self.label_texts = self._joined(words, ends)
+
+    def of_points(self, targets: csr_array, topic_of: Ints, known: float, postulate: float) -> list[str]:
+        """Texts of points, the items among them bearing a label's text."""
+        lengths = 1 + self._rng.poisson(max(self._mean - 1, 0), size=len(topic_of))
+        point = np.repeat(np.arange(len(topic_of)), lengths)
+        own = self._first_own + _any_of(targets, point, self._rng)
+        words = np.where(self._rng.random(len(point)) < 0.5, own, self._topic_words(topic_of[point]))
+        texts = self._joined(words, np.cumsum(lengths))
+        for item, label in zip(*self._items(targets, known, postulate), strict=True):
+            texts[item] = self.label_texts[label]
+        return texts
+
+    def _items(self, targets: csr_array, known: float, postulate: float) -> tuple[Ints, Ints]:
+        """Which points are items, and the label whose text each of them bears."""
+        # A point becomes an item of each of its labels at the same rate: then the points that bear the text
+        # of j are like all points that carry j. (Where rate x labels passes 1, large points fall short.)
+        sizes = np.diff(targets.indptr)
+        rate = known / sizes.mean()
+        items = np.flatnonzero(self._rng.random(len(sizes)) < _raised(rate, sizes, known) * sizes)
+        label = _any_of(targets, items, self._rng)
+        strange = np.flatnonzero(self._rng.random(len(items)) >= postulate)
+        label[strange] = label[self._rng.permutation(strange)]
+        return items, label
+
+    def _topic_words(self, topic: Ints) -> Ints:
+        return TOPIC_WORDS * topic + self._rng.integers(TOPIC_WORDS, size=len(topic))
+
+    def _joined(self, words: Ints, ends: Ints) -> list[str]:
+        parts = self._words[words].tolist()
+        starts = np.concatenate([[0], ends[:-1]])
+        return [" ".join(parts[a:b]) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _raised(rate: float, sizes: npt.NDArray[Any], known: float) -> float:
+    """The rate at which a share `known` of the points become items, although none does so more than once."""
+    for _ in range(30):
+        rate *= known / max(float(np.minimum(1, rate * sizes).mean()), 1e-12)
+    return rate
+
+
+def _any_of(matrix: csr_array, rows: Ints, rng: np.random.Generator) -> Ints:
+    """A random column of each given row, all its entries equally likely."""
+    start, size = matrix.indptr[rows], np.diff(matrix.indptr)[rows]
+    chosen: Ints = matrix.indices[start + (rng.random(len(rows)) * size).astype(np.int64)].astype(np.int64)
+    return chosen
+
+
+def _word(number: int) -> str:
+    """A pronounceable made-up word, another for each number."""
+    syllables = []
+    while number or len(syllables) < 2:
+        number, digit = divmod(number, 100)
+        syllables.append("bcdfghjklmnprstvwxyz"[digit // 5] + "aeiou"[digit % 5])
+    return "".join(reversed(syllables))
