@@ -1,4 +1,4 @@
-"""Head to tail: five bins of labels with equal numbers of training positives, and what each adds to P@5."""
+"""What each bin of labels, head to tail, adds to P@5."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gandalf.data.label_bins import BINS
 from gandalf.metrics.ranking import Ranking
 
-BINS = 5
 PLACES = 5  # contributions are to P@5
 
 
@@ -20,20 +20,6 @@ class Bin:
     labels: int
     mean_frequency: float
     contribution: float  # in percent points of P@5; the bins' contributions sum to P@5
-
-
-def label_bins(frequencies: npt.NDArray[np.integer], bins: int = BINS) -> npt.NDArray[np.int64]:
-    """Bin of each label, 0 = head: labels by falling training frequency, cut at equal shares of positives.
-
-    A label goes where its first positive falls, ties in frequency by label index; labels without training
-    points go to the last bin.
-    """  # shape: (L,)
-    order = np.argsort(-frequencies, kind="stable")
-    ends = np.cumsum(frequencies[order])
-    before, total = ends - frequencies[order], int(frequencies.sum())
-    of_label = np.empty(len(frequencies), dtype=np.int64)
-    of_label[order] = before * bins // max(total, 1)
-    return np.where(frequencies == 0, bins - 1, of_label)
 
 
 def bin_contributions(ranking: Ranking, of_label: npt.NDArray[np.int64]) -> tuple[float, ...]:

@@ -11,9 +11,10 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.label_bins import label_bins
 from gandalf.data.matching import known_points
 from gandalf.errors import DataError
-from gandalf.metrics.bins import PLACES, Bin, bin_contributions, describe_bins, label_bins
+from gandalf.metrics.bins import PLACES, Bin, bin_contributions, describe_bins
 from gandalf.metrics.predictions import Source, as_predictions, test_points
 from gandalf.metrics.propensity import constants, inverse_propensities
 from gandalf.metrics.ranking import (
