@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.label_bins import BINS, label_bins
 from gandalf.data.matching import known_points, text_groups
 from gandalf.data.words import split_words
 
 TAIL = 5  # a tail label has at most this many training points
-BINS = 5
 
 
 @dataclass(frozen=True)
@@ -94,20 +93,15 @@ def stats(splits: Splits) -> Stats:
 
 
 def frequency_bins(frequencies: npt.NDArray[np.int64], bins: int = BINS) -> tuple[Bin, ...]:
-    """Labels from frequent to rare, cut where the running sum of positives passes 1/bins, 2/bins, ..."""
-    descending = np.sort(frequencies)[::-1]  # shape: (L,)
-    running = np.cumsum(descending)
-    total = int(running[-1]) if len(running) else 0
-    # A label belongs to the bin in which its first positive falls.
-    number = np.minimum((running - descending) * bins // max(total, 1), bins - 1)
-    edges = np.searchsorted(number, np.arange(bins + 1))
-    return tuple(_bin(descending[start:end]) for start, end in pairwise(edges))
+    """Size and range of the bins of equal positives, head first."""
+    of_label = label_bins(frequencies, bins)
+    return tuple(_bin(frequencies[of_label == number]) for number in range(bins))
 
 
 def _bin(frequencies: npt.NDArray[np.int64]) -> Bin:
     if not len(frequencies):
         return Bin(0, 0, 0, 0)
-    return Bin(len(frequencies), int(frequencies.sum()), int(frequencies[0]), int(frequencies[-1]))
+    return Bin(len(frequencies), int(frequencies.sum()), int(frequencies.max()), int(frequencies.min()))
 
 
 def _ratio(part: int, whole: int) -> float:

@@ -1,0 +1,75 @@
+"""`gandalf check`: what is wrong with a data set, where, and what to do about it."""
+
+from __future__ import annotations
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gandalf.cli.options import Json, Source, reads_data
+from gandalf.cli.output import console, print_json
+from gandalf.data.check import CheckReport
+from gandalf.data.check import check as checked
+from gandalf.data.forecast import Forecast, duration, size
+
+PROBLEMS_FOUND = 1
+_STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+
+
+@reads_data
+def check(source: Source, json: Json = False) -> None:
+    """Read a data set to its end and say what is wrong with it: file, line, what, and the remedy.
+
+    Ends with a forecast of time and memory. Exits with 0 if there is nothing worse than a note, else with 1.
+
+    [bold]gandalf check man[/]
+
+    [bold]gandalf check tickets.csv --text-column subject --label-column tags --separator ";"[/]
+    """
+    report = checked(source.data, source.options)
+    if json:
+        print_json(report.as_dict())
+    else:
+        _show(report, console())
+    raise typer.Exit(0 if report.passed else PROBLEMS_FOUND)
+
+
+def _show(report: CheckReport, out: Console) -> None:
+    if report.splits is not None:
+        parts = (report.splits.train, report.splits.test)
+        train, test = (0 if part is None else len(part) for part in parts)
+        name = f"{report.splits.name} ({report.splits.layout})"
+        labels = report.splits.train.num_labels
+        out.print(
+            f"[bold]{escape(name)}[/]: {train:,} training points, {test:,} test points, {labels:,} labels"
+        )
+    for problem in report.findings:
+        style = _STYLES[problem.severity]
+        out.print(
+            f"[{style}]{problem.severity}[/] {escape(str(problem))} [dim]{escape(f'[{problem.kind}]')}[/]"
+        )
+    for kind, more in _unlisted(report).items():
+        out.print(f"[dim]... and {more:,} more of {kind}[/]")
+    numbers = {severity: report.number(severity) for severity in ("error", "warning", "note")}
+    out.print(", ".join(f"{number:,} {word}{'' if number == 1 else 's'}" for word, number in numbers.items()))
+    if report.forecast is not None:
+        out.print()
+        _show_forecast(report.forecast, out)
+
+
+def _unlisted(report: CheckReport) -> dict[str, int]:
+    listed = [problem.kind for problem in report.findings]
+    more = {kind: number - listed.count(kind) for kind, number in report.counts.items()}
+    return {kind: number for kind, number in more.items() if number > 0}
+
+
+def _show_forecast(forecast: Forecast, out: Console) -> None:
+    table = Table(title="Forecast", title_justify="left", title_style="bold")
+    for heading, justify in (("step", "left"), ("time", "right"), ("memory", "right"), ("", "left")):
+        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    for cost in forecast.costs:
+        table.add_row(cost.step, duration(cost.seconds), size(cost.bytes), cost.remark)
+    out.print(table)
+    for assumption in forecast.assumptions:
+        out.print(f"[dim]{escape(assumption)}[/]")

@@ -1,0 +1,67 @@
+"""The command `gandalf`: one function a command, each in a module of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from gandalf import __version__
+from gandalf.cli.check import check
+from gandalf.cli.stats import stats
+from gandalf.errors import DataError
+
+BAD_INPUT = 2  # also what typer exits with on bad usage
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
+class Commands(TyperGroup):
+    """Commands that end bad input with one sentence on standard error and never with a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  click's context, which typer carries under its own name
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # typer closes quietly when the reader of a pipe has gone
+        except (DataError, OSError) as error:
+            typer.secho(f"error: {error}", err=True, fg=typer.colors.RED)
+            raise typer.Exit(BAD_INPUT) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(INTERRUPTED) from error
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gandalf {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def gandalf(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Short texts, many labels that have texts of their own: check the data, see the label graph, add
+    Gandalf's training points for any trainer, score anyone's predictions.
+
+    DATA is a folder (the Extreme Classification Repository's layouts, Renee's, PECOS's), one CSV, TSV, JSONL
+    or Parquet file, or the bundled set [bold]man[/].
+
+    Start with: [bold]gandalf check man[/]
+    """
+
+
+for command in (check, stats):
+    app.command()(command)

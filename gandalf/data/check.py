@@ -1,0 +1,249 @@
+"""Everything that may be wrong with a data set, said before training finds out: `gandalf check`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.files import find
+from gandalf.data.forecast import Forecast, Plan, forecast
+from gandalf.data.formats.table import TableOptions
+from gandalf.data.load import load
+from gandalf.data.matching import known_points, text_groups
+from gandalf.errors import DataError, Findings, Problem, Severity
+
+_EXAMPLES = 3
+# Layouts in which line i + 1 of the label file is label i, and the names that file may have.
+_LABEL_FILES = {"raw": ("lbl.json",), "renee": ("Y.txt",), "xc": ("lbl.json", "Y.txt")}
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What was found: the findings in order of weight, how many of each kind, and what the set will cost."""
+
+    findings: tuple[Problem, ...]  # errors, then warnings, then notes; a few of each kind and file
+    counts: dict[str, int]  # kind -> how often, beyond those listed
+    splits: Splits | None  # None where the data could not be read at all
+    forecast: Forecast | None
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing worse than a note was found."""
+        return all(problem.severity == "note" for problem in self.findings)
+
+    def number(self, severity: Severity) -> int:
+        """How many findings of this severity there are, listed or not."""
+        kinds = {problem.kind for problem in self.findings if problem.severity == severity}
+        return sum(self.counts[kind] for kind in kinds)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {
+            "passed": self.passed,
+            "errors": self.number("error"),
+            "warnings": self.number("warning"),
+            "notes": self.number("note"),
+            "counts": self.counts,
+            "findings": [asdict(problem) for problem in self.findings],
+            "forecast": None if self.forecast is None else self.forecast.as_dict(),
+        }
+
+
+def check(
+    source: str | Path, options: TableOptions | None = None, *, plan: Plan | None = None
+) -> CheckReport:
+    """Read the data set to its end, whatever is wrong with it, and collect what readers and checks find."""
+    findings = Findings(strict=False)
+    splits, costs = None, None
+    try:
+        splits = load(source, options=options, findings=findings)
+        inspect(splits, findings, source)
+        costs = forecast(splits, plan)
+    except DataError as error:  # what no reader can mend
+        if error.problem.kind == "unknown-source":  # a slip of the command line, not of the data
+            raise
+        findings.problems.append(error.problem)
+        findings.counts[error.problem.kind, error.problem.file] += 1
+    counts: Counter[str] = Counter()
+    for (kind, _), number in findings.counts.items():
+        counts[kind] += number
+    weight = {"error": 0, "warning": 1, "note": 2}
+    ordered = sorted(findings.problems, key=lambda problem: weight[problem.severity])
+    return CheckReport(tuple(ordered), dict(counts), splits, costs)
+
+
+def inspect(splits: Splits, findings: Findings, source: str | Path = "") -> None:
+    """Add what only shows when the data set is seen as a whole."""
+    where = _label_file(splits, Path(source))
+    for look in CHECKS:
+        look(splits, findings, where)
+
+
+def _labels_without_points(splits: Splits, findings: Findings, where: Path | None) -> None:
+    empty = np.flatnonzero(splits.train.label_frequencies == 0)
+    if len(empty):
+        findings.warn(
+            "label-without-points",
+            f"{len(empty):,} of {splits.train.num_labels:,} labels have no training point: "
+            + _examples(splits.train, empty),
+            remedy="train with their texts (gandalf augment gives every label a point) or drop them",
+            file=where,
+            line=None if where is None else int(empty[0]) + 1,
+        )
+
+
+def _unseen_test_labels(splits: Splits, findings: Findings, where: Path | None) -> None:
+    if splits.test is None:
+        return
+    unseen = np.flatnonzero((splits.test.label_frequencies > 0) & (splits.train.label_frequencies == 0))
+    if len(unseen):
+        positives = int(splits.test.label_frequencies[unseen].sum())
+        findings.warn(
+            "unseen-test-label",
+            f"{len(unseen):,} labels of the test points never occur in training ({positives:,} of"
+            f" {splits.test.targets.nnz:,} test positives): {_examples(splits.train, unseen)}",
+            remedy="only a model that reads label texts can predict them; else split the points anew",
+            file=where,
+            line=None if where is None else int(unseen[0]) + 1,
+        )
+
+
+def _overlap(splits: Splits, findings: Findings, where: Path | None) -> None:
+    """Test points that are training points: by id where both splits have ids, else by text and targets."""
+    train, test = splits.train, splits.test
+    if test is None:
+        return
+    ids, test_ids = _own_ids(train), _own_ids(test)
+    if ids is not None and test_ids is not None:
+        known = set(ids)
+        both = [row for row, name in enumerate(test_ids) if name in known]
+        by, example = "id", test_ids[both[0]] if both else ""
+    elif train.texts is not None and test.texts is not None:
+        group, test_group = text_groups(train.texts, test.texts)
+        points = set(_signatures(group, train))
+        both = [row for row, seen in enumerate(_signatures(test_group, test)) if seen in points]
+        by, example = "text and labels", test.texts[both[0]] if both else ""
+    else:
+        return
+    if both:
+        findings.warn(
+            "train-test-overlap",
+            f"{len(both):,} of {len(test):,} test points are training points too, by their {by}: {example!r}"
+            f" (test point {both[0]})",
+            remedy="remove them from one of the splits, or the scores will flatter",
+        )
+
+
+def _shared_texts(splits: Splits, findings: Findings, where: Path | None) -> None:
+    """Different items may share a title, so this alone is no fault."""
+    train, test = splits.train, splits.test
+    if test is None or train.texts is None or test.texts is None:
+        return
+    group, test_group = text_groups(train.texts, test.texts)
+    shared = np.flatnonzero(np.isin(test_group, group))
+    if len(shared):
+        findings.note(
+            "shared-text",
+            f"{len(shared):,} of {len(test):,} test points ({len(shared) / len(test):.1%}) have the text of a"
+            f" training point: {test.texts[shared[0]]!r} (test point {shared[0]})",
+        )
+
+
+def _empty_rows(splits: Splits, findings: Findings, where: Path | None) -> None:
+    for name, points in _named(splits):
+        empty = np.flatnonzero(np.diff(points.targets.indptr) == 0)
+        if len(empty):
+            findings.note(
+                "empty-row",
+                f"{len(empty):,} of {len(points):,} {name} points have no label, point {empty[0]} first",
+            )
+
+
+def _duplicate_points(splits: Splits, findings: Findings, where: Path | None) -> None:
+    texts = splits.train.texts
+    if texts is None:
+        return
+    (group,) = text_groups(texts)
+    first: dict[tuple[int, bytes], int] = {}
+    again = []
+    for row, signature in enumerate(_signatures(group, splits.train)):
+        if first.setdefault(signature, row) != row:
+            again.append((first[signature], row))
+    if again:
+        one, other = again[0]
+        findings.note(
+            "duplicate-point",
+            f"{len(again):,} training points repeat another's text and labels: points {one} and {other},"
+            f" {texts[one]!r}",
+        )
+
+
+def _no_test_filter(splits: Splits, findings: Findings, where: Path | None) -> None:
+    known = None if splits.test is None or splits.test.exclude is not None else known_points(splits.test)
+    if known is not None and known.any():
+        findings.note(
+            "no-test-filter",
+            f"{int(known.sum()):,} of {len(known):,} test points have the text of a label, and no filter file"
+            " keeps a point from being answered with itself",
+            remedy="add filter_labels_test.txt if such answers do not count",
+        )
+
+
+def _label_counts(splits: Splits, findings: Findings, where: Path | None) -> None:
+    if splits.test is not None and splits.test.num_labels != splits.train.num_labels:
+        raise DataError(
+            f"the training points have {splits.train.num_labels:,} labels and the test points"
+            f" {splits.test.num_labels:,}",
+            remedy="both splits must count the same list of labels",
+            kind="label-count-mismatch",
+        )
+
+
+# In the order of the report; the first must hold for the others to make sense.
+CHECKS: tuple[Callable[[Splits, Findings, Path | None], None], ...] = (
+    _label_counts,
+    _labels_without_points,
+    _unseen_test_labels,
+    _overlap,
+    _shared_texts,
+    _empty_rows,
+    _duplicate_points,
+    _no_test_filter,
+)
+
+
+def _named(splits: Splits) -> list[tuple[str, Dataset]]:
+    return [("training", splits.train)] + ([] if splits.test is None else [("test", splits.test)])
+
+
+def _label_file(splits: Splits, source: Path) -> Path | None:
+    return find(source, _LABEL_FILES.get(splits.layout, ())) if source.is_dir() else None
+
+
+def _examples(points: Dataset, labels: npt.NDArray[np.int64]) -> str:
+    texts = points.label_texts
+    shown = [
+        f"label {label}" if texts is None else f"label {label} {texts[label]!r}"
+        for label in labels[:_EXAMPLES].tolist()
+    ]
+    return ", ".join(shown) + (", ..." if len(labels) > _EXAMPLES else "")
+
+
+def _own_ids(points: Dataset) -> Sequence[str] | None:
+    """Ids that name items; mere row numbers, which every split has alike, do not."""
+    ids = points.ids
+    numbered = ids is not None and all(name == str(row) for row, name in enumerate(ids))
+    return None if numbered else ids
+
+
+def _signatures(groups: npt.NDArray[np.int64], points: Dataset) -> list[tuple[int, bytes]]:
+    """Text number and labels of each point: equal exactly for points with the same text and labels."""
+    ends, labels = points.targets.indptr.tolist(), points.targets.indices.astype(np.int64)
+    return [(group, labels[ends[row] : ends[row + 1]].tobytes()) for row, group in enumerate(groups.tolist())]
