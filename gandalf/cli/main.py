@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from gandalf import __version__
 from gandalf.cli.check import check
+from gandalf.cli.evaluate import evaluate
 from gandalf.cli.stats import stats
 from gandalf.errors import DataError
 
@@ -56,12 +57,11 @@ def gandalf(
     """Short texts, many labels that have texts of their own: check the data, see the label graph, add
     Gandalf's training points for any trainer, score anyone's predictions.
 
-    DATA is a folder (the Extreme Classification Repository's layouts, Renee's, PECOS's), one CSV, TSV, JSONL
-    or Parquet file, or the bundled set [bold]man[/].
+    DATA is a folder in a known layout, one CSV, TSV, JSONL or Parquet file, or the bundled set [bold]man[/].
 
     Start with: [bold]gandalf check man[/]
     """
 
 
-for command in (check, stats):
+for command in (check, stats, evaluate):
     app.command()(command)

@@ -77,8 +77,7 @@ def _more_table(found: Stats) -> Table:
 
 
 def _bins_table(found: Stats) -> Table:
-    title = f"{len(found.bins)} bins with equal numbers of positives, head first"
-    table = Table(title=title, title_justify="left", box=None)
+    table = Table(title="Bins of equal positives, head first", title_justify="left", box=None)
     for heading in ("bin", "labels", "points of each", "mean"):
         table.add_column(heading, justify="right")
     for number, one in enumerate(found.bins, start=1):
