@@ -1,0 +1,101 @@
+"""Scores, label bins and differences as terminal tables, and the verdict in plain sentences."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from rich.console import Group
+from rich.table import Table
+
+from gandalf.metrics.bins import Bin
+from gandalf.metrics.bootstrap import Comparison, Difference, Differences
+from gandalf.metrics.evaluate import Part, Scores
+from gandalf.report.bars import bar
+
+
+def score_report(scores: Scores) -> Group:
+    """Every figure of one prediction set, the label bins, and the constants behind the PS figures."""
+    constants = f"Propensities: A = {scores.A:g}, B = {scores.B:g}, from the training points."
+    return Group(_figures(scores), _bins(scores.bins), constants)
+
+
+def difference_report(comparison: Comparison, ks: tuple[int, ...]) -> Group:
+    """The difference of two prediction sets by metric, with intervals, and what it means."""
+    parts = {
+        "all points": comparison.every,
+        "text is a label's": comparison.label_text,
+        "new text": comparison.new_text,
+    }
+    shown = {name: part for name, part in parts.items() if part}
+    table = Table(title="First minus other, in points, with 95 % intervals", title_justify="left")
+    table.add_column("")
+    for name in shown:
+        table.add_column(name, justify="right")
+        table.add_column("p", justify="right")
+    for _, names in groupby(comparison.every, key=_family):
+        table.add_section()
+        for name in names:
+            table.add_row(name, *(cell for part in shown.values() for cell in _cells(part[name])))
+    headlines = (f"P@{ks[0]}", f"PSP@{ks[-1]}")
+    return Group(table, *(f"{name}: {verdict(part, headlines)}" for name, part in shown.items()))
+
+
+def verdict(differences: Differences, names: tuple[str, ...]) -> str:
+    """Say for each named metric which set is better and whether that is more than chance."""
+    return "; ".join(f"{name} {_verdict(differences[name])}" for name in names) + "."
+
+
+def _verdict(found: Difference) -> str:
+    if not found.real:
+        return f"differs by {found.difference:+.2f}, which may be chance"
+    better = "first" if found.difference > 0 else "other"
+    return f"the {better} is better by {abs(found.difference):.2f}, and that is real"
+
+
+def _figures(scores: Scores) -> Table:
+    parts: dict[str, Part | None] = {
+        "filtered": scores.filtered,
+        "unfiltered": scores.unfiltered,
+        "text is a label's": scores.label_text,
+        "new text": scores.new_text,
+    }
+    shown = {name: part for name, part in parts.items() if part is not None}
+    table = Table(title="Scores in percent", title_justify="left")
+    table.add_column("")
+    for name in shown:
+        table.add_column(name, justify="right")
+    for _, names in groupby(scores.filtered.values, key=_family):
+        table.add_section()
+        for name in names:
+            table.add_row(name, *(_number(part.values.get(name)) for part in shown.values()))
+    table.add_section()
+    table.add_row("points", *(f"{part.points:,}" for part in shown.values()))
+    return table
+
+
+def _bins(bins: tuple[Bin, ...]) -> Table:
+    title = "Contribution to P@5 of five bins with equal numbers of training positives, head first"
+    table = Table(title=title, title_justify="left", box=None)
+    for heading in ("bin", "labels", "mean frequency", "P@5"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    highest = max(each.contribution for each in bins)
+    for number, each in enumerate(bins, start=1):
+        drawn = bar(each.contribution, highest, width=30)
+        cells = (f"{each.labels:,}", f"{each.mean_frequency:.1f}", f"{each.contribution:.2f}")
+        table.add_row(str(number), *cells, drawn)
+    return table
+
+
+def _cells(found: Difference) -> tuple[str, str]:
+    style = "bold" if found.real else "dim"
+    numbers = f"{found.difference:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
+    return f"[{style}]{numbers}[/]", f"{found.p:.3f}"
+
+
+def _family(name: str) -> str:
+    return name.split("@")[0]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
