@@ -171,5 +171,5 @@ def _same_matrix(first: csr_array | None, second: csr_array | None) -> bool:
         return first is second
     return (
         first.shape == second.shape
-        and (abs(first.astype(np.float64) - second.astype(np.float64))).max() == 0.0
+        and abs(first.astype(np.float64) - second.astype(np.float64)).count_nonzero() == 0
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gandalf.data.dataset import Splits
-from gandalf.data.formats import raw
+from gandalf.data.formats import pecos, raw, renee, table, xc
 from gandalf.data.formats.table import TableOptions
 from gandalf.errors import Findings
 
@@ -23,4 +23,10 @@ class Layout:
 
 
 # In this order: a sparse layout may have raw texts beside it, and almost any folder could pass for a table.
-LAYOUTS = (Layout("raw", raw.NEEDS, raw.recognise, raw.read),)
+LAYOUTS = (
+    Layout("sparse", xc.NEEDS, xc.recognise, xc.read),
+    Layout("raw", raw.NEEDS, raw.recognise, raw.read),
+    Layout("renee", renee.NEEDS, renee.recognise, renee.read),
+    Layout("pecos", pecos.NEEDS, pecos.recognise, pecos.read),
+    Layout("table", table.NEEDS, table.recognise, table.read),
+)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from gandalf.data.files import read_lines, written
 from gandalf.data.matching import text_groups, text_key
@@ -88,48 +89,38 @@ def fit_texts(texts: list[str], rows: int, says: Path, path: Path, findings: Fin
     return texts[:rows] + [""] * (rows - len(texts))
 
 
-def report_alike(label_texts: Sequence[str], findings: Findings, file: Path | None) -> None:
+def report_alike(
+    label_texts: Sequence[str], findings: Findings, file: Path | None, *, first_line: int = 1
+) -> None:
     """Note labels that share a text, and labels whose texts differ in punctuation or spaces only."""
+
+    def note(kind: str, what: str, remedy: str, first: int, second: int) -> None:
+        lines = "" if file is None else f" (lines {first + first_line} and {second + first_line})"
+        example = f"such as '{label_texts[first]}' and '{label_texts[second]}'{lines}"
+        line = None if file is None else first + first_line
+        findings.note(kind, f"{what}, {example}", remedy=remedy, file=file, line=line)
+
     (same,) = text_groups(label_texts)
-    repeated = same[same >= 0]
-    shared = np.isin(same, np.flatnonzero(np.bincount(repeated, minlength=1) > 1))
+    shared = np.isin(same, np.flatnonzero(np.bincount(same[same >= 0], minlength=1) > 1))
     if shared.any():
-        first, second = np.flatnonzero(same == same[np.flatnonzero(shared)[0]])[:2]
-        findings.note(
-            "shared-label-text",
-            f"{int(shared.sum())} labels share their text with another label, "
-            f"such as {_pair(label_texts, int(first), int(second), file)}",
-            remedy="nothing to do if they are different things of one name",
-            file=file,
-            line=None if file is None else int(first) + 1,
-        )
+        first, second = np.flatnonzero(same == same[np.argmax(shared)])[:2].tolist()
+        what = f"{int(shared.sum())} labels share their text with another label"
+        remedy = "nothing to do if they are different things of one name"
+        note("shared-label-text", what, remedy, first, second)
     (bare,) = text_groups([text_key(text).translate(_PUNCTUATION) for text in label_texts])
     alike = _grouped_apart(bare, same)
     if alike.any():
-        first = np.flatnonzero(alike)[0]
-        second = np.flatnonzero((bare == bare[first]) & (same != same[first]))[0]
-        findings.note(
-            "near-duplicate-label-text",
-            f"{int(alike.sum())} labels have texts that differ from another's in punctuation or spaces only, "
-            f"such as {_pair(label_texts, int(first), int(second), file)}",
-            remedy="merge the labels if they mean the same",
-            file=file,
-            line=None if file is None else int(first) + 1,
-        )
+        first = int(np.argmax(alike))
+        second = int(np.argmax((bare == bare[first]) & (same != same[first])))
+        what = f"{int(alike.sum())} labels differ from another in punctuation or spaces only"
+        note("near-duplicate-label-text", what, "merge them if they mean the same", first, second)
 
 
-def _grouped_apart(
-    bare: np.ndarray[tuple[int], np.dtype[np.int64]], same: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _grouped_apart(bare: npt.NDArray[np.int64], same: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Labels that share their bare text with a label whose text is another one."""  # shape: (L,)
     texts = np.unique(np.stack([bare, same]), axis=1)  # shape: (2, distinct texts)
     several = np.flatnonzero(np.bincount(texts[0][texts[0] >= 0], minlength=1) > 1)
     return np.isin(bare, several)
-
-
-def _pair(label_texts: Sequence[str], first: int, second: int, file: Path | None) -> str:
-    where = "" if file is None else f" (lines {first + 1} and {second + 1})"
-    return f"'{label_texts[first]}' and '{label_texts[second]}'{where}"
 
 
 class _Punctuation(dict[int, int | None]):

@@ -1,0 +1,72 @@
+"""What stands in a label column: lists, lists written as text, or separated names, perhaps with weights."""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from gandalf.data.formats.texts import clean
+
+SEPARATORS = (";", "|", ",")  # in this order: a comma is the most likely to be part of a name
+
+
+def guess_separator(cells: Iterable[Any]) -> str | None:
+    """The first usual separator that occurs in the cells; None if they hold no text with one."""
+    texts = [cell for cell in cells if isinstance(cell, str) and _as_list(cell) is None]
+    return next((mark for mark in SEPARATORS if any(mark in text for text in texts)), None)
+
+
+def split_cell(cell: Any, separator: str | None) -> list[Any]:  # noqa: ANN401  a cell can hold anything
+    """The items of a cell, whichever way it lists them."""
+    if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+        return []
+    if isinstance(cell, list | tuple):
+        return list(cell)
+    if not isinstance(cell, str):
+        return [cell]
+    found = _as_list(cell)
+    if found is not None:
+        return found
+    parts = [cell] if separator is None else cell.split(None if separator == " " else separator)
+    return [part for part in map(str.strip, parts) if part]
+
+
+def name_and_weight(item: Any) -> tuple[str, float | None]:  # noqa: ANN401
+    """The label's name, and its weight where it is written `name::weight`."""
+    if isinstance(item, str):
+        name, mark, weight = item.rpartition("::")
+        number = number_of(weight) if mark and name.strip() else None
+        return (clean(item), None) if number is None else (clean(name), number)
+    return key_of(item), None
+
+
+def key_of(value: Any) -> str:  # noqa: ANN401
+    """An identifier as text; 5 and 5.0 are the same, since spreadsheets make floats of whole numbers."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return clean(str(value))
+
+
+def number_of(value: Any) -> float | None:  # noqa: ANN401
+    """The value as a number, or None if it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _as_list(text: str) -> list[Any] | None:
+    """`["a", "b"]`, or `['a', 'b']` as Python writes it; None if the text is no list."""
+    text = text.strip()
+    if not (text.startswith("[") and text.endswith("]")):
+        return None
+    for read in (json.loads, ast.literal_eval):
+        try:
+            found = read(text)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        return found if isinstance(found, list) else None
+    return None

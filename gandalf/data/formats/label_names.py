@@ -1,0 +1,85 @@
+"""Which number a label's name has: given by a label file, or by first appearance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gandalf.data.formats.label_cells import key_of
+from gandalf.data.formats.table_files import find_column, is_table, open_table
+from gandalf.data.formats.texts import Texts, read_texts, report_alike
+from gandalf.errors import DataError, Findings
+
+ID_COLUMNS = ("id", "uid", "label_id", "index", "key", "code")
+TEXT_COLUMNS = ("text", "title", "name", "label_text", "label", "description")
+
+
+@dataclass
+class LabelNames:
+    """Numbers labels by name: those of the label file and no others, or, without one, any that comes."""
+
+    texts: list[str] = field(default_factory=list)
+    ids: list[str] | None = None
+    file: Path | None = None
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def number(self, name: str) -> int | None:
+        """The label's number, or None for a name that the label file does not have."""
+        found = self.numbers.get(name)
+        if found is None and self.file is None:
+            found = self.numbers[name] = len(self.texts)
+            self.texts.append(name)
+        return found
+
+    def report(self, points: Path, findings: Findings) -> None:
+        """What there is to say about texts that were only names until all points were read."""
+        if self.file is not None:
+            return  # said while reading the label file
+        if self.texts and all(text.isdigit() for text in self.texts):
+            findings.warn(
+                "missing-label-text",
+                "all labels are numbers, so there is no label text to learn from",
+                remedy="name a file of label texts with --labels",
+                file=points,
+            )
+        report_alike(self.texts, findings, None)
+
+
+def read_label_file(path: Path, findings: Findings) -> LabelNames:
+    """Labels from a table of ids and texts, or from one text a line, numbered from 0."""
+    if not is_table(path):
+        texts, ids = read_texts(path, findings, of_labels=True), None
+    else:
+        texts, ids = _read_label_table(path, findings)
+    numbers: dict[str, int] = {}
+    for number, name in enumerate(map(str, range(len(texts))) if ids is None else ids):
+        if numbers.setdefault(name, number) != number:
+            findings.error(
+                "duplicate-label-id",
+                f"the id '{name}' stands for two labels, '{texts[numbers[name]]}' and '{texts[number]}'",
+                remedy="give each label an id of its own",
+                file=path,
+            )
+    for number, text in enumerate(texts):
+        numbers.setdefault(text, number)  # a table may also name labels by their texts
+    return LabelNames(texts, ids, path, numbers)
+
+
+def _read_label_table(path: Path, findings: Findings) -> tuple[list[str], list[str] | None]:
+    table = open_table(path, findings)
+    text_column, id_column = find_column(table, TEXT_COLUMNS), find_column(table, ID_COLUMNS)
+    if text_column is None:
+        raise DataError(
+            f"there is no column of label texts; the columns are: {', '.join(table.columns) or 'none'}",
+            remedy="call it 'text', and the column that the labels are named by 'id'",
+            file=path,
+            kind="missing-column",
+        )
+    texts, ids, start = Texts(path, findings, of_labels=True), [], None
+    for line, row in table.rows:
+        start = line if start is None else start
+        text = row.get(text_column)
+        texts.add("" if text is None else str(text), line)
+        ids.append("" if id_column is None else key_of(row.get(id_column, "")))
+    report_alike(texts.found, findings, path, first_line=start or 1)
+    return texts.found, None if id_column is None else ids

@@ -1,0 +1,204 @@
+"""PECOS's inputs: CSR matrices as npz, texts beside them; and text2text lines of `id::weight,id<TAB>text`."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+from scipy.sparse import csr_array, csr_matrix, load_npz, save_npz
+
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.entries import FEATURE, LABEL, Column, SparseRows, matrix_of
+from gandalf.data.files import find, first_line, read_lines, written
+from gandalf.data.formats.assemble import assemble, need_features
+from gandalf.data.formats.filters import write_filters
+from gandalf.data.formats.table import TableOptions
+from gandalf.data.formats.texts import Texts, clean, fit_texts, read_texts, write_texts
+from gandalf.data.sparse_text import rows_as_text
+from gandalf.errors import DataError, Findings
+
+NEEDS = "Y.trn.npz with X.trn.npz or X.trn.txt; or train.txt of 'id,id<TAB>text' with output-items.txt"
+
+_SPLITS = {"trn": ("trn", "train"), "tst": ("tst", "test")}
+_LABEL_FEATURES = ("Yf.npz", "X.lbl.npz", "lbl_X.npz", "X_lbl.npz", "lbl.X.npz")
+_LABEL_TEXTS = ("Y.txt", "output-items.txt", "output-labels.txt", "labels.txt")
+_TEXT_FILES = {
+    split: tuple(
+        f"{word}{end}.{suffix}" for word, end, suffix in product(words, ("", "-data"), ("txt", "tsv"))
+    )
+    for split, words in {"trn": ("train", "trn", "training"), "tst": ("test", "tst")}.items()
+}
+_TEXT_LINE = re.compile(r"\s*(\d+(::[^,\t]+)?(,\s*\d+(::[^,\t]+)?)*)?\s*\t")
+
+
+def recognise(source: Path) -> bool:
+    """Whether the folder holds npz targets or text2text files (or the file is one)."""
+    if source.is_file():
+        return source.suffix != ".npz" and bool(_TEXT_LINE.match(first_line(source)))
+    path = find(source, _TEXT_FILES["trn"])
+    return _matrix_path(source, "Y", "trn") is not None or (path is not None and recognise(path))
+
+
+def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
+    """Read whichever of the two kinds is there."""
+    if source.is_file():
+        return _read_text(source, options.test, source.parent, options, findings)
+    if _matrix_path(source, "Y", "trn") is not None:
+        return _read_matrices(source, findings)
+    train = find(source, _TEXT_FILES["trn"])
+    assert train is not None, "recognise has seen it"
+    return _read_text(train, options.test or find(source, _TEXT_FILES["tst"]), source, options, findings)
+
+
+def write_npz(splits: Splits, folder: Path) -> None:
+    """Write `X.trn.npz`, `Y.trn.npz` and so on, `Yf.npz` for label features, and the texts there are."""
+    _, label_features = need_features(splits.train, "npz")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, points in (("trn", splits.train), ("tst", splits.test)):
+        if points is None:
+            continue
+        features, _ = need_features(points, "npz")
+        _save(features, folder / f"X.{name}.npz")
+        _save(points.targets, folder / f"Y.{name}.npz")
+        if points.texts is not None:
+            write_texts(points.texts, folder / f"X.{name}.txt")
+    if label_features is not None:
+        _save(label_features, folder / "Yf.npz")
+    if splits.train.label_texts is not None:
+        write_texts(splits.train.label_texts, folder / "Y.txt")
+    write_filters(splits.train, splits.test, folder)
+
+
+def write_text(splits: Splits, folder: Path) -> None:
+    """Write text2text's `train.txt` and `test.txt` with `id::weight`, and `output-items.txt`."""
+    _, label_texts = splits.train.need_texts("PECOS's text2text")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, points in (("train", splits.train), ("test", splits.test)):
+        if points is None:
+            continue
+        texts, _ = points.need_texts("PECOS's text2text")
+        with written(folder / f"{name}.txt") as file:
+            for text, (labels, values) in zip(texts, rows_as_text(points.targets), strict=True):
+                file.write(",".join(map("::".join, zip(labels, values, strict=True))) + f"\t{clean(text)}\n")
+    write_texts(label_texts, folder / "output-items.txt")
+    write_filters(splits.train, splits.test, folder)
+
+
+# ---- matrices
+
+
+def _matrix_path(folder: Path, kind: str, split: str, suffix: str = "npz") -> Path | None:
+    names = (
+        name
+        for word in _SPLITS[split]
+        for name in (f"{kind}.{word}", f"{word}_{kind}", f"{kind}_{word}", f"{word}.{kind}")
+    )
+    return find(folder, [f"{name}.{suffix}" for name in names])
+
+
+def _read_matrices(source: Path, findings: Findings) -> Splits:
+    train, test = (_read_split(source, split, findings) for split in _SPLITS)
+    assert train is not None, "recognise has seen it"
+    says = _matrix_path(source, "Y", "trn") or source
+    texts, features = find(source, _LABEL_TEXTS), find(source, _LABEL_FEATURES)
+    label_texts = None if texts is None else read_texts(texts, findings, of_labels=True)
+    if texts is not None and label_texts is not None:
+        label_texts = fit_texts(label_texts, train.num_labels, says, texts, findings)
+    label_features = None if features is None else _read_matrix(features, FEATURE, findings)
+    if test is not None and test.num_labels != train.num_labels:
+        raise DataError(
+            f"the test targets have {test.num_labels} columns and the training targets {train.num_labels}",
+            remedy="both splits must be written with the same labels",
+            file=source,
+            kind="header-mismatch",
+        )
+    train = replace(train, label_texts=label_texts, label_features=label_features)
+    test = None if test is None else replace(test, label_texts=label_texts, label_features=label_features)
+    return assemble(train, test, source, "pecos", findings)
+
+
+def _read_split(source: Path, split: str, findings: Findings) -> Dataset | None:
+    says = _matrix_path(source, "Y", split)
+    if says is None:
+        return None
+    targets = _read_matrix(says, LABEL, findings)
+    matrix, lines = _matrix_path(source, "X", split), _matrix_path(source, "X", split, "txt")
+    features = None if matrix is None else _read_matrix(matrix, FEATURE, findings)
+    texts = None if lines is None else read_texts(lines, findings)
+    if texts is not None and lines is not None:
+        texts = fit_texts(texts, targets.shape[0], says, lines, findings)
+    return Dataset(targets, texts, features=features)
+
+
+def _read_matrix(path: Path, column: Column, findings: Findings) -> csr_array:
+    try:
+        found = load_npz(path)
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(
+            "cannot be read as a SciPy sparse matrix",
+            remedy="write it with scipy.sparse.save_npz, or copy it again if it was cut short",
+            file=path,
+            kind="truncated-file",
+        ) from error
+    return matrix_of(found, column, path, findings)
+
+
+def _save(matrix: csr_array, path: Path) -> None:
+    with written(path, "wb") as file:
+        # The older class of SciPy: PECOS does not know the newer one. NumPy dates the parts of the zip 1980.
+        save_npz(file, csr_matrix(matrix))
+
+
+# ---- text2text
+
+
+def _read_text(
+    train: Path, test: Path | None, folder: Path, options: TableOptions, findings: Findings
+) -> Splits:
+    labels = options.labels or find(folder, _LABEL_TEXTS)
+    if labels is None:
+        raise DataError(
+            f"{train.name} has no output-items.txt beside it, and does not tell the number of labels",
+            remedy="add it (one label text a line), or name it with --labels",
+            file=folder,
+            kind="missing-file",
+        )
+    label_texts = read_texts(labels, findings, of_labels=True)
+    points = _read_text_points(train, label_texts, findings)
+    others = None if test is None else _read_text_points(test, label_texts, findings)
+    return assemble(points, others, folder, "pecos", findings)
+
+
+def _read_text_points(path: Path, label_texts: list[str], findings: Findings) -> Dataset:
+    texts, rows = Texts(path, findings), SparseRows(len(label_texts), LABEL, path, findings)
+    for line, content in read_lines(path, findings):
+        targets, tab, text = content.partition("\t")
+        if not tab:
+            what = f"there is no tab between labels and text: '{content[:60]}'"
+            remedy = "write 'id,id<TAB>text', with nothing before the tab for a point without labels"
+            findings.error("bad-line", what, remedy=remedy, file=path, line=line)
+            targets, text = "", content
+        texts.add(text, line)
+        rows.add(*_weighted(targets, path, line, findings), line)
+    return Dataset(rows.finish(), texts.found, label_texts)
+
+
+def _weighted(targets: str, path: Path, line: int, findings: Findings) -> tuple[list[int], list[float]]:
+    """Labels and weights of `3::0.5,7`; a label without a weight has 1."""
+    labels, weights = [], []
+    for word in filter(None, map(str.strip, targets.split(","))):
+        label, _, weight = word.partition("::")
+        try:
+            pair = int(label), float(weight or 1)
+        except ValueError:
+            what = f"'{word[:40]}' is neither a label number nor number::weight"
+            remedy = "label numbers are line numbers of the label file, from 0"
+            findings.error("bad-number", what, remedy=remedy, file=path, line=line)
+            continue
+        labels.append(pair[0])
+        weights.append(pair[1])
+    return labels, weights

@@ -1,0 +1,35 @@
+"""Renee's layout: `trn_X.txt`, `tst_X.txt`, `Y.txt`, one text a line, and `trn_X_Y.txt`, `tst_X_Y.txt`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gandalf.data.dataset import Splits
+from gandalf.data.files import find
+from gandalf.data.formats.table import TableOptions
+from gandalf.data.formats.xc import read_split_files, write_targets_and_texts
+from gandalf.errors import DataError, Findings
+
+NEEDS = "trn_X.txt, Y.txt and trn_X_Y.txt, perhaps tst_X.txt and tst_X_Y.txt"
+
+
+def recognise(source: Path) -> bool:
+    """Whether the folder holds texts and a sparse matrix of targets."""
+    return source.is_dir() and all(find(source, [name]) for name in ("trn_X.txt", "trn_X_Y.txt"))
+
+
+def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
+    """Read the folder; the test points are optional, the label texts are not."""
+    if find(source, ["Y.txt", "lbl_X.txt", "lbl.json"]) is None:
+        remedy = "add it: one label text a line"
+        raise DataError("there is no Y.txt", file=source, kind="missing-file", remedy=remedy)
+    return read_split_files(source, "renee", findings)
+
+
+def write(splits: Splits, folder: Path) -> None:
+    """Write the layout, filter files included."""
+    for points in (splits.train, splits.test):
+        if points is not None:
+            points.need_texts("Renee's layout")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_targets_and_texts(splits, folder)

@@ -1,0 +1,173 @@
+"""Tables as people keep them: CSV, TSV, JSON lines or Parquet, each as columns and a stream of rows."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gandalf.data.files import plain_name, read_lines
+from gandalf.errors import DataError, Findings
+
+Row = Mapping[str, Any]
+
+
+class Table(NamedTuple):
+    """Columns, and rows with the line each starts in."""
+
+    columns: list[str]
+    rows: Iterator[tuple[int, Row]]
+
+
+def open_table(path: Path, findings: Findings) -> Table:
+    """Open the file by the suffix of its name, a compression's suffix aside."""
+    return _READERS[Path(plain_name(path)).suffix.lower()](path, findings)
+
+
+def is_table(path: Path) -> bool:
+    """Whether the file's name says that it is a table."""
+    return path.is_file() and Path(plain_name(path)).suffix.lower() in _READERS
+
+
+def table_names(stem: str) -> list[str]:
+    """The names a table called `stem` may have."""
+    return [f"{stem}{suffix}" for suffix in _READERS]
+
+
+def tables_in(folder: Path) -> list[Path]:
+    """All tables of a folder, hidden files aside."""
+    return sorted(path for path in folder.iterdir() if is_table(path) and not path.name.startswith("."))
+
+
+def find_column(table: Table, names: Sequence[str]) -> str | None:
+    """The table's column of the first of these names it has, whatever the case of the letters."""
+    columns = {column.casefold(): column for column in reversed(table.columns)}
+    return next((columns[name.casefold()] for name in names if name.casefold() in columns), None)
+
+
+def _open_csv(path: Path, findings: Findings) -> Table:
+    lines = read_lines(path, findings)
+    first = next(lines, (1, ""))
+    delimiter = next((mark for mark in ",;\t" if mark in first[1]), ",")
+    texts = (f"{text}\n" for _, text in itertools.chain([first], lines))
+    reader = csv.reader(texts, delimiter=delimiter, strict=True)
+    columns = [name.strip() for name in next(reader, [])]
+    return Table(columns, _csv_rows(reader, columns, path, findings))
+
+
+def _csv_rows(reader: Any, columns: list[str], path: Path, findings: Findings) -> Iterator[tuple[int, Row]]:  # noqa: ANN401
+    while True:
+        line = reader.line_num + 1  # a quoted cell may hold newlines, so a row may be several lines
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            remedy = "put cells with quotes or separators in double quotes, and double the quotes inside"
+            findings.error("bad-line", f"the line is no CSV ({error})", remedy=remedy, file=path, line=line)
+            continue
+        if cells:
+            yield from _row(columns, cells, path, line, findings)
+
+
+def _open_tsv(path: Path, findings: Findings) -> Table:
+    lines = read_lines(path, findings)
+    columns = [name.strip() for name in _tsv_cells(next(lines, (1, ""))[1])]
+
+    def rows() -> Iterator[tuple[int, Row]]:
+        for line, text in lines:
+            if text:
+                yield from _row(columns, _tsv_cells(text), path, line, findings)
+
+    return Table(columns, rows())
+
+
+def _tsv_cells(text: str) -> list[str]:
+    # Most TSV files quote nothing; some writers quote cells that hold quotes, always as a whole.
+    return [
+        cell[1:-1].replace('""', '"') if len(cell) > 1 and cell[0] == cell[-1] == '"' else cell
+        for cell in text.split("\t")
+    ]
+
+
+def _row(
+    columns: list[str], cells: list[str], path: Path, line: int, findings: Findings
+) -> Iterator[tuple[int, Row]]:
+    if len(cells) == len(columns):
+        yield line, dict(zip(columns, cells, strict=True))
+        return
+    findings.error(
+        "bad-line",
+        f"the row has {len(cells)} cells, and the header has {len(columns)}",
+        remedy="put cells that hold the separator in double quotes",
+        file=path,
+        line=line,
+    )
+
+
+def _open_json_lines(path: Path, findings: Findings) -> Table:
+    rows = _json_rows(path, findings)
+    first = next(rows, None)
+    if first is None:
+        return Table([], iter(()))
+    return Table(list(first[1]), itertools.chain([first], rows))
+
+
+def _json_rows(path: Path, findings: Findings) -> Iterator[tuple[int, Row]]:
+    for line, text in read_lines(path, findings):
+        if line == 1 and text.lstrip().startswith("["):
+            raise DataError(
+                "the file is one JSON array, which cannot be streamed",
+                remedy="write one object a line, for example with jq -c '.[]'",
+                file=path,
+                line=1,
+                kind="bad-json",
+            )
+        if not text.strip():
+            continue
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError):
+            record = None
+        if isinstance(record, dict):
+            yield line, record
+        else:
+            what = f"the line is no JSON object: '{text[:60]}'"
+            findings.error("bad-json", what, remedy="write one {...} a line", file=path, line=line)
+
+
+def _open_parquet(path: Path, findings: Findings) -> Table:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        remedy = "pip install 'gandalf-xmc[parquet]'"
+        raise DataError("reading Parquet needs pyarrow", file=path, remedy=remedy) from error
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        remedy = "download or copy it again"
+        raise DataError(
+            "cannot be read as Parquet", file=path, remedy=remedy, kind="truncated-file"
+        ) from error
+    return Table(list(file.schema_arrow.names), _parquet_rows(file))
+
+
+def _parquet_rows(file: Any) -> Iterator[tuple[int, Row]]:  # noqa: ANN401  of an optional extra
+    number = itertools.count(1)
+    for batch in file.iter_batches(batch_size=1 << 14):
+        for row in batch.to_pylist():
+            yield next(number), row
+
+
+_READERS: dict[str, Callable[[Path, Findings], Table]] = {
+    ".csv": _open_csv,
+    ".tsv": _open_tsv,
+    ".jsonl": _open_json_lines,
+    ".ndjson": _open_json_lines,
+    ".json": _open_json_lines,
+    ".parquet": _open_parquet,
+}
