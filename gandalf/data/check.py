@@ -21,7 +21,7 @@ from gandalf.errors import DataError, Findings, Problem, Severity
 
 _EXAMPLES = 3
 # Layouts in which line i + 1 of the label file is label i, and the names that file may have.
-_LABEL_FILES = {"raw": ("lbl.json",), "renee": ("Y.txt",), "xc": ("lbl.json", "Y.txt")}
+_LABEL_FILES = {"raw": ("lbl.json",), "renee": ("Y.txt",), "sparse": ("Y.txt", "lbl_X.txt", "lbl.json")}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,219 @@
+"""Writing a data set for other people's trainers: one table of formats, one folder out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_array, hstack
+
+from gandalf.data.bag_of_words import add_features
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.files import new_folder, written
+from gandalf.data.formats import pecos, raw, xc
+from gandalf.data.formats.filters import write_filters
+from gandalf.data.harden import harden as hardened
+from gandalf.data.harden import is_soft
+from gandalf.data.sparse_text import rows_as_text
+from gandalf.errors import DataError, Problem
+
+NO_WORDS = "<no words>"  # name of the extra libsvm feature, which no real word can have
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a data set is written, and what the format can and must carry."""
+
+    write: Callable[[Splits, Path], None]
+    carries_soft: bool
+    needs_features: bool = False
+    fill_rows: bool = False  # every point must have a feature
+
+
+def export(
+    splits: Splits,
+    folder: str | Path,
+    format: str,
+    *,
+    harden: str | None = None,
+    seed: int = 0,
+    overwrite: bool = False,
+    extra_files: Mapping[str, str] | None = None,
+) -> tuple[Problem, ...]:
+    """Write training points, test points and label list into a new folder; return what had to be changed.
+
+    Missing features are made from the texts where the format needs them, and `Xf.txt` names their columns.
+    `harden`, which formats that carry only 0 and 1 ask for, turns soft training targets into hard ones; every
+    annotated label of a test point then counts as 1, as it does in the metrics. All test points are always
+    written, in their order. The same arguments give the same bytes.
+    """
+    chosen = _format(format)
+    words: tuple[str, ...] = ()
+    notes: tuple[Problem, ...] = ()
+    if harden is not None or not chosen.carries_soft:
+        splits = _hard(splits, format, harden, seed)
+    if chosen.needs_features and splits.train.features is None:
+        splits, words = add_features(splits)
+    if chosen.fill_rows:
+        splits, notes = fill_empty_rows(splits)
+    with new_folder(Path(folder), overwrite=overwrite) as out:
+        chosen.write(splits, out)
+        if words:
+            _write(out / "Xf.txt", (f"{word}\n" for word in (*words, *(NO_WORDS for _ in notes))))
+        for name, content in (extra_files or {}).items():
+            _write(out / name, [content])
+    return notes
+
+
+def write_libsvm(splits: Splits, folder: Path) -> None:
+    """`train.txt`, `test.txt` for omikuji and napkinXC: header "N D L", then "label,label feature:value"."""
+    for name, points in _named(splits):
+        features = _features(points)
+        header = f"{len(points)} {features.shape[1]} {points.num_labels}\n"
+        labels = (",".join(map(str, ids)) for ids, _ in rows_as_text(points.targets))
+        pairs = (" ".join(map("{}:{}".format, ids, values)) for ids, values in rows_as_text(features))
+        lines = (f"{a} {b}\n" for a, b in zip(labels, pairs, strict=True))
+        _write(folder / f"{name}.txt", chain([header], lines))
+    _write_beside(splits, folder)
+
+
+def write_fasttext(splits: Splits, folder: Path) -> None:
+    """`train.txt`, `test.txt` for fastText: "__label__12 text"; line 13 of `labels.txt` is label 12."""
+    for name, points in _named(splits):
+        # A word of the text that looks like a label would become one.
+        texts = (_one_line(text).replace("__label__", "__label_") for text in _texts(points, "fasttext"))
+        labels = ("".join(f"__label__{label} " for label in ids) for ids, _ in rows_as_text(points.targets))
+        _write(folder / f"{name}.txt", (f"{a}{b}\n" for a, b in zip(labels, texts, strict=True)))
+    _write_beside(splits, folder)
+
+
+def write_libmultilabel(splits: Splits, folder: Path) -> None:
+    """`train.txt`, `test.txt` for LibMultiLabel: label numbers between spaces, a tab, the text."""
+    for name, points in _named(splits):
+        texts = map(_one_line, _texts(points, "libmultilabel"))
+        labels = (" ".join(map(str, ids)) for ids, _ in rows_as_text(points.targets))
+        _write(folder / f"{name}.txt", (f"{a}\t{b}\n" for a, b in zip(labels, texts, strict=True)))
+    _write_beside(splits, folder)
+
+
+def write_pairs(splits: Splits, folder: Path) -> None:
+    """`pairs.jsonl`, `pairs_test.jsonl` for sentence-transformers: one line for each point and label of it.
+
+    `anchor` is the point's text, `positive` the label's text, `score` the target. For
+    MultipleNegativesRankingLoss select the columns (anchor, positive); for CosineSimilarityLoss all three
+    stand as (sentence1, sentence2, score). Pairs in which either text is empty are left out.
+    """
+    for name, points in _named(splits):
+        texts, label_texts = points.need_texts("the format pairs")
+        pairs = (
+            {"anchor": text, "positive": label_texts[int(label)], "score": float(value)}
+            for text, (ids, values) in zip(texts, rows_as_text(points.targets), strict=True)
+            for label, value in zip(ids, values, strict=True)
+        )
+        lines = (
+            json.dumps(pair, ensure_ascii=False) + "\n"
+            for pair in pairs
+            if pair["anchor"] and pair["positive"]
+        )
+        _write(folder / {"train": "pairs.jsonl", "test": "pairs_test.jsonl"}[name], lines)
+    _write_beside(splits, folder)
+
+
+FORMATS: dict[str, Format] = {
+    "raw": Format(raw.write, carries_soft=True),
+    "xc": Format(xc.write, carries_soft=True, needs_features=True),
+    "npz": Format(pecos.write_npz, carries_soft=True, needs_features=True),
+    "pecos": Format(pecos.write_text, carries_soft=True),
+    "libsvm": Format(write_libsvm, carries_soft=False, needs_features=True, fill_rows=True),
+    "fasttext": Format(write_fasttext, carries_soft=False),
+    "libmultilabel": Format(write_libmultilabel, carries_soft=False),
+    "pairs": Format(write_pairs, carries_soft=True),
+}
+
+
+def fill_empty_rows(splits: Splits) -> tuple[Splits, tuple[Problem, ...]]:
+    """Give points without features one extra feature of their own, and say how many.
+
+    omikuji rejects a row without features. Dropping rows would shift the test points against the truth and
+    the filter, so the rows stay and share a column that says "no words".
+    """
+    empty = sum(int(np.sum(np.diff(_features(points).indptr) == 0)) for _, points in _named(splits))
+    if not empty:
+        return splits, ()
+    what = (
+        f"{empty:,} points have no features; each was given the extra feature {NO_WORDS!r}, the last column"
+    )
+    train, *test = (_with_no_words(points) for _, points in _named(splits))
+    filled = replace(splits, train=train, test=test[0] if test else None)
+    return filled, (Problem("no-features", "note", what),)
+
+
+def _with_no_words(points: Dataset) -> Dataset:
+    features = _features(points)
+    column = csr_array((np.diff(features.indptr) == 0).astype(np.float32)[:, np.newaxis])
+    return replace(points, features=csr_array(hstack([features, column], format="csr")), label_features=None)
+
+
+def _format(name: str) -> Format:
+    if name not in FORMATS:
+        raise DataError(f"unknown format {name!r}", remedy="choose one of " + ", ".join(FORMATS))
+    return FORMATS[name]
+
+
+def _hard(splits: Splits, format: str, how: str | None, seed: int) -> Splits:
+    train, test = splits.train, splits.test
+    if how is not None:
+        train = replace(train, targets=hardened(train.targets, how, seed=seed))
+    elif is_soft(train.targets):
+        raise DataError(
+            f"{format} carries only 0 and 1, and this data set has soft targets",
+            remedy="choose --harden threshold or --harden sample, or a format that carries them: "
+            + ", ".join(name for name, one in FORMATS.items() if one.carries_soft),
+        )
+    if test is not None:
+        test = replace(test, targets=hardened(test.targets, "threshold", threshold=0.0))
+    return replace(splits, train=train, test=test)
+
+
+def _named(splits: Splits) -> Iterator[tuple[str, Dataset]]:
+    yield "train", splits.train
+    if splits.test is not None:
+        yield "test", splits.test
+
+
+def _features(points: Dataset) -> csr_array:
+    if points.features is None:
+        raise DataError(
+            "the format libsvm needs features for every split", remedy="use a data set with texts in both"
+        )
+    return points.features
+
+
+def _texts(points: Dataset, format: str) -> Sequence[str]:
+    if points.texts is None:
+        raise DataError(
+            f"the format {format} needs texts, and this data set has none",
+            remedy="use its raw layout (trn/tst/lbl.json.gz), or the format libsvm",
+        )
+    return points.texts
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _write_beside(splits: Splits, folder: Path) -> None:
+    """`labels.txt`: the text of label 0, 1, ... (its id or its number where there are none); filter files."""
+    train = splits.train
+    names = train.label_texts or train.label_ids or [str(label) for label in range(train.num_labels)]
+    _write(folder / "labels.txt", (_one_line(name) + "\n" for name in names))
+    write_filters(train, splits.test, folder)
+
+
+def _write(path: Path, parts: Iterable[str]) -> None:
+    with written(path) as file:
+        file.writelines(parts)
