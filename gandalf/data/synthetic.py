@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -114,18 +115,14 @@ def _topics(frequency: Floats, points: int, rng: np.random.Generator) -> tuple[c
     """Probabilities of the labels in topics (T x L), and the number of points to draw from each topic."""
     label, mass = _memberships(frequency, rng)
     per_point = frequency.sum() / points
-    # Topics hold labels of roughly, not exactly, like frequency: rare labels meet frequent ones, as in real sets.
+    # Labels of a topic are of roughly like frequency: rare ones meet frequent ones, as in real sets.
     order = np.argsort(np.log(mass) + rng.normal(size=len(mass)))
     label, mass = label[order], mass[order]
     members = rng.uniform(3, 8, size=len(mass)) * per_point
     ends = np.cumsum(np.maximum(members, 2).astype(np.int64))
     topic = np.searchsorted(ends, np.arange(len(mass)), side="right")  # shape: (memberships,)
-    total = np.bincount(topic, weights=mass)  # shape: (T,)
-    largest = np.zeros(len(total))
-    np.maximum.at(largest, topic, mass)
-    spread = np.exp(rng.normal(0, 0.3, size=len(total)))
-    sizes = _sizes(topic, mass, total, largest, spread, points)
-    topics = csr_array((mass / sizes[topic], (topic, label)), shape=(len(total), len(frequency)))
+    sizes = _sizes(topic, mass, points, rng)
+    topics = csr_array((mass / sizes[topic], (topic, label)), shape=(len(sizes), len(frequency)))
     topics.sum_duplicates()
     topics.data = np.minimum(topics.data, HIGHEST)  # a label twice in the same topic
     return topics, sizes
@@ -142,17 +139,22 @@ def _memberships(frequency: Floats, rng: np.random.Generator) -> tuple[Ints, Flo
     return label, (frequency / times)[label]
 
 
-def _sizes(
-    topic: Ints, mass: Floats, total: Floats, largest: Floats, spread: Floats, points: int
-) -> Floats:
-    """Points to draw from each topic, such that as many as asked for carry a label."""
+def _sizes(topic: Ints, mass: Floats, points: int, rng: np.random.Generator) -> Floats:
+    """Points to draw from each topic, such that as many as asked for carry a label."""  # shape: (T,)
+    first = np.flatnonzero(np.diff(topic, prepend=-1))  # where each topic begins
+    total, largest = np.add.reduceat(mass, first), np.maximum.reduceat(mass, first)
+    spread = np.exp(rng.normal(0, 0.3, size=len(first)))  # some topics give more labels a point than others
+
+    def at(labels_per_point: float) -> Floats:
+        return np.maximum(total / (labels_per_point * spread), largest / HIGHEST)
+
     low, high = 1e-2, 1e4
     for _ in range(40):
-        middle = np.sqrt(low * high)
-        sizes = np.maximum(total / (middle * spread), largest / HIGHEST)
-        empty = np.exp(np.bincount(topic, weights=np.log1p(-mass / sizes[topic])))
+        middle = float(np.sqrt(low * high))
+        sizes = at(middle)
+        empty = np.exp(np.add.reduceat(np.log1p(-mass / sizes[topic]), first))
         low, high = (middle, high) if (sizes * (1 - empty)).sum() > points else (low, middle)
-    return sizes
+    return at(high)
 
 
 def _points(
@@ -181,7 +183,7 @@ def _rounds(
     work = np.cumsum(sizes * np.add.reduceat(topics.data, topics.indptr[:-1]))
     cuts = np.flatnonzero(np.diff(work // BATCH)) + 1
     bounds = [0, *cuts.tolist(), len(sizes)]
-    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+    for first, last in pairwise(bounds):
         targets, topic_of = _batch(topics[first:last], sizes[first:last], rng)
         yield targets, topic_of + first
 
@@ -203,7 +205,7 @@ def _batch(topics: csr_array, sizes: Ints, rng: np.random.Generator) -> tuple[cs
 
 
 class _Writer:
-    """Writes texts: a label is some words of its topics and one of its own; a point is words of both kinds."""
+    """Writes texts: a label is words of its topics and one of its own; a point is words of both kinds."""
 
     def __init__(self, topics: csr_array, words_per_point: float, rng: np.random.Generator) -> None:
         self._rng, self._mean = rng, words_per_point
@@ -265,7 +267,7 @@ def _any_of(matrix: csr_array, rows: Ints, rng: np.random.Generator) -> Ints:
 
 def _word(number: int) -> str:
     """A pronounceable made-up word, another for each number."""
-    syllables = []
+    syllables: list[str] = []
     while number or len(syllables) < 2:
         number, digit = divmod(number, 100)
         syllables.append("bcdfghjklmnprstvwxyz"[digit // 5] + "aeiou"[digit % 5])

@@ -8,16 +8,18 @@ on all cores, and each block is thresholded before the next one begins.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array
 
 from gandalf.errors import DataError
+from gandalf.graph.kernels import Kernel, compiled
 from gandalf.progress import meter
 
 Floats = npt.NDArray[np.float64]
@@ -25,6 +27,8 @@ Block = tuple[int, int]  # labels [first, last)
 
 # Products of one block: bounds its memory to about 100 MB (an index, a count and a score for each).
 BLOCK = 4_000_000
+# Products from which it pays to load the compiled loop.
+LARGE = 50_000_000
 
 
 class Estimate(Protocol):
@@ -51,9 +55,11 @@ class Estimate(Protocol):
 
 def frequencies(targets: csr_array) -> Floats:
     """Sum of each label's targets: its number of points where targets are 0 or 1."""  # shape: (L,)
-    return np.bincount(
-        targets.indices, weights=targets.data.astype(np.float64), minlength=targets.shape[1]
-    ).astype(np.float64)
+    total = np.zeros(targets.shape[1])
+    for start in range(0, targets.nnz, BLOCK):  # `bincount` widens what it is given: a piece at a time
+        piece = slice(start, start + BLOCK)
+        total += np.bincount(targets.indices[piece], targets.data[piece], minlength=len(total))
+    return total
 
 
 def counts(targets: csr_array, labels: npt.ArrayLike | None = None) -> csr_array:
@@ -63,7 +69,7 @@ def counts(targets: csr_array, labels: npt.ArrayLike | None = None) -> csr_array
     """
     rows = np.arange(targets.shape[1]) if labels is None else np.asarray(labels, dtype=np.int64)
     points, by_label = _both_ways(targets)
-    joint = csr_array(by_label[rows] @ points).astype(np.float64)
+    joint = csr_array(by_label[rows].astype(points.dtype) @ points).astype(np.float64)
     joint.sort_indices()
     own = joint.indices == np.repeat(rows, np.diff(joint.indptr))
     joint.data[own] = frequencies(targets)[joint.indices[own]]
@@ -89,93 +95,148 @@ def conditional_graph(
     if top_k is not None and top_k < 1:
         raise DataError(f"top_k is {top_k}, but a row keeps at least its own label")
     points, by_label = _both_ways(targets)
-    frequency = frequencies(points)
-    work = _products(points, by_label)
+    frequency, work = frequencies(points), _products(points, by_label)
+    # A little below delta x given, lest rounding drop a pair that the exact comparison would keep.
+    least = (1 - 1e-9) * delta * frequency if estimate.below_ratio else np.zeros(len(frequency))
+    joint_sums = _joint_sums(points, by_label, work)
 
-    def rows(block: Block) -> csr_array:
-        joint = csr_array(by_label[slice(*block)] @ points)
+    def rows(block: Block) -> _Rows:
+        joint = joint_sums(block, least)
         return _thresholded(joint, block[0], frequency, estimate, delta, top_k)
 
-    parts = _in_threads(rows, _blocks(work), work, threads)
-    return csr_array(vstack(parts, format="csr"))
+    return _stacked(_in_threads(rows, _blocks(work), work, threads), len(frequency))
+
+
+class _Rows(NamedTuple):
+    """Consecutive rows of a sparse matrix, sorted by column."""
+
+    lengths: npt.NDArray[np.int64]  # shape: (rows,)
+    columns: npt.NDArray[np.int32]  # shape: (entries,)
+    values: npt.NDArray[np.floating[Any] | np.integer[Any]]  # shape: (entries,)
 
 
 def _both_ways(targets: csr_array) -> tuple[csr_array, csr_array]:
-    # Whole numbers where the targets are 0 or 1, so that counts are exact and half as wide as float64.
-    points = csr_array(targets, copy=True)
-    points.sum_duplicates()
-    points.eliminate_zeros()
-    points.data = points.data.astype(np.int32 if (points.data == 1).all() else np.float64)
-    return points, csr_array(points.T)
+    """Targets by point and by label, in numbers wide enough for exact sums.
+
+    Large sets are 0 or 1: those are not copied, and the second matrix holds bits.
+    """
+    points = csr_array(targets)
+    if not points.has_canonical_format or (points.data == 0).any():
+        points = points.copy()
+        points.sum_duplicates()
+        points.eliminate_zeros()
+    if points.shape[0] >= 2**24 or not (points.data == 1).all():  # float32 counts to 2^24
+        points = points.astype(np.float64, copy=False)
+        return points, csr_array(points.T)
+    ones = csr_array((np.ones(points.nnz, dtype=bool), points.indices, points.indptr), shape=points.shape)
+    return points.astype(np.float32, copy=False), csr_array(ones.T)
 
 
 def _products(points: csr_array, by_label: csr_array) -> npt.NDArray[np.int64]:
     """Number of products behind each label's row: the labels of its points, counted with repetition."""
-    sizes = np.diff(points.indptr).astype(np.int64)
-    before = np.zeros(by_label.nnz + 1, dtype=np.int64)
-    np.cumsum(sizes[by_label.indices], out=before[1:])
-    return np.diff(before[by_label.indptr])  # shape: (L,)
+    sizes = np.diff(points.indptr)
+    work = np.zeros(by_label.shape[0], dtype=np.int64)  # shape: (L,)
+    for first, last in _blocks(np.diff(by_label.indptr)):
+        start = by_label.indptr[first : last + 1]
+        total = np.zeros(start[-1] - start[0] + 1, dtype=np.int64)
+        np.cumsum(sizes[by_label.indices[start[0] : start[-1]]], out=total[1:])
+        work[first:last] = np.diff(total[start - start[0]])
+    return work
 
 
-def _blocks(work: npt.NDArray[np.int64], budget: int = BLOCK) -> list[Block]:
-    """Cut the labels where the work passes a multiple of the budget: even blocks, whatever the order."""
-    cuts = np.flatnonzero(np.diff(np.cumsum(work) // budget)) + 1
-    bounds = [0, *cuts.tolist(), len(work)]
-    return list(pairwise(bounds))
+def _blocks(work: npt.NDArray[np.integer[Any]], budget: int = BLOCK) -> list[Block]:
+    """Cut the labels where their work passes a multiple of the budget."""
+    cuts = np.flatnonzero(np.diff(np.cumsum(work, dtype=np.int64) // budget)) + 1
+    return list(pairwise([0, *cuts.tolist(), len(work)]))
+
+
+def _joint_sums(
+    points: csr_array, by_label: csr_array, work: npt.NDArray[np.int64]
+) -> Callable[[Block, Floats], _Rows]:
+    """The function that gives the joint sums above `least` of a block of labels: the fastest one at hand."""
+    kernel = compiled() if work.sum() >= LARGE else None
+    if kernel is None:
+        return partial(_by_scipy, points, by_label)
+    return partial(_by_kernel, kernel, points, by_label, np.minimum(work, len(work)))
+
+
+def _by_scipy(points: csr_array, by_label: csr_array, block: Block, least: Floats) -> _Rows:
+    joint = csr_array(by_label[slice(*block)].astype(points.dtype) @ points)
+    joint.data[joint.data <= np.repeat(least[slice(*block)], np.diff(joint.indptr))] = 0
+    joint.eliminate_zeros()
+    joint.sort_indices()
+    return _Rows(np.diff(joint.indptr), joint.indices, joint.data)
+
+
+def _by_kernel(
+    kernel: Kernel,
+    points: csr_array,
+    by_label: csr_array,
+    most: npt.NDArray[np.int64],
+    block: Block,
+    least: Floats,
+) -> _Rows:
+    room = int(most[slice(*block)].sum())
+    return _Rows(*kernel(_arrays(by_label), _arrays(points), block, least, room))
+
+
+def _arrays(matrix: csr_array) -> tuple[npt.NDArray[Any], ...]:
+    # Targets that are all 1 need not be read: an empty array stands for them, its type that of the sums.
+    values = matrix.data if matrix.dtype == np.float64 else np.empty(0, dtype=np.float32)
+    return matrix.indptr, matrix.indices, values
 
 
 def _in_threads(
-    rows: Callable[[Block], csr_array], blocks: list[Block], work: npt.NDArray[np.int64], threads: int | None
-) -> list[csr_array]:
+    rows: Callable[[Block], _Rows],
+    blocks: list[Block],
+    work: npt.NDArray[np.int64],
+    threads: int | None,
+) -> Iterator[_Rows]:
+    """Rows of the blocks in order, made side by side."""
     with (
         ThreadPoolExecutor(threads or os.cpu_count()) as pool,
         meter("label graph", float(work.sum())) as bar,
     ):
-
-        def counted(block: Block) -> csr_array:
-            part = rows(block)
+        for block, part in zip(blocks, pool.map(rows, blocks), strict=True):
             bar.advance(float(work[slice(*block)].sum()))
-            return part
-
-        return list(pool.map(counted, blocks))
+            yield part
 
 
 def _thresholded(
-    joint: csr_array,
+    joint: _Rows,
     first: int,
     frequency: Floats,
     estimate: Estimate,
     delta: float,
     top_k: int | None,
-) -> csr_array:
-    """Rows of the graph for the labels from `first` on, given their rows of joint sums."""
-    labels = np.arange(first, first + joint.shape[0])
-    row = np.repeat(labels, np.diff(joint.indptr))
-    keep = joint.indices != row
-    if estimate.below_ratio:
-        keep &= joint.data / frequency[row] > delta
-    row, column, together = row[keep], joint.indices[keep], joint.data[keep].astype(np.float64)
-    score = estimate.score(together, frequency[row], frequency[column])
-    keep = score > delta
+) -> _Rows:
+    """Rows of the graph for the labels from `first` on, given their joint sums."""
+    labels = np.arange(first, first + len(joint.lengths))
+    row, column = np.repeat(labels, joint.lengths), joint.columns
+    score = estimate.score(joint.values.astype(np.float64), frequency[row], frequency[column])
+    keep = (score > delta) & (column != row)
     row, column, score = row[keep], column[keep], score[keep]
     if top_k is not None:
-        best = _best(row - first, column, score, top_k - 1)
+        best = _best(row, column, score, top_k - 1)
         row, column, score = row[best], column[best], score[best]
-    own = _own_targets(frequency[labels], estimate)
-    values = np.concatenate([estimate.target(score), own]).astype(np.float32)
-    places = np.concatenate([row, labels]) - first, np.concatenate([column, labels])
-    part = csr_array((values, places), shape=joint.shape)
-    part.sort_indices()
-    return part
+    lengths = np.bincount(row - first, minlength=len(labels))
+    below = np.bincount(row[column < row] - first, minlength=len(labels))
+    own = np.cumsum(lengths) - lengths + below  # where each label's own entry goes
+    values = estimate.target(score).astype(np.float32)
+    return _Rows(
+        lengths + 1,
+        np.insert(column, own, labels),
+        np.insert(values, own, _own_targets(frequency[labels], estimate)),
+    )
 
 
 def _best(
     row: npt.NDArray[np.int64], column: npt.NDArray[np.int32], score: Floats, k: int
 ) -> npt.NDArray[np.int64]:
-    """Where the k best entries of each row stand: largest score, then smallest label."""
+    """Where the k best entries of each row stand, in ascending order: largest score, then smallest label."""
     order = np.lexsort((column, -score, row))
-    start = np.searchsorted(row[order], row[order])
-    return order[np.arange(len(order)) - start < k]
+    start = np.searchsorted(row, row)  # rows ascend, so the sort leaves them in place
+    return np.sort(order[np.arange(len(order)) - start < k])
 
 
 def _own_targets(frequency: Floats, estimate: Estimate) -> Floats:
@@ -184,3 +245,17 @@ def _own_targets(frequency: Floats, estimate: Estimate) -> Floats:
         return np.ones(len(frequency))
     seen = np.where(frequency > 0, frequency, 1.0)
     return estimate.target(estimate.score(seen, seen, seen))
+
+
+def _stacked(parts: Iterable[_Rows], labels: int) -> csr_array:
+    """One L x L matrix of the rows as they come."""
+    # Grown in place, so that the parts never stand in memory beside the whole.
+    columns, values = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+    lengths = [np.zeros(1, dtype=np.int64)]
+    for part in parts:
+        end = len(columns)
+        for whole, piece in ((columns, part.columns), (values, part.values)):
+            whole.resize(end + len(piece), refcheck=False)
+            whole[end:] = piece
+        lengths.append(part.lengths)
+    return csr_array((values, columns, np.cumsum(np.concatenate(lengths))), shape=(labels, labels))
