@@ -1,0 +1,100 @@
+"""Gandalf itself: label texts as extra training points, the label graph's rows as their soft targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from gandalf.augment.sampling import sample_labels, sample_points
+from gandalf.data.dataset import Dataset
+from gandalf.errors import DataError
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Which points of the augmented set are kept.
+
+    keep: both (G = D + Z), labels (Z alone) or uniform (U(G, N): as many as D has, drawn from G).
+    share, order: label points of only a share of the labels, at random or tail first.
+    """
+
+    keep: str = "both"
+    share: float = 1.0
+    order: str = "random"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.keep not in KEEPS:
+            raise DataError(
+                f"there is no choice {self.keep!r} to keep", remedy=f"choose from {', '.join(KEEPS)}"
+            )
+
+
+def augment(points: Dataset, graph: csr_array, keep: Keep | None = None) -> Dataset:
+    """Training points and label points as one data set: the label points follow, in label order."""
+    keep = keep or Keep()
+    generator = np.random.default_rng(keep.seed)
+    labels = sample_labels(points.label_frequencies, keep.share, keep.order, generator)
+    return KEEPS[keep.keep](points, label_points(points, graph, labels), generator)
+
+
+def label_points(points: Dataset, graph: csr_array, labels: npt.NDArray[np.int64] | None = None) -> Dataset:
+    """Z: a point for each of the labels (default: all), its text the label's, its targets the graph's row.
+
+    The filter has nothing to say about label points: a label's text is meant to find the label itself.
+    """
+    number = points.num_labels
+    if graph.shape != (number, number):
+        raise DataError(f"the graph is {graph.shape[0]} x {graph.shape[1]}, but there are {number} labels")
+    if points.texts is not None and points.label_texts is None:
+        raise DataError(
+            "label points need label texts, and this data set has none", remedy="add a label-text file"
+        )
+    if points.features is not None and points.label_features is None:
+        raise DataError(
+            "label points need label features, and this data set has none", remedy="add Yf.txt or use texts"
+        )
+    rows = np.arange(number) if labels is None else labels
+    empty = csr_array((len(rows), number), dtype=bool)
+    return replace(
+        points,
+        targets=csr_array(graph[rows]).astype(np.float32),
+        texts=None if points.texts is None else _chosen(points.label_texts, rows),
+        ids=None if points.ids is None else [f"label:{name}" for name in _names(points, rows)],
+        exclude=None if points.exclude is None else empty,
+        features=None
+        if points.features is None or points.label_features is None
+        else points.label_features[rows],
+    )
+
+
+def _names(points: Dataset, rows: npt.NDArray[np.int64]) -> list[str]:
+    # Prefixed, because on item-to-item data a label's own id is often a training point's id too.
+    return [str(row) for row in rows] if points.label_ids is None else _chosen(points.label_ids, rows)
+
+
+def _chosen(values: Sequence[str] | None, rows: npt.NDArray[np.int64]) -> list[str]:
+    return [] if values is None else [values[row] for row in rows]
+
+
+def _both(points: Dataset, of_labels: Dataset, generator: np.random.Generator) -> Dataset:
+    return points + of_labels
+
+
+def _labels(points: Dataset, of_labels: Dataset, generator: np.random.Generator) -> Dataset:
+    return of_labels
+
+
+def _uniform(points: Dataset, of_labels: Dataset, generator: np.random.Generator) -> Dataset:
+    return sample_points(points + of_labels, len(points), generator)
+
+
+KEEPS: dict[str, Callable[[Dataset, Dataset, np.random.Generator], Dataset]] = {
+    "both": _both,
+    "labels": _labels,
+    "uniform": _uniform,
+}

@@ -1,0 +1,52 @@
+"""Which label points to take: a share of the labels at random or tail first, or N rows of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from gandalf.data.dataset import Dataset
+from gandalf.data.label_bins import label_bins
+from gandalf.errors import DataError
+
+Labels = npt.NDArray[np.int64]
+
+
+def sample_labels(
+    frequencies: npt.NDArray[np.int64], share: float, order: str, generator: np.random.Generator
+) -> Labels:
+    """A share of the labels in label order: drawn at random, or from the rarest bin of labels on.
+
+    `tail` goes through five bins of equal positives from the tail, at random within a bin, as in the paper's
+    study of sub-sampling. Frequencies are always those of the original training points.
+    """
+    if not 0 <= share <= 1:
+        raise DataError(f"share is {share}, but it must lie in [0, 1]")
+    if order not in ORDERS:
+        raise DataError(f"there is no order {order!r}", remedy=f"choose from {', '.join(ORDERS)}")
+    number = round(share * len(frequencies))
+    return np.sort(ORDERS[order](frequencies, generator)[:number])
+
+
+def sample_points(points: Dataset, number: int, generator: np.random.Generator) -> Dataset:
+    """`number` points drawn uniformly without replacement, in their old order: U(G, N)."""
+    if number > len(points):
+        raise DataError(f"cannot draw {number} of {len(points)} points without replacement")
+    return points[np.sort(generator.choice(len(points), size=number, replace=False))]
+
+
+def _at_random(frequencies: npt.NDArray[np.int64], generator: np.random.Generator) -> Labels:
+    return generator.permutation(len(frequencies))
+
+
+def _tail_first(frequencies: npt.NDArray[np.int64], generator: np.random.Generator) -> Labels:
+    shuffled = generator.permutation(len(frequencies))
+    return shuffled[np.argsort(-label_bins(frequencies)[shuffled], kind="stable")]
+
+
+ORDERS: dict[str, Callable[[npt.NDArray[np.int64], np.random.Generator], Labels]] = {
+    "random": _at_random,
+    "tail": _tail_first,
+}

@@ -1,0 +1,112 @@
+"""The calibrated estimate: what the counts *turned out* to mean on labels whose text is a training text.
+
+The paper postulates P(Y_i | X = z_j) = P(Y_i | Y_j). Where z_j, the text of label j, is also the text of
+training points, its left side can be observed: the mean target of those points. Pairs of such labels teach a
+function from the three counts of a pair to the observed target, and that function serves every label.
+
+Two things matter. Counts are taken with the matched points left out: a point that carries i adds to G_ii,
+so a model that saw its own answer in the counts would be wrong wherever it matters. And the function is a
+smooth logistic surface, corrected cell by cell as far as the cell's own evidence goes: the surface alone is
+too stiff for large sets, cells alone are too noisy for small ones (docs/estimates.md has the comparison).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+from scipy.special import expit, logit
+
+from gandalf.graph.cooccurrence import Floats
+from gandalf.graph.matched_pairs import Pairs
+
+COUNT_CAP = 6  # joint counts from here on share a cell
+FREQUENCY_EDGES = np.array([1.5, 2.5, 4.5, 8.5, 16.5, 64.5])
+DECILES = 10  # cells of the ratio
+RIDGE = 1.0  # on standardised coefficients
+CELL_PRIOR = 10.0  # how much evidence (sum of p (1 - p)) halves the pull of the surface
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """Logistic surface over the counts of a pair, with a shrunken correction for each cell."""
+
+    weights: Floats  # shape: (1 + F,)
+    mean: Floats  # shape: (F,)
+    spread: Floats  # shape: (F,)
+    corrections: Floats  # added to the logit; shape: (cells,)
+    unit_diagonal: ClassVar[bool] = True
+    below_ratio: ClassVar[bool] = False
+
+    def score(self, joint: Floats, given: Floats, other: Floats) -> Floats:
+        """Expected target of the pair on a point whose text is the input label's."""
+        surface = _design(_features(joint, given, other), self.mean, self.spread) @ self.weights
+        return np.asarray(expit(surface + self.corrections[_cells(joint, given, other)]), dtype=np.float64)
+
+    def target(self, score: Floats) -> Floats:
+        """The score itself."""
+        return score
+
+
+def fit_calibrated(pairs: Pairs) -> Calibrated:
+    """Fit the surface to the observed targets, then each cell's correction in one step."""
+    features = _features(pairs.joint, pairs.given, pairs.other)
+    mean, spread = features.mean(axis=0), features.std(axis=0) + 1e-9
+    weights = _logistic(_design(features, mean, spread), pairs.observed)
+    surface = Calibrated(weights, mean, spread, np.zeros(_cell_count()))
+    expected = surface.score(pairs.joint, pairs.given, pairs.other)
+    cells = _cells(pairs.joint, pairs.given, pairs.other)
+    slope = np.bincount(cells, pairs.observed - expected, minlength=_cell_count())
+    curvature = np.bincount(cells, expected * (1 - expected), minlength=_cell_count())
+    return Calibrated(weights, mean, spread, slope / (curvature + CELL_PRIOR))
+
+
+def _features(joint: Floats, given: Floats, other: Floats) -> Floats:
+    """What the surface is linear in."""  # shape: (P, F)
+    c, j, i = np.log(joint), np.log(given), np.log(other)
+    ratios = [joint / given, joint / other, joint / (given + other - joint)]
+    corners = [joint == 1, given == 1, other == 1, joint == given, joint == other]
+    return np.stack([c, j, i, c * c, j * j, i * i, c * j, c * i, j * i, *ratios, *corners], axis=1).astype(
+        float
+    )
+
+
+def _design(features: Floats, mean: Floats, spread: Floats) -> Floats:
+    return np.column_stack([np.ones(len(features)), (features - mean) / spread])
+
+
+def _logistic(design: Floats, observed: Floats) -> Floats:
+    """Ridge-penalised logistic regression on targets in [0, 1]; the intercept goes free."""
+    penalty = np.full(design.shape[1], RIDGE)
+    penalty[0] = 1e-6
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        logits = design @ weights
+        value = np.logaddexp(0.0, logits).sum() - observed @ logits + 0.5 * penalty @ weights**2
+        return float(value), design.T @ (expit(logits) - observed) + penalty * weights
+
+    def curvature(weights: Floats) -> Floats:
+        expected = expit(design @ weights)
+        return np.asarray((design.T * (expected * (1 - expected))) @ design + np.diag(penalty))
+
+    start = np.zeros(design.shape[1])
+    start[0] = logit(np.clip(observed.mean(), 1e-6, 1 - 1e-6))
+    return np.asarray(minimize(loss, start, jac=True, hess=curvature, method="trust-exact").x)
+
+
+def _cell_count() -> int:
+    levels = len(FREQUENCY_EDGES) + 1
+    return COUNT_CAP * levels * levels * DECILES
+
+
+def _cells(joint: Floats, given: Floats, other: Floats) -> npt.NDArray[np.int64]:
+    """Cell of each pair: capped joint count x frequency of j x frequency of i x decile of the ratio."""
+    count = np.clip(joint, 1, COUNT_CAP).astype(np.int64) - 1
+    levels = len(FREQUENCY_EDGES) + 1
+    place = count * levels + np.searchsorted(FREQUENCY_EDGES, given)
+    place = place * levels + np.searchsorted(FREQUENCY_EDGES, other)
+    decile = np.minimum(joint / given * DECILES, DECILES - 1).astype(np.int64)
+    return np.asarray(place * DECILES + decile, dtype=np.int64)

@@ -1,0 +1,183 @@
+"""From training points to the label graph, by the name of an estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.sparse import csr_array, eye_array
+
+from gandalf.data.dataset import Dataset
+from gandalf.data.matching import text_groups
+from gandalf.errors import DataError
+from gandalf.graph.calibration import fit_calibrated
+from gandalf.graph.cooccurrence import Estimate, conditional_graph
+from gandalf.graph.estimates import Glas, Ratio, Shrunk
+from gandalf.graph.matched_pairs import Matches, match
+from gandalf.graph.random_walk import walk_graph
+from gandalf.graph.shrinkage import fit_shrunk
+
+# Below this a calibration would fit noise: a few hundred pairs of a few dozen texts.
+MIN_TEXTS, MIN_PAIRS = 50, 500
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """How the targets of label points are made.
+
+    targets: ratio (the paper), shrunk, calibrated, glas, walk or self. delta: entries must be strictly
+    greater. top_k: entries kept in a row, itself among them. scale: multiplies targets off the diagonal.
+    strength: of shrinkage; fitted to the data where it is None. shared_text: labels with one and the same
+    text each keep their `own` row, as in the paper, or `pool` them into one.
+    """
+
+    targets: str = "ratio"
+    delta: float = 0.1
+    top_k: int | None = None
+    scale: float = 1.0
+    strength: float | None = None
+    shared_text: str = "own"
+    seed: int = 0
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.targets not in BUILDERS:
+            raise DataError(
+                f"there is no estimate {self.targets!r}", remedy=f"choose from {', '.join(BUILDERS)}"
+            )
+        if not 0 <= self.delta < 1:
+            raise DataError(f"delta is {self.delta}, but a threshold on a probability lies in [0, 1)")
+        if self.top_k is not None and self.top_k < 1:
+            raise DataError(f"top-k is {self.top_k}, but a row keeps at least its own label")
+        if not 0 <= self.scale <= 1:
+            raise DataError(f"scale is {self.scale}, but targets can only be scaled by a number in [0, 1]")
+        if self.shared_text not in SHARED_TEXT:
+            raise DataError(
+                f"there is no way {self.shared_text!r} to treat labels that share a text",
+                remedy=f"choose from {', '.join(SHARED_TEXT)}",
+            )
+
+
+@dataclass(frozen=True)
+class LabelGraph:
+    """The graph (L x L, row j = targets of label j's text), the estimate behind it and what was fitted."""
+
+    matrix: csr_array
+    estimate: str
+    details: dict[str, float | str] = field(default_factory=dict)
+
+
+def label_graph(points: Dataset, options: GraphOptions | None = None) -> LabelGraph:
+    """Build the label graph of the training points. Give it D, never an augmented set."""
+    options = options or GraphOptions()
+    graph = BUILDERS[options.targets](points, options)
+    matrix = _scaled(graph.matrix, options.scale)
+    return replace(graph, matrix=SHARED_TEXT[options.shared_text](points, matrix))
+
+
+def enough_to_calibrate(matches: Matches) -> bool:
+    """Whether enough labels have the text of a training point for a calibrated estimate."""
+    return matches.texts >= MIN_TEXTS and len(matches.pairs) >= MIN_PAIRS
+
+
+def _from_estimate(
+    name: str, estimate: Estimate, points: Dataset, options: GraphOptions, details: dict[str, float | str]
+) -> LabelGraph:
+    matrix = conditional_graph(
+        points.targets, estimate, delta=options.delta, top_k=options.top_k, threads=options.threads
+    )
+    return LabelGraph(matrix, name, details)
+
+
+def _ratio(points: Dataset, options: GraphOptions) -> LabelGraph:
+    return _from_estimate("ratio", Ratio(), points, options, {})
+
+
+def _glas(points: Dataset, options: GraphOptions) -> LabelGraph:
+    return _from_estimate("glas", Glas(), points, options, {})
+
+
+def _shrunk(points: Dataset, options: GraphOptions) -> LabelGraph:
+    fitted = options.strength is None
+    estimate = (
+        fit_shrunk(points.targets, seed=options.seed) if fitted else Shrunk(float(options.strength or 0))
+    )
+    details: dict[str, float | str] = {"strength": estimate.strength}
+    if fitted:
+        details["strength_fitted_by"] = "held-out co-occurrences"
+    return _from_estimate("shrunk", estimate, points, options, details)
+
+
+def _calibrated(points: Dataset, options: GraphOptions) -> LabelGraph:
+    if points.texts is None or points.label_texts is None:
+        return _fall_back(points, options, "the data set has no texts to match labels with points")
+    matches = match(points, seed=options.seed)
+    if not enough_to_calibrate(matches):
+        why = (
+            f"only {matches.texts} label texts are also training texts, with {len(matches.pairs)} pairs to "
+            f"learn from, and a calibration needs {MIN_TEXTS} and {MIN_PAIRS}"
+        )
+        return _fall_back(points, options, why)
+    details: dict[str, float | str] = {"matched_labels": matches.labels, "pairs": len(matches.pairs)}
+    return _from_estimate("calibrated", fit_calibrated(matches.pairs), points, options, details)
+
+
+def _fall_back(points: Dataset, options: GraphOptions, why: str) -> LabelGraph:
+    graph = _shrunk(points, options)
+    return replace(graph, details={**graph.details, "fallback": f"shrunk instead of calibrated: {why}"})
+
+
+def _walk(points: Dataset, options: GraphOptions) -> LabelGraph:
+    matrix = walk_graph(points.targets, seed=options.seed, delta=options.delta)
+    return LabelGraph(matrix, "walk")
+
+
+def _self(points: Dataset, options: GraphOptions) -> LabelGraph:
+    return LabelGraph(csr_array(eye_array(points.num_labels, dtype=np.float32, format="csr")), "self")
+
+
+def _own(points: Dataset, matrix: csr_array) -> csr_array:
+    return matrix
+
+
+def _pooled(points: Dataset, matrix: csr_array) -> csr_array:
+    """Give all labels of one text the same row: the mean of theirs, and their own target for each of them.
+
+    A model sees the text alone, so rows that contradict each other teach it their mean anyway; but the mean
+    would also halve what each label says of itself, and that is not meant.
+    """
+    _, label_texts = points.need_texts("pooling labels that share a text")
+    (group,) = text_groups(label_texts)
+    _, group = np.unique(group, return_inverse=True)
+    size = np.bincount(group)
+    labels = np.arange(len(group))
+    member = csr_array((np.ones(len(group)), (labels, group)), shape=(len(group), len(size)))
+    mean = csr_array(member @ csr_array(member.T) @ matrix).astype(np.float64)
+    mean.data /= np.repeat(size[group], np.diff(mean.indptr))
+    together = csr_array(member @ csr_array(member.T))  # pairs of labels with one text, itself included
+    together.data = matrix.diagonal()[together.indices].astype(np.float64)
+    return csr_array(mean.maximum(together)).astype(np.float32)
+
+
+def _scaled(matrix: csr_array, scale: float) -> csr_array:
+    """Multiply what is off the diagonal."""
+    if scale == 1.0:
+        return matrix
+    row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    scaled = matrix.copy()
+    scaled.data = np.where(matrix.indices == row, matrix.data, matrix.data * np.float32(scale))
+    scaled.eliminate_zeros()
+    return scaled
+
+
+SHARED_TEXT: dict[str, Callable[[Dataset, csr_array], csr_array]] = {"own": _own, "pool": _pooled}
+
+BUILDERS: dict[str, Callable[[Dataset, GraphOptions], LabelGraph]] = {
+    "ratio": _ratio,
+    "shrunk": _shrunk,
+    "calibrated": _calibrated,
+    "glas": _glas,
+    "walk": _walk,
+    "self": _self,
+}

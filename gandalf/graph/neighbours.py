@@ -1,0 +1,91 @@
+"""Looking at the graph: finding a label by what a person would type, and its neighbours with their counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from gandalf.data.dataset import Dataset
+from gandalf.data.matching import text_key
+from gandalf.errors import DataError
+from gandalf.graph.cooccurrence import counts, frequencies
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """One target of a label's text."""
+
+    label: int
+    text: str
+    together: float  # points that carry both
+    frequency: float  # points that carry the neighbour
+    target: float
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """A label and what its text would be taught."""
+
+    label: int
+    text: str
+    frequency: float
+    neighbours: tuple[Neighbour, ...]  # largest target first, the label itself left out
+
+
+def find_labels(points: Dataset, query: str) -> list[int]:
+    """Labels that answer to the query, the likeliest first, or a sentence if there are none.
+
+    Tried in turn, and the first that finds any decides: the label's id, its whole text, the text's first
+    words, words anywhere in it, its number. Within one kind, frequent labels come first.
+    """
+    texts = [text_key(text) for text in points.label_texts or ()]
+    ids = [name.casefold() for name in points.label_ids or ()]
+    wanted = text_key(query)
+    tries: tuple[Iterator[int], ...] = (
+        _where(ids, lambda name: name == query.casefold()),
+        _where(texts, lambda text: text == wanted),
+        _where(texts, lambda text: f"{text} ".startswith(f"{wanted} ")),
+        _where(texts, lambda text: f" {wanted} " in f" {text} "),
+        _where(texts, lambda text: wanted in text),
+        iter([int(query)] if query.isdecimal() and int(query) < points.num_labels else []),
+    )
+    for found in (list(these) for these in tries if wanted):
+        if found:
+            return sorted(found, key=lambda label: (-int(points.label_frequencies[label]), label))
+    raise DataError(f"no label has the id, text or number {query!r}", remedy="try one word of its text")
+
+
+def neighbourhood(points: Dataset, graph: csr_array, label: int) -> Neighbourhood:
+    """The label's row of the graph beside the counts behind it."""
+    row = graph[[label]]
+    together = counts(points.targets, [label])
+    frequency = frequencies(points.targets)
+    joint = dict(zip(together.indices.tolist(), together.data.tolist(), strict=True))
+    neighbours = [
+        Neighbour(other, _text(points, other), joint.get(other, 0.0), float(frequency[other]), target)
+        for other, target in zip(row.indices.tolist(), row.data.tolist(), strict=True)
+        if other != label
+    ]
+    neighbours.sort(key=lambda one: (-one.target, one.label))
+    return Neighbourhood(label, _text(points, label), float(frequency[label]), tuple(neighbours))
+
+
+def typical_labels(points: Dataset, graph: csr_array, number: int = 3) -> list[int]:
+    """A few labels to show: from the head, the middle and the tail of those that have several neighbours."""
+    known = np.flatnonzero(np.diff(graph.indptr) > 3)
+    if not len(known):
+        known = np.arange(points.num_labels)
+    order = known[np.argsort(-points.label_frequencies[known], kind="stable")]
+    places = np.linspace(0, len(order) - 1, number + 2).astype(np.int64)[:-1]
+    return list(dict.fromkeys(order[places].tolist()))[:number]
+
+
+def _where(values: list[str], fits: Callable[[str], bool]) -> Iterator[int]:
+    return (at for at, value in enumerate(values) if fits(value))
+
+
+def _text(points: Dataset, label: int) -> str:
+    return f"label {label}" if points.label_texts is None else points.label_texts[label]

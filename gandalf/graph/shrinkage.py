@@ -1,0 +1,75 @@
+"""How strongly to shrink, learned by predicting held-out co-occurrences: no label text is needed.
+
+Take one point of label j away and ask whether it carries i, knowing only the rest. Over all points this
+leave-one-out likelihood depends on the counts alone: a pair seen together on c of j's n points was predicted
+at (c - 1) / (n - 1 + a) on each of the c, and at c / (n - 1 + a) on each of the other n - c. So the best
+strength a is exact and costs one pass over a sample of the pairs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize_scalar
+from scipy.sparse import csr_array
+
+from gandalf.graph.cooccurrence import Floats, counts, frequencies
+from gandalf.graph.estimates import Shrunk
+
+MAX_PAIRS = 5_000_000  # pairs looked at; more would not move the fit
+RANGE = (1e-2, 1e3)  # strengths tried
+
+
+def fit_shrunk(targets: csr_array, *, seed: int = 0) -> Shrunk:
+    """The shrunk estimate whose strength best predicts held-out co-occurrences of these targets."""
+    seen = csr_array(targets, copy=True)
+    seen.data = np.ones_like(seen.data)  # leave-one-out counts whole points; graded targets count as present
+    joint, given, weight = _pair_table(seen, np.random.default_rng(seed))
+    if not len(joint):
+        return Shrunk()  # no label has two points: nothing can be held out
+    found = minimize_scalar(
+        lambda log_a: leave_one_out_loss(float(np.exp(log_a)), joint, given, weight),
+        bounds=tuple(np.log(RANGE)),
+        method="bounded",
+        options={"xatol": 1e-3},
+    )
+    return Shrunk(round(float(np.exp(found.x)), 3))
+
+
+def leave_one_out_loss(strength: float, joint: Floats, given: Floats, weight: Floats) -> float:
+    """Log loss, summed over held-out points, of predicting each pair from all other points.
+
+    A pair seen on the held-out point alone is no prediction of anyone's (its count in the rest is 0), so the
+    first term starts at c = 2.
+    """
+    rest = given - 1 + strength
+    on = np.where(joint > 1, weight * joint * np.log(np.maximum(joint - 1, 0.5) / rest), 0.0)
+    off = np.where(
+        given > joint, weight * (given - joint) * np.log1p(-joint / np.maximum(rest, joint + 1e-9)), 0.0
+    )
+    return -float(on.sum() + off.sum())
+
+
+def sample_labels(
+    targets: csr_array, labels: npt.NDArray[np.int64], generator: np.random.Generator, most: int = MAX_PAIRS
+) -> npt.NDArray[np.int64]:
+    """As many of the labels, drawn at random, as have about `most` pairs between them; sorted."""
+    drawn = generator.permutation(labels)
+    sizes = np.repeat(np.diff(targets.indptr), np.diff(targets.indptr))  # labels of the point of each entry
+    pairs = np.bincount(targets.indices, weights=sizes, minlength=targets.shape[1])  # at most; shape: (L,)
+    enough = int(np.searchsorted(np.cumsum(pairs[drawn]), most)) + 1
+    return np.sort(drawn[:enough])
+
+
+def _pair_table(targets: csr_array, generator: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+    """Distinct (joint, given) of the pairs whose input label has two points or more, and how many each."""
+    frequency = frequencies(targets)
+    labels = sample_labels(targets, np.flatnonzero(frequency > 1), generator)
+    block = counts(targets, labels)
+    row = np.repeat(labels, np.diff(block.indptr))
+    off = block.indices != row
+    pairs = np.stack([block.data[off], frequency[row[off]]], axis=1)
+    if not len(pairs):
+        return np.empty(0), np.empty(0), np.empty(0)
+    distinct, weight = np.unique(pairs, axis=0, return_counts=True)
+    return distinct[:, 0], distinct[:, 1], weight.astype(np.float64)

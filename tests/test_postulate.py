@@ -1,0 +1,136 @@
+"""Matching labels to points, the calibrated estimate and the diagnosis."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from strategies import targets
+
+from gandalf.data.dataset import Dataset
+from gandalf.graph.calibration import fit_calibrated
+from gandalf.graph.label_graph import GraphOptions, label_graph
+from gandalf.graph.matched_pairs import match
+from gandalf.graph.postulate import diagnose, log_loss, reliability
+
+WORDS = st.sampled_from(["red", "Red ", "blue", "green", ""])
+
+
+def loop_pairs(y, texts, label_texts):
+    """(j, i) -> joint, given, other, observed, all with j's own points left out, by nested loops."""
+    out = {}
+    key = [t.strip().lower() for t in texts]
+    for j, text in enumerate(label_texts):
+        mine = [s for s in range(len(texts)) if key[s] and key[s] == text.strip().lower()]
+        rest = [s for s in range(len(texts)) if s not in mine]
+        for i in range(len(label_texts)):
+            joint = sum(y[s, i] * y[s, j] for s in rest)
+            if mine and i != j and joint > 0:
+                observed = sum(y[s, i] for s in mine) / len(mine)
+                out[j, i] = (joint, sum(y[s, j] for s in rest), sum(y[s, i] for s in rest), observed)
+    return out
+
+
+@given(targets(max_points=8, max_labels=5, graded=True), st.data())
+def test_pairs_leave_the_matched_points_out_of_the_counts(matrix, data):
+    """Holds where several labels share a text, several points match one label, and texts are empty."""
+    texts = [data.draw(WORDS) for _ in range(matrix.shape[0])]
+    label_texts = [data.draw(WORDS) for _ in range(matrix.shape[1])]
+    pairs = match(Dataset(matrix, texts, label_texts)).pairs
+    columns = (pairs.joint, pairs.given, pairs.other, pairs.observed)
+    actual = {
+        (int(j), int(i)): tuple(float(c[at]) for c in columns)
+        for at, (j, i) in enumerate(zip(pairs.given_label, pairs.other_label, strict=True))
+    }
+    expected = loop_pairs(matrix.toarray().astype(float), texts, label_texts)
+    assert actual.keys() == expected.keys()
+    for pair, values in expected.items():
+        assert actual[pair] == pytest.approx(values, abs=1e-6)
+
+
+def test_labels_that_share_a_text_are_matched_to_the_same_points():
+    y = csr_array(np.array([[1, 0, 1], [0, 1, 1], [1, 1, 0]], dtype=np.float32))
+    points = Dataset(y, ["bank", "Bank", "river"], ["bank", "bank", "water"])
+    found = match(points)
+    assert (found.labels, found.texts, found.several_points, found.shared_texts) == (2, 1, 1, 2)
+    # Both see the mean of the two points: water 1.0, each other 0.5.
+    seen = dict(
+        zip(
+            zip(found.pairs.given_label, found.pairs.other_label, strict=True),
+            found.pairs.observed,
+            strict=True,
+        )
+    )
+    assert seen == {
+        (0, 1): 0.5,
+        (1, 0): 0.5,
+    }  # water stands with neither label once the matched points are out
+    assert found.links == 2 * (1.0 + 0.5)  # and yet it is a true link that no graph can recall
+
+
+def items(points, labels, holds, seed):
+    """An item-to-item set: label j's text is a point's; `holds` is how far its targets follow P(. | Y_j)."""
+    rng = np.random.default_rng(seed)
+    topic = rng.integers(0, labels // 8, size=labels)
+    rows, texts = [], []
+    for s in range(points):
+        j = s % labels if s < labels else int(rng.integers(labels))
+        known = s < labels
+        here = topic[j] if not known or rng.random() < holds else rng.integers(0, labels // 8)
+        row = (topic == here) & (rng.random(labels) < 0.5)
+        rows.append(row & (np.arange(labels) != j) if known else row)
+        texts.append(f"item {j}" if known else f"query {s}")
+    return Dataset(csr_array(np.array(rows, dtype=np.float32)), texts, [f"item {j}" for j in range(labels)])
+
+
+def test_calibrated_finds_the_true_probability_and_ratio_does_not():
+    points = items(2000, 240, holds=0.4, seed=0)
+    pairs = match(points).pairs
+    fitted = fit_calibrated(pairs).score(pairs.joint, pairs.given, pairs.other)
+    assert fitted.mean() == pytest.approx(pairs.observed.mean(), abs=0.01)
+    assert log_loss(fitted, pairs.observed) < log_loss(pairs.joint / pairs.given, pairs.observed)
+
+
+def test_calibrated_scores_stay_probabilities_far_outside_what_was_fitted():
+    pairs = match(items(600, 80, holds=0.5, seed=1)).pairs
+    estimate = fit_calibrated(pairs)
+    joint = np.array([1.0, 1.0, 1e5, 1e-3, 5e5])
+    score = estimate.score(joint, np.array([1.0, 1e6, 1e5, 1.0, 1e6]), np.array([1e6, 1.0, 1e6, 1.0, 5e5]))
+    assert np.isfinite(score).all() and (score >= 0).all() and (score <= 1).all()
+
+
+@pytest.mark.parametrize(
+    ("holds", "words"), [(1.0, "The postulate holds on this data"), (0.1, "does not hold")]
+)
+def test_the_verdict_follows_the_data(holds, words):
+    found = diagnose(items(3000, 160, holds, seed=2))
+    assert words in found.verdict
+    assert found.matched_labels == 160
+    if holds < 1:
+        assert found.recommended == "calibrated"
+
+
+def test_without_matching_texts_the_verdict_says_so_and_shrunk_is_used():
+    points = items(600, 80, holds=1.0, seed=3)
+    strangers = Dataset(points.targets, points.texts, [f"advert {j}" for j in range(80)])
+    found = diagnose(strangers)
+    assert found.recommended == "shrunk"
+    assert "cannot be observed" in found.verdict
+    graph = label_graph(strangers, GraphOptions("calibrated"))
+    assert graph.estimate == "shrunk"
+    assert "only 0 label texts are also training texts" in str(graph.details["fallback"])
+    assert graph.details["strength"] == found.strength
+
+
+def test_reliability_bins_are_open_below_and_closed_above():
+    score = np.array([0.0, 0.1, 0.1000001, 0.3, 1.0])
+    rows = reliability(score, np.array([0.0, 1.0, 0.0, 1.0, 1.0]))
+    assert [(round(r.low, 1), round(r.high, 1), r.pairs) for r in rows] == [
+        (0.0, 0.1, 2),
+        (0.1, 0.2, 1),
+        (0.2, 0.3, 1),
+        (0.9, 1.0, 1),
+    ]
+    assert sum(r.observed * r.pairs for r in rows) == pytest.approx(3.0)
