@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import typer
 from scipy.sparse import csr_array
 from typer.testing import CliRunner
 
-from gandalf.cli.main import app
+from gandalf.cli.main import Commands, app
 from gandalf.data.check import check, inspect
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.forecast import Plan, duration, forecast, size
@@ -172,6 +173,30 @@ def test_a_slip_in_the_command_line_is_exit_2(tmp_path):
     result = run(app, ["check", str(tmp_path)])
     assert result.exit_code == 1
     assert "notes.txt" in result.stdout  # a folder in no known layout says what was found
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "said"),
+    [
+        (DataError("the sky fell", remedy="look up"), 2, "error: the sky fell; look up\n"),
+        (
+            PermissionError(13, "Permission denied", "x.txt"),
+            2,
+            "error: [Errno 13] Permission denied: 'x.txt'\n",
+        ),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_no_failure_of_the_outside_world_shows_a_traceback(failure, code, said):
+    commands = typer.Typer(cls=Commands)
+
+    @commands.command()
+    def fail():
+        raise failure
+
+    commands.command("other")(lambda: None)
+    result = run(commands, ["fail"])
+    assert (result.exit_code, result.stdout, result.stderr) == (code, "", said)
 
 
 # ---- checks of the set as a whole

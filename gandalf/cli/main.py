@@ -26,7 +26,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError:
             raise  # typer closes quietly when the reader of a pipe has gone
-        except (DataError, OSError) as error:
+        except (DataError, OSError, MemoryError) as error:
             typer.secho(f"error: {error}", err=True, fg=typer.colors.RED)
             raise typer.Exit(BAD_INPUT) from error
         except KeyboardInterrupt as error:
