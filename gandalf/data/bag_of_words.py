@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 
-from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.dataset import Splits
 from gandalf.data.words import split_words
 from gandalf.errors import DataError
 from gandalf.progress import track
@@ -24,24 +24,29 @@ class BagOfWords:
     idf: npt.NDArray[np.float32]  # D: ln((1 + documents) / (1 + documents with the word)) + 1
 
     @classmethod
-    def fit(cls, texts: Sequence[str], max_features: int) -> BagOfWords:
-        """Choose the `max_features` words found in most texts and weigh each by its rarity."""
+    def fit(cls, texts: Sequence[str], max_features: int) -> tuple[BagOfWords, csr_array]:
+        """Choose the `max_features` words found in most texts; the texts' own features come with them."""
         column: dict[str, int] = {}
         counts = _word_counts(texts, column, grow=True)
         documents = np.bincount(counts.indices, minlength=len(column))  # shape: (words,)
         words = np.asarray(list(column), dtype=object)
         order = np.lexsort((words, -documents))[:max_features]
         idf = np.log((1 + len(texts)) / (1 + documents[order])) + 1
-        return cls(tuple(words[order]), idf.astype(np.float32))
+        bag = cls(tuple(words[order]), idf.astype(np.float32))
+        return bag, bag._weighted(csr_array(counts[:, order]))
 
     def features(self, texts: Sequence[str]) -> csr_array:
         """N x D float32: count times idf, rows of length 1; a text without known words is an empty row."""
         column = {word: i for i, word in enumerate(self.words)}
-        weighted = csr_array(_word_counts(texts, column, grow=False) * self.idf[np.newaxis, :])
-        squares = csr_array((weighted.data**2, weighted.indices, weighted.indptr), weighted.shape)
-        lengths = np.sqrt(squares.sum(axis=1))  # shape: (N,)
-        scale = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-        return csr_array(diags_array(scale) @ weighted).astype(np.float32)
+        return self._weighted(_word_counts(texts, column, grow=False))
+
+    def _weighted(self, counts: csr_array) -> csr_array:
+        counts.sort_indices()
+        weights = counts.data * self.idf[counts.indices]
+        rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
+        lengths = np.sqrt(np.bincount(rows, weights.astype(np.float64) ** 2, counts.shape[0]))  # shape: (N,)
+        values = (weights / lengths[rows]).astype(np.float32)
+        return csr_array((values, counts.indices, counts.indptr), shape=counts.shape)
 
 
 def add_features(splits: Splits, *, max_features: int = 100_000) -> tuple[Splits, tuple[str, ...]]:
@@ -49,21 +54,19 @@ def add_features(splits: Splits, *, max_features: int = 100_000) -> tuple[Splits
 
     The words come from the training and label texts only; nothing is learnt from the test split.
     """
-    if splits.train.texts is None:
+    train, test = splits.train, splits.test
+    if train.texts is None:
         raise DataError(
             "bag-of-words features need texts, and this data set has none",
             remedy="use its raw layout (trn/tst/lbl.json.gz)",
         )
-    label_texts = splits.train.label_texts
-    bag = BagOfWords.fit([*splits.train.texts, *(label_texts or ())], max_features)
-    label_features = None if label_texts is None else bag.features(label_texts)
-
-    def featured(points: Dataset) -> Dataset:
-        features = None if points.texts is None else bag.features(points.texts)
-        return replace(points, features=features, label_features=label_features)
-
-    test = None if splits.test is None else featured(splits.test)
-    return replace(splits, train=featured(splits.train), test=test), bag.words
+    bag, known = BagOfWords.fit([*train.texts, *(train.label_texts or ())], max_features)
+    label_features = None if train.label_texts is None else known[len(train) :]
+    train = replace(train, features=known[: len(train)], label_features=label_features)
+    if test is not None:
+        features = None if test.texts is None else bag.features(test.texts)
+        test = replace(test, features=features, label_features=label_features)
+    return replace(splits, train=train, test=test), bag.words
 
 
 def _word_counts(texts: Sequence[str], column: dict[str, int], *, grow: bool) -> csr_array:
