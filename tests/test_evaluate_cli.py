@@ -11,6 +11,7 @@ from scipy.sparse import csr_array, load_npz, save_npz
 from typer.testing import CliRunner
 
 from gandalf.cli.main import app
+from gandalf.data.dataset import binary_pairs
 from gandalf.data.load import load
 
 KS = (1, 3, 5)
@@ -30,13 +31,14 @@ def files(splits, tmp_path_factory):
     test, paths = splits.test, {}
     for name, knows in (("good", 0.6), ("poor", 0.2)):
         rng = np.random.default_rng(len(name))
-        guesses = np.zeros(test.targets.shape, dtype=np.float32)
-        guesses[np.arange(len(test))[:, None], rng.integers(test.num_labels, size=(len(test), 8))] = 0.5
+        rows = np.repeat(np.arange(len(test)), 8)
+        labels = rng.integers(test.num_labels, size=len(rows))
+        guesses = binary_pairs(rows, labels, test.targets.shape).astype(np.float32) * np.float32(0.5)
         known = test.targets.copy()
         known.data = (rng.random(known.nnz) < knows) * rng.random(known.nnz).astype(np.float32)
         tempting = test.exclude.astype(np.float32) * np.float32(0.8)  # so that the filter matters
         paths[name] = folder / f"{name}.npz"
-        save_npz(paths[name], csr_array(guesses) + known + tempting)
+        save_npz(paths[name], csr_array(guesses + known + tempting))
     return paths
 
 
