@@ -102,6 +102,10 @@ GOOD = {"labels": [1]}
     ("lines", "sentence"),
     [
         ([GOOD, "{bad"], r"p.jsonl:2: is not JSON .*; write lines such as"),
+        ([GOOD, ""], r"p.jsonl:2: is not JSON"),
+        ([GOOD, "[" * 100_000], r"p.jsonl:2: is JSON that cannot be read"),
+        ([GOOD, '{"labels": [1], "scores": [1' + "0" * 400 + "]}"], r"p.jsonl:2: a score is too large"),
+        ([GOOD, '{"labels": [1' + "0" * 5000 + "]}"], r"p.jsonl:2: is JSON that cannot be read"),
         ([GOOD, "[1]"], r"p.jsonl:2: is not a JSON object"),
         ([GOOD, {"label": [1]}], r"p.jsonl:2: has no list of labels under labels, ids, target_ind"),
         ([GOOD, {"labels": 1}], r"p.jsonl:2: has no list of labels"),

@@ -38,7 +38,7 @@ def read_ranked_lists(path: Path, test: Dataset) -> Lists:
             raise DataError(problem.what, remedy=problem.remedy, file=path, line=number) from error
         ends.append(ends[-1] + len(found))
         labels.append(np.asarray(found, dtype=np.int64))
-        scores.append(np.asarray(values, dtype=np.float64))
+        scores.append(values)
     return np.asarray(ends, dtype=np.int64), np.concatenate(labels), np.concatenate(scores)
 
 
@@ -47,6 +47,12 @@ class LabelNames:
 
     def __init__(self, points: Dataset) -> None:
         self._points = points
+
+    def indices(self, labels: list[Any]) -> list[int]:
+        """Index of each label of a list."""
+        if set(map(type, labels)) == {int} and min(labels) >= 0 and max(labels) < self._points.num_labels:
+            return labels  # the usual case, checked as a whole because there are many
+        return [self.index(label) for label in labels]
 
     def index(self, label: object) -> int:
         """Index of the label that an entry of a list of predictions stands for."""
@@ -94,6 +100,8 @@ def _record(line: str) -> dict[str, Any]:
         record = json.loads(line)
     except json.JSONDecodeError as error:
         raise DataError(f"is not JSON ({error.msg} at column {error.colno})", remedy=REMEDY) from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets without end
+        raise DataError(f"is JSON that cannot be read ({error})", remedy=REMEDY) from error
     if not isinstance(record, dict):
         raise DataError("is not a JSON object", remedy=REMEDY)
     label_key = _key(record, LABEL_KEYS)
@@ -117,24 +125,32 @@ def _check_uid(record: dict[str, Any], test: Dataset, row: int) -> None:
 
 
 def _labels(record: dict[str, Any], names: LabelNames) -> list[int]:
-    found = [names.index(label) for label in record[_key(record, LABEL_KEYS)]]
+    found = names.indices(record[_key(record, LABEL_KEYS)])
     if len(set(found)) < len(found):
         twice = next(label for at, label in enumerate(found) if label in found[:at])
         raise DataError(f"label {twice} is predicted twice", remedy="give each label once for each point")
     return found
 
 
-def _scores(record: dict[str, Any], count: int) -> list[float]:
+def _scores(record: dict[str, Any], count: int) -> npt.NDArray[np.float64]:
     key = _key(record, SCORE_KEYS)
     if not key:
-        return [float(-place) for place in range(count)]
+        return -np.arange(count, dtype=np.float64)
     values = record[key]
     if not isinstance(values, list) or len(values) != count:
         raise DataError(f"{key} does not hold one score for each of the {count} labels", remedy=REMEDY)
-    for value in values:
-        if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
-            raise DataError(
-                f"the score {json.dumps(value)} is not a number",
-                remedy="leave the pair out, or score it -inf",
-            )
-    return values
+    if set(map(type, values)) <= {int, float}:
+        scores = _as_floats(values)
+        if not np.isnan(scores).any():
+            return scores
+    bad = next(value for value in values if type(value) not in (int, float) or math.isnan(value))
+    raise DataError(
+        f"the score {json.dumps(bad)} is not a number", remedy="leave the pair out, or score it -inf"
+    )
+
+
+def _as_floats(values: list[float]) -> npt.NDArray[np.float64]:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except OverflowError as error:
+        raise DataError("a score is too large to be a floating-point number", remedy=REMEDY) from error
