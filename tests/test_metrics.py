@@ -218,6 +218,12 @@ def test_inverse_propensities_of_a_handful_of_points_are_1(points):
     assert inverse_propensities(np.asarray([0, 1]), points).tolist() == [1.0, 1.0]
 
 
+@pytest.mark.parametrize(("A", "B"), [(-0.1, 1.5), (0.55, 0.0), (math.nan, 1.5), (0.55, math.inf)])
+def test_impossible_propensity_constants_are_refused(A, B):
+    with pytest.raises(DataError, match="give no propensities; choose A from 0 up and B above 0"):
+        evaluate(csr_array((2, 4)), small_splits(), A=A, B=B)
+
+
 @pytest.mark.parametrize("ks", [(), (0,), (3, -1)])
 def test_k_below_1_is_refused(ks):
     with pytest.raises(DataError, match="k must be at least 1"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import numpy as np
 import numpy.typing as npt
+
+from gandalf.errors import DataError
 
 DEFAULT = (0.55, 1.5)
 _WIKIPEDIA = (0.5, 0.4)
@@ -44,6 +47,10 @@ def inverse_propensities(
     `frequencies` (N_l) and `points` (N) must be those of the training split before any augmentation. With
     fewer than three training points C would be negative; every label then weighs 1.
     """  # shape: (L,)
+    if not (0 <= A < math.inf and 0 < B < math.inf):
+        raise DataError(
+            f"A = {A:g}, B = {B:g} give no propensities", remedy="choose A from 0 up and B above 0"
+        )
     scale = max(np.log(max(points, 1)) - 1.0, 0.0) * (B + 1.0) ** A
     return np.asarray(1.0 + scale * (frequencies + B) ** -A, dtype=np.float64)
 
