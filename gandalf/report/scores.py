@@ -27,15 +27,15 @@ def difference_report(comparison: Comparison, ks: tuple[int, ...]) -> Group:
         "new text": comparison.new_text,
     }
     shown = {name: part for name, part in parts.items() if part}
-    table = Table(title="First minus other, in points, with 95 % intervals", title_justify="left")
+    # No frame, and p for all points only: three intervals beside each other must fit 80 columns.
+    title = "First minus other, in points, with 95 % intervals; bold is real"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     for name in shown:
-        table.add_column(name, justify="right")
-        table.add_column("p", justify="right")
-    for _, names in groupby(comparison.every, key=_family):
-        table.add_section()
-        for name in names:
-            table.add_row(name, *(cell for part in shown.values() for cell in _cells(part[name])))
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("p, all", justify="right")
+    for name, over_all in comparison.every.items():
+        table.add_row(name, *(_interval(part[name]) for part in shown.values()), f"{over_all.p:.3f}")
     headlines = (f"P@{ks[0]}", f"PSP@{ks[-1]}")
     return Group(table, *(f"{name}: {verdict(part, headlines)}" for name, part in shown.items()))
 
@@ -87,10 +87,9 @@ def _bins(bins: tuple[Bin, ...]) -> Table:
     return table
 
 
-def _cells(found: Difference) -> tuple[str, str]:
-    style = "bold" if found.real else "dim"
-    numbers = f"{found.difference:+.2f} ({found.low:+.2f} to {found.high:+.2f})"
-    return f"[{style}]{numbers}[/]", f"{found.p:.3f}"
+def _interval(found: Difference) -> str:
+    numbers = f"{found.difference:+.2f} ({found.low:+.2f} {found.high:+.2f})"
+    return f"[bold]{numbers}[/]" if found.real else numbers
 
 
 def _family(name: str) -> str:
