@@ -209,7 +209,7 @@ def _gunzip(file: IO[bytes], bar: Meter, path: Path) -> Iterator[bytes]:
 
 
 def _unzstd(file: IO[bytes], bar: Meter, path: Path) -> Iterator[bytes]:
-    zstandard = _zstandard(path, "reading")
+    zstandard = _zstandard("reading", path)
     decompressor = zstandard.ZstdDecompressor()
     return _inflate(_plain(file, bar, path), decompressor.decompressobj, zstandard.ZstdError)
 
@@ -272,14 +272,15 @@ def _gzipped(raw: IO[bytes]) -> Iterator[gzip.GzipFile]:
 
 @contextmanager
 def _zstd(raw: IO[bytes]) -> Iterator[IO[bytes]]:
-    with _zstandard(Path(raw.name), "writing").ZstdCompressor().stream_writer(raw, closefd=False) as packed:
+    compressor = _zstandard("writing").ZstdCompressor(write_checksum=True)
+    with compressor.stream_writer(raw, closefd=False) as packed:
         yield packed
 
 
 _COMPRESS: dict[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {".gz": _gzipped, ".zst": _zstd}
 
 
-def _zstandard(path: Path, doing: str) -> Any:  # noqa: ANN401  a module of an optional extra
+def _zstandard(doing: str, path: Path | None = None) -> Any:  # noqa: ANN401  a module of an optional extra
     try:
         import zstandard
     except ImportError as error:

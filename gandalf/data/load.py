@@ -11,6 +11,7 @@ from gandalf.data.dataset import Splits
 from gandalf.data.files import plain_name
 from gandalf.data.formats import LAYOUTS, Layout
 from gandalf.data.formats.table import TableOptions
+from gandalf.data.origin import FREQUENCIES, Origin, read_origin
 from gandalf.errors import DataError, Findings
 
 
@@ -33,7 +34,11 @@ def load(
     path = Path(source) if of_package is None else of_package
     splits = _layout_of(path, options).read(path, findings, options)
     name = _name(path) if of_package is None else _bundled_name(path)
-    return replace(splits, name=name, findings=tuple(findings.problems))
+    origin = read_origin(path)
+    if origin is not None:
+        _check_origin(origin, splits, path)
+        name = origin.name  # the constants of the metrics go by it
+    return replace(splits, name=name, findings=tuple(findings.problems), origin=origin)
 
 
 def _layout_of(path: Path, options: TableOptions) -> Layout:
@@ -54,6 +59,15 @@ def _layout_of(path: Path, options: TableOptions) -> Layout:
         file=path,
         kind="unknown-layout",
     )
+
+
+def _check_origin(origin: Origin, splits: Splits, path: Path) -> None:
+    if len(origin.label_frequencies) != splits.train.num_labels:
+        raise DataError(
+            f"lists {len(origin.label_frequencies)} labels, but the data set has {splits.train.num_labels}",
+            remedy="write the folder again with gandalf augment",
+            file=path / FREQUENCIES,
+        )
 
 
 def _contents(path: Path) -> str:

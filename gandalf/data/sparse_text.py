@@ -103,8 +103,11 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _body(path: Path, findings: Findings) -> Iterator[Block]:
     """The file's blocks without the header line."""
-    for number, block in enumerate(read_blocks(path, findings)):
-        yield block if number else Block(2, block.data.split(b"\n", 1)[1])
+    for block in read_blocks(path, findings):
+        header = block.first_line == 1
+        body = Block(2, block.data.split(b"\n", 1)[1]) if header else block
+        if body.data:
+            yield body
 
 
 def _of_height(matrix: csr_array, rows: int, path: Path, findings: Findings) -> csr_array:

@@ -123,8 +123,8 @@ def _report(rows: SparseRows, line: int, kind: str, what: str, remedy: str) -> N
 
 def write(splits: Splits, folder: Path) -> None:
     """Write the layout, filter files included; the values of soft targets stand in `target_rel`."""
-    folder.mkdir(parents=True, exist_ok=True)
     _, label_texts = splits.train.need_texts("the raw layout")
+    folder.mkdir(parents=True, exist_ok=True)
     with written(folder / "lbl.json.gz") as file:
         ids = splits.train.label_ids or range(len(label_texts))
         for uid, text in zip(ids, label_texts, strict=True):

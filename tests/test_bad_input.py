@@ -1,0 +1,331 @@
+"""Each kind of bad input has its sentence: which file, which line, what is wrong, what to do."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+
+import numpy as np
+import pytest
+
+from gandalf.data.formats import TableOptions
+from gandalf.data.load import load
+from gandalf.errors import DataError, Findings
+
+LABELS = '{"uid": "x", "title": "first"}\n{"uid": "y", "title": "second"}\n'
+POINT = '{"title": "t", "target_ind": [0]}\n'
+
+
+def raw(trn=POINT, lbl=LABELS, **others):
+    return {"trn.json": trn, "lbl.json": lbl, **{f"{name}.json": text for name, text in others.items()}}
+
+
+def renee(y="3 2\n0:1\n\n1:0.5\n", x="a\nb\nc\n", labels="first\nsecond\n", **others):
+    return {"trn_X_Y.txt": y, "trn_X.txt": x, "Y.txt": labels} | {f"{n}.txt": t for n, t in others.items()}
+
+
+def single(body, header="2 3 2"):
+    return {"train.txt": f"{header}\n{body}"}
+
+
+def folder_of(tmp_path, files):
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return tmp_path
+
+
+MANY = "".join(f'{{"title": "{number * 7919}", "target_ind": [0]}}\n' for number in range(2000)).encode()
+
+# kind -> files, where it is, and words of the sentence that follows
+ERRORS = {
+    "index-out-of-range": [
+        (
+            raw('{"title": "t", "target_ind": [0]}\n{"title": "u", "target_ind": [2]}\n'),
+            "trn.json:2",
+            "label 2",
+        ),
+        (raw('{"title": "t", "target_ind": [-1]}\n'), "trn.json:1", "label -1 is out of range: there are 2"),
+        (raw(tst='{"title": "t", "target_ind": [9999999999]}\n'), "tst.json:1", "label 9999999999"),
+        (renee("3 2\n0:1\n\n2:1\n"), "trn_X_Y.txt:4", "there are 2 labels, counted from 0"),
+        (renee("3 2\n0:1\nx\n\n99999999999999999999:1\n"), "trn_X_Y.txt:3", "'x' is not an index:value"),
+        (single("0,2 1:1\n1 0:1\n"), "train.txt:2", "label 2"),
+        (single("0,1 1:1\n1 3:1\n"), "train.txt:3", "feature 3 is out of range: there are 3 features"),
+        (renee() | {"filter_labels_train.txt": "0 0\n1 2\n"}, "filter_labels_train.txt:2", "label 2"),
+        (renee() | {"trn_filter_labels.txt": "3 0\n"}, "trn_filter_labels.txt:1", "row 3 is out of range"),
+        ({"train.txt": "0\ta\n7\tb\n", "output-items.txt": "x\ny\n"}, "train.txt:2", "label 7"),
+    ],
+    "header-mismatch": [
+        (renee("4 2\n0:1\n\n1:1\n"), "trn_X_Y.txt:1", "the header says 4 rows, and 3 follow; correct"),
+        (renee("2 2\n0:1\n\n1:1\n"), "trn_X_Y.txt:1", "the header says 2 rows, and 3 follow; correct"),
+        (renee(labels="first\n"), "Y.txt", "holds 1 lines, and trn_X_Y.txt calls for 2; both files"),
+        (renee(x="a\nb\nc\nd\n"), "trn_X.txt", "holds 4 lines, and trn_X_Y.txt calls for 3"),
+        (
+            renee(tst_X_Y="1 3\n\n", tst_X="a\n"),
+            "tst_X_Y.txt:1",
+            "says 3 labels, and the training file says 2",
+        ),
+        (renee(trn_X_Xf="2 2\n0:1\n1:1\n"), "trn_X_Xf.txt:1", "has 2 rows, and trn_X_Y.txt calls for 3"),
+        (single("0 1:1\n"), "train.txt:1", "the header says 2 rows, and 1 follow"),
+    ],
+    "missing-header": [
+        (renee("0:1\n\n1:1\n"), "trn_X_Y.txt:1", "numbers of rows and columns, and is '0:1'; put a line"),
+        (renee(""), "trn_X_Y.txt:1", "numbers of rows and columns, and is ''"),
+    ],
+    "bad-number": [
+        (renee("3 2\n0:1\n1:one\n\n"), "trn_X_Y.txt:3", "'1:one' holds something that is no number; write"),
+        (renee("3 2\n0:1\n\n1.5:1\n"), "trn_X_Y.txt:4", "'1.5:1' holds something that is no number"),
+        (single("0 1:1\nx 2:1\n"), "train.txt:3", "'x' holds something that is no number"),
+        ({"train.txt": "0\ta\n1::much\tb\n", "Y.txt": "x\ny\n"}, "train.txt:2", "'1::much' is neither"),
+        ({"t.csv": "text,labels,scores\na,b,high\n"}, "t.csv:2", "the weight 'high' is no number"),
+    ],
+    "nan": [
+        (renee("3 2\n0:1\n1:nan\n\n"), "trn_X_Y.txt:3", "the value of label 1 is nan"),
+        (renee("3 2\n0:1\n1:inf\n\n"), "trn_X_Y.txt:3", "the value of label 1 is inf"),
+        (renee("3 2\n0:1\n1:1e99\n\n"), "trn_X_Y.txt:3", "is inf"),
+        (raw('{"title": "t", "target_ind": [0], "target_rel": [NaN]}\n'), "trn.json:1", "is nan"),
+        (single("0 1:nan\n1 0:1\n"), "train.txt:2", "the value of feature 1 is nan"),
+    ],
+    "value-out-of-range": [
+        (renee("3 2\n0:1\n1:-0.5\n\n"), "trn_X_Y.txt:3", "is -0.5, and targets cannot be negative; leave"),
+        (raw('{"title": "t", "target_ind": [0], "target_rel": [-1]}\n'), "trn.json:1", "is -1, and targets"),
+    ],
+    "bad-line": [
+        (renee("3 2\n0:1\n0 1\n\n"), "trn_X_Y.txt:3", "'0' is not an index:value pair; separate"),
+        (renee() | {"trn_filter_labels.txt": "0\n"}, "trn_filter_labels.txt:1", "'0' is not a pair of row"),
+        (renee() | {"trn_filter_labels.txt": "0 0\n-1 0\n"}, "trn_filter_labels.txt:2", "write two whole"),
+        ({"train.txt": "0\ta\nonly text\n", "Y.txt": "x\n"}, "train.txt:2", "there is no tab between"),
+        ({"t.csv": "text,labels\na,b,c\n"}, "t.csv:2", "the row has 3 cells, and the header has 2; put"),
+        ({"t.csv": 'text,labels\nx,y\n"a,b\n'}, "t.csv:3", "is no CSV"),
+        ({"t.tsv": "text\tlabels\na\n"}, "t.tsv:2", "the row has 1 cells, and the header has 2"),
+    ],
+    "bad-json": [
+        (raw(POINT + '{"title": \n'), "trn.json:2", "the line is no JSON object: '{\"title\": '; write one"),
+        (raw(POINT + "\n" + POINT), "trn.json:2", "the line is empty"),
+        (raw(lbl=LABELS + "[1]\n"), "lbl.json:3", "the line is no JSON object: '[1]'"),
+        ({"t.jsonl": '{"text": "a", "labels": ["x"]}\nnope\n'}, "t.jsonl:2", "the line is no JSON object"),
+        ({"t.json": '[{"text": "a", "labels": ["x"]}]\n'}, "t.json:1", "is one JSON array"),
+    ],
+    "bad-targets": [
+        (raw('{"title": "t"}\n'), "trn.json:1", "target_ind is not a list; list the labels' numbers"),
+        (raw('{"title": "t", "target_ind": "0"}\n'), "trn.json:1", "target_ind is not a list"),
+        (raw('{"title": "t", "target_ind": ["x"]}\n'), "trn.json:1", "holds something that is no number"),
+        (raw('{"title": "t", "target_ind": [0.5]}\n'), "trn.json:1", "holds something that is no number"),
+        (raw('{"title": "t", "target_ind": [0], "target_rel": [null]}\n'), "trn.json:1", "is no number"),
+    ],
+    "length-mismatch": [
+        (
+            raw('{"title": "t", "target_ind": [0, 1], "target_rel": [1]}\n'),
+            "trn.json:1",
+            "target_ind has 2 entries and target_rel has 1; give one value for each label",
+        ),
+        ({"t.csv": "text,labels,scores\na,b,1\na,b;c,1\n"}, "t.csv:3", "the row has 2 labels and 1 weights"),
+    ],
+    "broken-utf8": [
+        (
+            renee(x=b"a\nna\xefve\nc\n"),
+            "trn_X.txt:2",
+            "byte 3 of the line is not UTF-8; save the file as UTF-8",
+        ),
+        (raw(POINT.encode() + b'{"title": "\xff", "target_ind": []}\n'), "trn.json:2", "byte 12 of the line"),
+        (raw('{"title": "a\\ud83d", "target_ind": []}\n'), "trn.json:1", "half of a surrogate pair"),
+    ],
+    "truncated-file": [
+        (raw(gzip.compress(MANY)[:-2000]), "trn.json:", "cut short or damaged; it can be read up to line"),
+        (raw(gzip.compress(MANY)[:-4]), "trn.json:2001", "download or copy it again"),
+        (raw(gzip.compress(MANY)[:10] + b"\xff" * 99), "trn.json:", "download or copy it again"),
+        (raw(b"\x1f\x8b"), "trn.json:1", "cut short or damaged"),
+        ({"Y.trn.npz": b"PK no zip"}, "Y.trn.npz", "cannot be read as a SciPy sparse matrix; write it with"),
+        ({"train.parquet": b"PAR1 but no more"}, "train.parquet", "cannot be read as Parquet; download"),
+    ],
+    "unknown-label": [
+        (
+            {"train.csv": "text,labels\na,x;z\n", "labels.csv": "id,text\nx,first\ny,second\n"},
+            "train.csv:2",
+            "label 'z' is not in",
+        ),
+    ],
+    "duplicate-label-id": [
+        (
+            {"train.csv": "text,labels\na,x\n", "labels.csv": "id,text\nx,first\nx,second\n"},
+            "labels.csv",
+            "the id 'x' stands for two labels, 'first' and 'second'; give each",
+        ),
+    ],
+    "missing-column": [
+        (
+            {"t.csv": "words,labels\na,b\n"},
+            "t.csv",
+            "the columns are: words, labels; name it with --text-col",
+        ),
+        ({"t.csv": "text,things\na,b\n"}, "t.csv", "the columns are: text, things; name it with --label-col"),
+        ({"t.jsonl": ""}, "t.jsonl", "the columns are: none"),
+        (
+            {"train.csv": "text,labels\n", "labels.csv": "id,words\n"},
+            "labels.csv",
+            "no column of label texts",
+        ),
+    ],
+    "missing-file": [
+        ({"trn.json": POINT}, "", "there is no lbl.json (or lbl.json.gz), and the points do not tell"),
+        ({"trn_X.txt": "a\n", "trn_X_Y.txt": "1 1\n\n"}, "", "there is no Y.txt; add it: one label text"),
+        ({"train.txt": "0\ta\n"}, "", "train.txt has no output-items.txt beside it"),
+    ],
+    "unknown-layout": [
+        ({"notes.md": "x", "a.bin": "y"}, "", "it holds a.bin, notes.md; known are sparse (trn_X_Y.txt"),
+        ({}, "", "the folder is empty"),
+    ],
+}
+CASES = [(kind, *case) for kind, cases in ERRORS.items() for case in cases]
+
+
+@pytest.mark.parametrize(("kind", "files", "where", "words"), CASES)
+def test_an_error_names_file_line_and_remedy(kind, files, where, words, tmp_path):
+    with pytest.raises(DataError) as caught:
+        load(folder_of(tmp_path, files))
+    sentence = str(caught.value)
+    assert f"{tmp_path / where}" in sentence
+    assert words in sentence
+    assert caught.value.problem.remedy and "\n" not in sentence
+    if "is not an index:value" not in words:  # that line is met before the one the case is about
+        assert caught.value.problem.kind == kind
+    if ":" in where and not where.endswith(":"):
+        assert caught.value.problem.line == int(where.rpartition(":")[2])
+
+
+WARNINGS = {
+    "duplicate-label": (
+        raw('{"title": "t", "target_ind": [1, 0, 1]}\n'),
+        "trn.json:1",
+        "label 1 stands twice",
+    ),
+    "duplicate-feature": (single("0 1:1 1:2\n1 0:1\n"), "train.txt:2", "feature 1 stands twice"),
+    "empty-text": (renee(x="a\n \nc\n"), "trn_X.txt:2", "the text is empty; write the text, or leave"),
+    "missing-label-text": (renee(labels="first\n\n"), "Y.txt:2", "the label has no text"),
+    "filter-hides-truth": (
+        renee(tst_X="a\n", tst_X_Y="1 2\n0:1 1:1\n") | {"tst_filter_labels.txt": "0 1\n"},
+        "tst_filter_labels.txt",
+        "1 pairs are in the test truth too, such as '0 1'",
+    ),
+}
+NOTES = {
+    "shared-label-text": (
+        renee(labels="One  two\none Two\n"),
+        "Y.txt:1",
+        "2 labels share their text",
+        "(lines 1 and 2)",
+    ),
+    "near-duplicate-label-text": (
+        renee(labels="about_pages\nAbout Pages\n"),
+        "Y.txt:1",
+        "2 labels differ from another in punctuation or spaces only",
+        "such as 'about_pages' and 'About Pages' (lines 1 and 2)",
+    ),
+    "guessed-separator": (
+        {"t.csv": "text,labels\na,b;c\n"},
+        "t.csv",
+        "separated by ';'; say so with --separator",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("severity", "kind", "case"),
+    [("warning", *item) for item in WARNINGS.items()] + [("note", *item) for item in NOTES.items()],
+)
+def test_a_warning_or_note_is_kept_with_the_data(severity, kind, case, tmp_path):
+    files, where, *words = case
+    found = load(folder_of(tmp_path, files)).findings
+    (problem,) = [p for p in found if p.kind == kind]
+    assert problem.severity == severity and problem.remedy
+    assert f"{tmp_path / where}:" in str(problem)
+    assert all(word in str(problem) for word in words)
+
+
+@pytest.mark.parametrize("labels", ["कि\nकी\n", "é\ne\n", "C\nD\n", "a\n\n"])
+def test_letters_marks_and_missing_texts_make_no_near_duplicates(labels, tmp_path):
+    found = load(folder_of(tmp_path, renee(labels=labels))).findings
+    assert not {p.kind for p in found} & {"near-duplicate-label-text", "shared-label-text"}
+
+
+def test_the_bundled_data_has_notes_only():
+    assert {p.severity for p in load("man").findings} == {"note"}
+
+
+def test_reading_goes_on_where_errors_are_collected(tmp_path):
+    points = [
+        '{"title": "a", "target_ind": [0, 5]}',
+        "broken",
+        '{"title": "c", "target_ind": [1], "target_rel": [-1]}',
+        '{"title": "", "target_ind": [0, 1], "target_rel": [0.5]}',
+        '{"title": "e", "target_ind": ["x"]}',
+        '{"title": "f", "target_ind": [1], "target_rel": [0.5]}',
+    ]
+    files = raw("\n".join(points)) | {"filter_labels_train.txt": "0 0\n9 0\n"}
+    findings = Findings(strict=False)
+    found = load(folder_of(tmp_path, files), findings=findings)
+    assert found.train.targets.toarray().tolist() == [[1, 0], [0, 0], [0, 0], [1, 1], [0, 0], [0, 0.5]]
+    assert found.train.texts == ["a", "", "c", "", "e", "f"]
+    assert found.train.exclude.nnz == 1
+    expected = [
+        *(("bad-json", 2), ("empty-text", 2), ("length-mismatch", 4), ("empty-text", 4), ("bad-targets", 5)),
+        *(("index-out-of-range", 1), ("value-out-of-range", 3), ("index-out-of-range", 2)),
+    ]
+    assert sorted((p.kind, p.line) for p in found.findings) == sorted(expected)
+    assert found.findings == tuple(findings.problems)
+
+
+def test_lines_that_disagree_with_the_header_are_cut_or_filled_up(tmp_path):
+    findings = Findings(strict=False)
+    files = renee("4 2\n0:1\n\n1:oops 0:1\n", x="a\nb\n", labels="first\n")
+    found = load(folder_of(tmp_path, files), findings=findings).train
+    assert found.targets.toarray().tolist() == [[1, 0], [0, 0], [1, 0], [0, 0]]
+    assert found.texts == ["a", "b", "", ""] and found.label_texts == ["first", ""]
+    kinds = [p.kind for p in findings.problems]
+    assert kinds.count("header-mismatch") == 3 and kinds.count("bad-number") == 1
+
+
+def test_what_can_be_read_of_a_truncated_file_is_kept(tmp_path):
+    findings = Findings(strict=False)
+    found = load(folder_of(tmp_path, raw(gzip.compress(MANY)[:-3000])), findings=findings)
+    assert [p.kind for p in findings.problems] == ["truncated-file"]
+    assert 0 < len(found.train) < 2000
+    assert found.train.texts == [str(number * 7919) for number in range(len(found.train))]
+    assert findings.problems[0].line == len(found.train) + 1
+
+
+def test_truncated_zstd(tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    packed = zstandard.ZstdCompressor().compress(MANY)
+    for damaged in (packed[:-100], packed[:5], packed[:9] + b"\xff" * 99):
+        with pytest.raises(DataError, match=r"trn.json:\d+: .*damaged.*download or copy it again"):
+            load(folder_of(tmp_path, raw(damaged)))
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "content", "extra"),
+    [
+        ("zstandard", "t.csv.zst", b"\x28\xb5\x2f\xfd", "zstd"),
+        ("pyarrow", "t.parquet", b"PAR1", "parquet"),
+    ],
+)
+def test_a_missing_extra_is_named(module, name, content, extra, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)  # importing it now fails as if it were not installed
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=rf"needs {module}; pip install 'gandalf-xmc\[{extra}\]'"):
+        load(tmp_path / name)
+
+
+def test_pickled_matrices_are_refused(tmp_path):
+    with open(tmp_path / "Y.trn.npz", "wb") as file:
+        np.savez(file, data=np.array([{}], dtype=object), format=np.array(b"csr"))
+    with pytest.raises(DataError, match="cannot be read as a SciPy sparse matrix"):
+        load(tmp_path)
+
+
+def test_a_column_that_was_asked_for_and_is_not_there(tmp_path):
+    (tmp_path / "t.csv").write_text("text,labels\na,b\n")
+    for option in ("text_column", "label_column", "weight_column"):
+        with pytest.raises(
+            DataError, match=r"t.csv: there is no column 'Foo'; the columns are: text, labels"
+        ):
+            load(tmp_path / "t.csv", options=TableOptions(**{option: "Foo"}))
