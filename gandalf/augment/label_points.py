@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from gandalf.augment.sampling import sample_labels, sample_points
+from gandalf.augment.sampling import Order, sample_labels, sample_points
 from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
+
+Points = Literal["both", "labels", "uniform"]
 
 
 @dataclass(frozen=True)
@@ -22,9 +25,9 @@ class Keep:
     share, order: label points of only a share of the labels, at random or tail first.
     """
 
-    keep: str = "both"
+    keep: Points = "both"
     share: float = 1.0
-    order: str = "random"
+    order: Order = "random"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -93,7 +96,7 @@ def _uniform(points: Dataset, of_labels: Dataset, generator: np.random.Generator
     return sample_points(points + of_labels, len(points), generator)
 
 
-KEEPS: dict[str, Callable[[Dataset, Dataset, np.random.Generator], Dataset]] = {
+KEEPS: dict[Points, Callable[[Dataset, Dataset, np.random.Generator], Dataset]] = {
     "both": _both,
     "labels": _labels,
     "uniform": _uniform,

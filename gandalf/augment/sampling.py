@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +12,12 @@ from gandalf.data.dataset import Dataset
 from gandalf.data.label_bins import label_bins
 from gandalf.errors import DataError
 
+Order = Literal["random", "tail"]
 Labels = npt.NDArray[np.int64]
 
 
 def sample_labels(
-    frequencies: npt.NDArray[np.int64], share: float, order: str, generator: np.random.Generator
+    frequencies: npt.NDArray[np.int64], share: float, order: Order, generator: np.random.Generator
 ) -> Labels:
     """A share of the labels in label order: drawn at random, or from the rarest bin of labels on.
 
@@ -46,7 +48,7 @@ def _tail_first(frequencies: npt.NDArray[np.int64], generator: np.random.Generat
     return shuffled[np.argsort(-label_bins(frequencies)[shuffled], kind="stable")]
 
 
-ORDERS: dict[str, Callable[[npt.NDArray[np.int64], np.random.Generator], Labels]] = {
+ORDERS: dict[Order, Callable[[npt.NDArray[np.int64], np.random.Generator], Labels]] = {
     "random": _at_random,
     "tail": _tail_first,
 }

@@ -8,8 +8,11 @@ import typer
 from typer.core import TyperGroup
 
 from gandalf import __version__
+from gandalf.cli.augment import augment
 from gandalf.cli.check import check
+from gandalf.cli.diagnose import diagnose
 from gandalf.cli.evaluate import evaluate
+from gandalf.cli.graph import graph
 from gandalf.cli.stats import stats
 from gandalf.errors import DataError
 
@@ -63,5 +66,5 @@ def gandalf(
     """
 
 
-for command in (check, stats, evaluate):
+for command in (check, stats, graph, diagnose, augment, evaluate):
     app.command()(command)

@@ -14,6 +14,7 @@ import typer
 from gandalf.data.dataset import Splits
 from gandalf.data.formats.table import TableOptions
 from gandalf.data.load import load
+from gandalf.errors import DataError
 
 Data = Annotated[
     str, typer.Argument(metavar="DATA", help="A folder, a file, or the bundled set [bold]man[/].")
@@ -50,26 +51,75 @@ class Source:
         """Read it; the first error in it ends the command."""
         return load(self.data, options=self.options)
 
+    def load_original(self) -> Splits:
+        """Read it, if it is a set as it was collected: label points must not be counted a second time."""
+        splits = self.load()
+        if splits.origin is not None:
+            raise DataError(
+                f"is already augmented, from {splits.origin.name}",
+                remedy="give the original set",
+                file=self.data,
+            )
+        return splits
 
-def reads_data(command: Callable[..., None]) -> Callable[..., None]:
-    """Turn a command's parameter of type `Source` into the DATA argument and the options of tables.
 
-    Defined here once, not in every command's signature, which typer would otherwise ask for.
+@dataclass(frozen=True)
+class Bundle:
+    """Options that several commands share and that together make one value.
+
+    A command takes the value as one parameter; the command line offers its options one by one. They are
+    written down once, not in every command's signature, which typer would otherwise ask for.
     """
+
+    of: type
+    parameters: dict[str, tuple[Any, Any]]  # name -> what Annotated makes, default
+    build: Callable[..., Any]
+
+
+def offers(*bundles: Bundle) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Replace each parameter of a bundle's type by the bundle's options."""
+    by_type = {bundle.of: bundle for bundle in bundles}
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        built = {p.name: by_type[p.annotation] for p in own if p.annotation in by_type}
+        parameters = [
+            each
+            for p in own
+            for each in (_expanded(built[p.name]) if p.name in built else [p.replace(kind=p.KEYWORD_ONLY)])
+        ]
+
+        @wraps(command)
+        def unbundled(**given: Any) -> None:  # noqa: ANN401  whatever the command line holds
+            values = {
+                name: bundle.build(**{option: given.pop(option) for option in bundle.parameters})
+                for name, bundle in built.items()
+            }
+            command(**values, **given)
+
+        unbundled.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        unbundled.__annotations__ = {p.name: p.annotation for p in parameters}
+        return unbundled
+
+    return decorate
+
+
+def _expanded(bundle: Bundle) -> list[inspect.Parameter]:
     keyword = inspect.Parameter.KEYWORD_ONLY  # typer passes everything by name
-    own = inspect.signature(command, eval_str=True).parameters.values()
-    (source_name,) = (parameter.name for parameter in own if parameter.annotation is Source)
-    data = inspect.Parameter("data", keyword, annotation=Data)
-    parameters = [data if p.name == source_name else p.replace(kind=keyword) for p in own] + [
-        inspect.Parameter(name, keyword, default=None, annotation=annotation)
-        for name, annotation in _TABLE_OPTIONS.items()
+    return [
+        inspect.Parameter(name, keyword, default=default, annotation=annotation)
+        for name, (annotation, default) in bundle.parameters.items()
     ]
 
-    @wraps(command)
-    def with_source(**given: Any) -> None:  # noqa: ANN401  whatever the command line holds
-        options = TableOptions(**{name: given.pop(name) for name in _TABLE_OPTIONS})
-        command(**{source_name: Source(given.pop("data"), options)}, **given)
 
-    with_source.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_source.__annotations__ = {p.name: p.annotation for p in parameters}
-    return with_source
+def _source(data: str, **table: Any) -> Source:  # noqa: ANN401  columns and files
+    return Source(data, TableOptions(**table))
+
+
+SOURCE = Bundle(
+    Source,
+    {"data": (Data, inspect.Parameter.empty)} | {name: (kind, None) for name, kind in _TABLE_OPTIONS.items()},
+    _source,
+)
+
+reads_data = offers(SOURCE)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, vstack
 
+from gandalf.data.origin import Origin
 from gandalf.errors import DataError, Problem
 
 Rows = npt.NDArray[np.integer[Any]] | npt.NDArray[np.bool_] | slice | Sequence[int]
@@ -126,6 +127,17 @@ class Splits:
     name: str = ""
     layout: str = ""
     findings: tuple[Problem, ...] = ()
+    origin: Origin | None = None  # what `train` was augmented from; None where it is as it was collected
+
+    @property
+    def original_points(self) -> int:
+        """Number of training points before any augmentation."""
+        return len(self.train) if self.origin is None else self.origin.points
+
+    @property
+    def original_frequencies(self) -> npt.NDArray[np.int64]:
+        """Number of training points of each label before any augmentation: what metrics count with."""
+        return self.train.label_frequencies if self.origin is None else self.origin.label_frequencies
 
 
 def binary_pairs(rows: npt.ArrayLike, labels: npt.ArrayLike, shape: tuple[int, int]) -> csr_array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib import resources
 from pathlib import Path
 
@@ -32,7 +32,9 @@ def load(
     findings = Findings() if findings is None else findings
     of_package = bundled().get(str(source))
     path = Path(source) if of_package is None else of_package
-    splits = _layout_of(path, options).read(path, findings, options)
+    layout = _layout_of(path, options)
+    _refuse_unheeded(layout, path, options)
+    splits = layout.read(path, findings, options)
     name = _name(path) if of_package is None else _bundled_name(path)
     origin = read_origin(path)
     if origin is not None:
@@ -68,6 +70,16 @@ def _check_origin(origin: Origin, splits: Splits, path: Path) -> None:
             remedy="write the folder again with gandalf augment",
             file=path / FREQUENCIES,
         )
+
+
+def _refuse_unheeded(layout: Layout, path: Path, options: TableOptions) -> None:
+    for name, value in asdict(options).items():
+        if value is not None and name not in layout.heeds:
+            raise DataError(
+                f"is in the {layout.name} layout, which has its own place for what --{name} gives",
+                remedy=f"leave --{name} out, and give the folder that holds all files of the data set",
+                file=path,
+            )
 
 
 def _contents(path: Path) -> str:

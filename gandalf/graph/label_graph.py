@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from scipy.sparse import csr_array, eye_array
@@ -17,6 +18,9 @@ from gandalf.graph.estimates import Glas, Ratio, Shrunk
 from gandalf.graph.matched_pairs import Matches, match
 from gandalf.graph.random_walk import walk_graph
 from gandalf.graph.shrinkage import fit_shrunk
+
+TargetName = Literal["ratio", "shrunk", "calibrated", "glas", "walk", "self"]
+SharedText = Literal["own", "pool"]
 
 # Below this a calibration would fit noise: a few hundred pairs of a few dozen texts.
 MIN_TEXTS, MIN_PAIRS = 50, 500
@@ -32,12 +36,12 @@ class GraphOptions:
     text each keep their `own` row, as in the paper, or `pool` them into one.
     """
 
-    targets: str = "ratio"
+    targets: TargetName = "ratio"
     delta: float = 0.1
     top_k: int | None = None
     scale: float = 1.0
     strength: float | None = None
-    shared_text: str = "own"
+    shared_text: SharedText = "own"
     seed: int = 0
     threads: int | None = None
 
@@ -171,9 +175,9 @@ def _scaled(matrix: csr_array, scale: float) -> csr_array:
     return scaled
 
 
-SHARED_TEXT: dict[str, Callable[[Dataset, csr_array], csr_array]] = {"own": _own, "pool": _pooled}
+SHARED_TEXT: dict[SharedText, Callable[[Dataset, csr_array], csr_array]] = {"own": _own, "pool": _pooled}
 
-BUILDERS: dict[str, Callable[[Dataset, GraphOptions], LabelGraph]] = {
+BUILDERS: dict[TargetName, Callable[[Dataset, GraphOptions], LabelGraph]] = {
     "ratio": _ratio,
     "shrunk": _shrunk,
     "calibrated": _calibrated,

@@ -123,4 +123,6 @@ def _own_points(of_points: Labels, of_labels: Labels) -> csr_array:
 
 def _at(matrix: csr_array, rows: Labels, columns: Labels) -> Floats:
     """Entries of a sparse matrix at the given places."""
+    if not len(rows):
+        return np.empty(0)  # SciPy answers no places with a matrix, not with numbers
     return np.asarray(csr_matrix(matrix)[rows, columns], dtype=np.float64).ravel()

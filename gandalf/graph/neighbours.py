@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset
 from gandalf.data.matching import text_key
+from gandalf.data.words import split_words
 from gandalf.errors import DataError
 from gandalf.graph.cooccurrence import counts, frequencies
 
@@ -42,13 +43,14 @@ def find_labels(points: Dataset, query: str) -> list[int]:
     words, words anywhere in it, its number. Within one kind, frequent labels come first.
     """
     texts = [text_key(text) for text in points.label_texts or ()]
+    words = [f" {' '.join(split_words(text))} " for text in points.label_texts or ()]
     ids = [name.casefold() for name in points.label_ids or ()]
-    wanted = text_key(query)
+    wanted, phrase = text_key(query), f" {' '.join(split_words(query))} "
     tries: tuple[Iterator[int], ...] = (
         _where(ids, lambda name: name == query.casefold()),
         _where(texts, lambda text: text == wanted),
-        _where(texts, lambda text: f"{text} ".startswith(f"{wanted} ")),
-        _where(texts, lambda text: f" {wanted} " in f" {text} "),
+        _where(words, lambda text: text.startswith(phrase)),
+        _where(words, lambda text: phrase in text),
         _where(texts, lambda text: wanted in text),
         iter([int(query)] if query.isdecimal() and int(query) < points.num_labels else []),
     )

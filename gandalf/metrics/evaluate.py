@@ -89,15 +89,15 @@ def evaluate(
     """Score predictions for the test points of `splits`: a sparse matrix, (ids, scores), or a file.
 
     Pairs that the test split excludes are dropped before the top k are taken; the figures without that
-    stand under `unfiltered`. Propensities and label frequencies are those of `splits.train`, which must
-    not be augmented. A and B default to the constants of the data set's name.
+    stand under `unfiltered`. Propensities and label frequencies are those of the training
+    points before any augmentation. A and B default to the constants of the data set's name.
     """
     test, ks = test_points(splits), _checked_ks(ks)
     candidates = as_predictions(predictions, splits)
     by_name = constants(splits.name)
     A, B = by_name[0] if A is None else A, by_name[1] if B is None else B
-    frequencies = splits.train.label_frequencies
-    weights = inverse_propensities(frequencies, len(splits.train), A, B)
+    frequencies = splits.original_frequencies
+    weights = inverse_propensities(frequencies, splits.original_points, A, B)
     of_label = label_bins(frequencies)
 
     filtered = _Scorer.of(candidates, test, test.exclude, weights, ks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,17 @@ from gandalf.data.stats import frequency_bins
 from gandalf.errors import DataError
 
 
-def figure(width: float = 7.0, height: float = 4.5) -> tuple[Any, Any]:
-    """A matplotlib figure and its axes, made without the global state of pyplot."""
+def figure(
+    width: float = 7.0, height: float = 4.5, *, rows: int = 1, height_ratios: Sequence[float] | None = None
+) -> tuple[Any, Sequence[Any]]:
+    """A matplotlib figure and its axes from top to bottom, made without the global state of pyplot."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise DataError("drawing needs matplotlib", remedy="pip install 'gandalf-xmc[plot]'") from error
     drawn = Figure(figsize=(width, height), layout="constrained")
-    return drawn, drawn.subplots()
+    axes = drawn.subplots(rows, 1, squeeze=False, height_ratios=height_ratios)
+    return drawn, list(axes[:, 0])
 
 
 def save(drawn: Any, path: Path) -> None:  # noqa: ANN401  a matplotlib figure
@@ -37,7 +41,7 @@ def save(drawn: Any, path: Path) -> None:  # noqa: ANN401  a matplotlib figure
 def plot_frequencies(frequencies: npt.NDArray[np.int64], path: Path, *, title: str = "") -> None:
     """Label frequency by rank on two logarithmic axes, with the five bins of equal positives marked."""
     descending = np.sort(frequencies[frequencies > 0])[::-1]
-    drawn, axes = figure()
+    drawn, (axes,) = figure()
     axes.loglog(np.arange(1, len(descending) + 1), descending, linewidth=2)
     end = 0
     for number, one in enumerate(frequency_bins(frequencies), start=1):

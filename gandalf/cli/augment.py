@@ -1,0 +1,134 @@
+"""`gandalf augment`: the training set with Gandalf's points, in the format of anyone's trainer."""
+
+from __future__ import annotations
+
+import json as json_text
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.markup import escape
+
+from gandalf import __version__
+from gandalf.augment.label_points import Keep, Points
+from gandalf.augment.label_points import augment as augmented
+from gandalf.augment.sampling import Order
+from gandalf.cli.graph_options import GRAPH
+from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
+from gandalf.cli.output import console, print_json
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.export import export
+from gandalf.data.origin import FREQUENCIES, RECORD
+from gandalf.graph.label_graph import GraphOptions, LabelGraph, label_graph
+
+_POINTS, _OUT = "Which points", "What is written"
+
+Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; it must not exist or be empty.")]
+FormatName = Literal["raw", "xc", "npz", "pecos", "libsvm", "fasttext", "libmultilabel", "pairs"]
+Hardening = Literal["threshold", "sample"]
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How the augmented set is written."""
+
+    format: FormatName
+    harden: Hardening | None
+    overwrite: bool
+
+
+def _option(kind: Any, flag: str, panel: str, help: str) -> Any:  # noqa: ANN401  what Annotated makes has no type
+    return Annotated[kind, typer.Option(flag, help=help, rich_help_panel=panel)]
+
+
+_KEEP_HELP = "both: G, training and label points. labels: Z alone. uniform: U(G,N), as many rows as before."
+
+KEEP = Bundle(
+    Keep,
+    {
+        "keep": (_option(Points, "--keep", _POINTS, _KEEP_HELP), "both"),
+        "share": (_option(float, "--share", _POINTS, "Take label points of this share of the labels."), 1.0),
+        "order": (_option(Order, "--order", _POINTS, "Which share: at random, or tail first."), "random"),
+    },
+    Keep,
+)
+WRITING = Bundle(
+    Writing,
+    {
+        "format": (_option(FormatName, "--format", _OUT, "Layout or trainer to write for."), "raw"),
+        "harden": (_option(Hardening | None, "--harden", _OUT, "How to make soft targets 0 or 1."), None),
+        "overwrite": (_option(bool, "--overwrite", _OUT, "Replace what OUT holds, at the very end."), False),
+    },
+    Writing,
+)
+
+
+@offers(SOURCE, GRAPH, KEEP, WRITING)
+def augment(
+    source: Source, out: Out, options: GraphOptions, keep: Keep, writing: Writing, json: Json = False
+) -> None:
+    """Write the training set with every label's text as an extra point and the graph's row as its targets.
+
+    [bold]gandalf augment man out[/]  the paper's G, in the raw layout
+
+    [bold]gandalf augment man out --targets calibrated --format pecos[/]
+
+    [bold]gandalf augment man out --format fasttext --harden sample[/]
+    """
+    keep = replace(keep, seed=options.seed)
+    splits = source.load_original()
+    found = label_graph(splits.train, options)
+    train = augmented(splits.train, found.matrix, keep)
+    record = _record(splits, found, train, options, keep) | {
+        "format": writing.format,
+        "harden": writing.harden,
+    }
+    notes = export(
+        replace(splits, train=train),
+        out,
+        writing.format,
+        harden=writing.harden,
+        seed=options.seed,
+        overwrite=writing.overwrite,
+        extra_files={
+            RECORD: json_text.dumps(record, indent=2, ensure_ascii=False) + "\n",
+            FREQUENCIES: "".join(f"{number}\n" for number in splits.train.label_frequencies),
+        },
+    )
+    if json:
+        print_json(record)
+        return
+    _show(out, record, [str(note) for note in notes])
+
+
+def _record(
+    splits: Splits, found: LabelGraph, train: Dataset, options: GraphOptions, keep: Keep
+) -> dict[str, Any]:
+    """How the folder was made: enough to make it again."""
+    graph = asdict(options)
+    graph.pop("threads")  # they do not change the result
+    return {
+        "made_by": f"gandalf {__version__}",
+        "data": splits.name,
+        "points": len(splits.train),
+        "labels": splits.train.num_labels,
+        "points_written": len(train),
+        "targets_used": found.estimate,
+        "details": found.details,
+        "graph": graph,
+        "keep": asdict(keep),
+    }
+
+
+def _show(out: Path, record: dict[str, Any], notes: list[str]) -> None:
+    screen = console()
+    screen.print(
+        f"{escape(str(out))}: {record['points_written']:,} training points in the format {record['format']} "
+        f"({record['points']:,} in {escape(record['data'])}, {record['labels']:,} labels, "
+        f"{record['targets_used']} targets); {RECORD} says how it was made"
+    )
+    for name, value in record["details"].items():
+        screen.print(f"[dim]{name.replace('_', ' ')}: {escape(str(value))}[/]")
+    for note in notes:
+        screen.print(f"note: {escape(note)}")

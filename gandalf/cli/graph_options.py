@@ -1,0 +1,42 @@
+"""The options that say how targets are made, shared by `graph` and `augment`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, get_args
+
+import typer
+
+from gandalf.cli.options import Bundle, Seed
+from gandalf.graph.label_graph import GraphOptions, SharedText, TargetName
+
+_PANEL = "How targets are made"
+
+
+def _option(kind: Any, flag: str, help: str) -> Any:  # noqa: ANN401  what Annotated makes has no type
+    return Annotated[kind, typer.Option(flag, help=help, rich_help_panel=_PANEL)]
+
+
+Delta = _option(float, "--delta", "Keep targets strictly greater than this.")
+
+_TARGETS_HELP = (
+    "ratio: the paper's counts ratio. shrunk: less sure of rare labels. calibrated: what the counts turned "
+    "out to mean on labels whose text is a training text. glas, walk: GLaS and ECLARE's graph. self: each "
+    "label alone (Z1)."
+)
+
+GRAPH = Bundle(
+    GraphOptions,
+    {
+        "targets": (_option(TargetName, "--targets", _TARGETS_HELP), get_args(TargetName)[0]),
+        "delta": (Delta, 0.1),
+        "top_k": (_option(int | None, "--top-k", "Keep this many in a row, itself included."), None),
+        "scale": (_option(float, "--scale", "Multiply targets off the diagonal."), 1.0),
+        "strength": (_option(float | None, "--strength", "Of shrunk targets; fitted by default."), None),
+        "shared_text": (
+            _option(SharedText, "--shared-text", "Labels with one text: own rows, or pooled into one."),
+            get_args(SharedText)[0],
+        ),
+        "seed": (Seed, 0),
+    },
+    GraphOptions,
+)

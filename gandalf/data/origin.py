@@ -1,0 +1,45 @@
+"""An augmented folder remembers the set it was made from: metrics speak of that one, never of the copy.
+
+Propensities and label frequencies change when label points are added; published code has got this wrong and
+printed figures that compare with nobody's.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from gandalf.errors import DataError
+
+RECORD = "gandalf.json"  # how the folder was made
+FREQUENCIES = "label_frequencies.txt"  # training points of each label in the original set, one number a line
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """What an augmented set was made from."""
+
+    name: str
+    points: int
+    label_frequencies: npt.NDArray[np.int64]  # shape: (L,)
+
+
+def read_origin(folder: Path) -> Origin | None:
+    """The origin of an augmented folder; None for any other folder or file."""
+    record, counts = folder / RECORD, folder / FREQUENCIES
+    if not record.is_file():
+        return None
+    try:
+        facts = json.loads(record.read_text("utf-8"))
+        frequencies = np.array([int(line) for line in counts.read_text("utf-8").split()], dtype=np.int64)
+        return Origin(str(facts["data"]), int(facts["points"]), frequencies)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"does not say what the folder was made from ({error})",
+            remedy=f"write the folder again with gandalf augment, or remove {RECORD}",
+            file=record,
+        ) from error

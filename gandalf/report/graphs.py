@@ -1,0 +1,112 @@
+"""The label graph and the diagnosis as tables and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.markup import escape
+from rich.table import Table
+
+from gandalf.graph.neighbours import Neighbourhood
+from gandalf.graph.postulate import Diagnosis, EstimateQuality
+from gandalf.report.bars import bar
+from gandalf.report.plots import figure, save
+
+SHOWN = 20  # neighbours of a label in a table or picture
+
+
+def neighbour_table(found: Neighbourhood, shown: int = SHOWN) -> Table:
+    """A label's targets as bars, with the counts behind them."""
+    table = Table(
+        title=f"{escape(found.text)}  [dim]({found.frequency:g} points)[/]", title_justify="left", box=None
+    )
+    table.add_column("target", justify="right")
+    table.add_column("", min_width=20)
+    table.add_column("together", justify="right")
+    table.add_column("its points", justify="right")
+    table.add_column("label")
+    for one in found.neighbours[:shown]:
+        cells = (f"{one.target:.2f}", bar(one.target, 1.0, 20), f"{one.together:g}", f"{one.frequency:g}")
+        table.add_row(*cells, escape(one.text))
+    more = len(found.neighbours) - shown
+    if more > 0:
+        table.caption = f"and {more} more"
+    if not found.neighbours:
+        table.add_row("", "", "", "", "[dim]no neighbours above the threshold: it gets itself alone[/]")
+    return table
+
+
+def plot_neighbours(found: Sequence[Neighbourhood], path: Path, shown: int = SHOWN) -> None:
+    """Bar charts of labels and their neighbours, one below the other."""
+    rows = [max(1, min(shown, len(one.neighbours))) for one in found]
+    drawn, axes = figure(8.0, 0.9 * len(found) + 0.28 * sum(rows), rows=len(found), height_ratios=rows)
+    for one, place in zip(found, axes, strict=True):
+        top = one.neighbours[:shown]
+        place.barh([_short(n.text) for n in top], [n.target for n in top], color="C0")
+        for at, neighbour in enumerate(top):
+            place.text(
+                neighbour.target + 0.01,
+                at,
+                f"{neighbour.together:g}/{one.frequency:g}",
+                va="center",
+                fontsize=8,
+            )
+        place.set_ylim(max(len(top), 1) - 0.5, -0.5)
+        place.set_xlim(0, 1.12)
+        place.set_title(_short(one.text, 80), loc="left", fontsize=10)
+    axes[-1].set_xlabel("target (points together / points of the label)")
+    save(drawn, path)
+
+
+def quality_table(found: Diagnosis) -> Table:
+    """The estimates side by side against what was observed on held-out texts."""
+    table = Table(title="Estimates against observed targets, texts held out", title_justify="left")
+    table.add_column("targets")
+    for heading in ("log loss", "squared error", "mean target", "observed", "links recalled", "pairs kept"):
+        table.add_column(heading, justify="right")
+    for one in found.estimates:
+        name = f"[bold]{one.name} *[/]" if one.name == found.recommended else one.name
+        losses = (f"{one.log_loss:.4f}", f"{one.squared_error:.4f}", f"{one.mean_estimate:.3f}")
+        table.add_row(name, *losses, f"{found.mean_observed:.3f}", f"{one.recall:.1%}", f"{one.kept:.1%}")
+    if found.reachable is not None:
+        table.caption = f"* recommended. No graph can recall more than {found.reachable:.1%} of the links."
+    return table
+
+
+def reliability_table(one: EstimateQuality) -> Table:
+    """What was observed in each step of an estimate: a reliable one shows equal columns."""
+    table = Table(title=f"Reliability of {one.name}", title_justify="left", box=None)
+    for heading in ("estimate", "pairs", "mean", "observed"):
+        table.add_column(heading, justify="right")
+    table.add_column("", min_width=20)
+    for row in one.reliability:
+        step = f"{row.low:.1f}-{row.high:.1f}"
+        table.add_row(
+            step, f"{row.pairs:,}", f"{row.estimate:.2f}", f"{row.observed:.2f}", bar(row.observed, 1.0, 20)
+        )
+    return table
+
+
+def plot_reliability(found: Diagnosis, path: Path, title: str = "") -> None:
+    """Observed target against estimate, one line for each estimate; reliable ones lie on the diagonal."""
+    drawn, (axes,) = figure(5.5, 5.0)
+    axes.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, label="reliable")
+    for at, one in enumerate(q for q in found.estimates if q.mean_estimate > 0):
+        across = [row.estimate for row in one.reliability]
+        up = [row.observed for row in one.reliability]
+        axes.plot(across, up, color=f"C{at}", linewidth=1.5, label=one.name)
+        # Areas tell how much each point weighs: the log loss counts pairs, not bins.
+        sizes = [4 + 200 * row.pairs / max(found.pairs, 1) for row in one.reliability]
+        axes.scatter(across, up, s=sizes, color=f"C{at}", alpha=0.7)
+    axes.set_xlabel("estimated target")
+    axes.set_ylabel("observed target (held-out texts)")
+    axes.set_xlim(0, 1.02)
+    axes.set_ylim(0, 1.02)
+    axes.set_title(title)
+    axes.legend()
+    save(drawn, path)
+
+
+def _short(text: str, most: int = 60) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,70 @@
+"""The house rules that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gandalf
+
+PACKAGE = Path(gandalf.__file__).parent
+# A room may import only rooms that stand before it (and itself).
+ROOMS = ("errors", "progress", "data", "graph", "augment", "metrics", "report", "cli")
+FILES = sorted(PACKAGE.rglob("*.py"))
+LIGHT = {"numpy", "scipy", "typer", "rich", "gandalf"}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(tree: ast.AST) -> set[str]:
+    found = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    return found | {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_point_one_way(path):
+    room = room_of(path)
+    if room == "__init__":
+        return  # the front door may open every room
+    allowed = ROOMS[: ROOMS.index(room) + 1]
+    for name in imports(ast.parse(path.read_text("utf-8"))):
+        if name.startswith("gandalf."):
+            assert name.split(".")[1] in allowed, f"{room} must not import {name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_only_the_light_core_is_imported_at_the_top(path):
+    """Everything else is an extra: it is imported where it is used, with a sentence if it is missing."""
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for name in imports(node):
+                top = name.split(".")[0]
+                assert top in LIGHT or top in sys.stdlib_module_names, (
+                    f"{path.name} imports {name} at the top"
+                )
+
+
+def test_the_library_works_without_any_extra():
+    blocked = ("numba", "matplotlib", "pyarrow", "zstandard", "torch")
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({blocked!r}))\n"  # None in sys.modules: import fails
+        "import gandalf\n"
+        "splits = gandalf.load('man')\n"
+        "graph = gandalf.label_graph(splits.train, gandalf.GraphOptions('calibrated'))\n"
+        "print(len(gandalf.augment(splits.train, graph.matrix)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(9_599 + 8_808)
+
+
+def test_the_front_door_names_what_it_opens():
+    assert sorted(gandalf.__all__) == list(gandalf.__all__)
+    assert all(hasattr(gandalf, name) for name in gandalf.__all__)
+    assert (PACKAGE / "py.typed").is_file()
