@@ -16,6 +16,7 @@ from strategies import targets
 import gandalf.metrics.topk as topk_module
 from gandalf.data.dataset import Dataset, Splits, binary_pairs
 from gandalf.data.label_bins import BINS, label_bins
+from gandalf.data.origin import Origin
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.predictions import as_predictions
@@ -205,6 +206,18 @@ def test_constants_reach_the_scores_and_can_be_overruled():
     assert by_name["PSP@1"] == pytest.approx(expected(splits, scores, (1,), A=0.6, B=2.6)["PSP@1"])
     assert given_["PSP@1"] == pytest.approx(expected(splits, scores, (1,), A=0.5, B=0.4)["PSP@1"])
     assert by_name["PSP@1"] != given_["PSP@1"]
+
+
+def test_an_augmented_set_is_scored_with_the_frequencies_of_the_original():
+    uneven = np.asarray([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]], dtype=np.float32)
+    plain = Splits(Dataset(csr_array(uneven)), small_splits().test)
+    label_points = Dataset(csr_array(np.eye(4, dtype=np.float32)))
+    forgetful = replace(plain, train=plain.train + label_points)
+    augmented = replace(forgetful, origin=Origin("plain", len(plain.train), plain.train.label_frequencies))
+    candidates = csr_array(np.asarray([[0.9, 0.8, 0, 0], [0.7, 0, 0, 0]]))
+    want = evaluate(candidates, plain).as_dict()
+    assert evaluate(candidates, augmented).as_dict() == want
+    assert evaluate(candidates, forgetful).as_dict() != want
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=8), st.integers(3, 10**6))
