@@ -70,6 +70,11 @@ ERRORS = {
     "missing-header": [
         (renee("0:1\n\n1:1\n"), "trn_X_Y.txt:1", "numbers of rows and columns, and is '0:1'; put a line"),
         (renee(""), "trn_X_Y.txt:1", "numbers of rows and columns, and is ''"),
+        (
+            {"train.txt": "0,2 1:0.5\n"},
+            "train.txt:1",
+            "numbers of points, features and labels, and is '0,2 1:0.5'",
+        ),
     ],
     "bad-number": [
         (renee("3 2\n0:1\n1:one\n\n"), "trn_X_Y.txt:3", "'1:one' holds something that is no number; write"),
@@ -143,6 +148,12 @@ ERRORS = {
             "train.csv:2",
             "label 'z' is not in",
         ),
+        ({"t.jsonl": '{"text": "a", "labels": [{"name": "x"}]}\n'}, "t.jsonl:1", "is no label; list names"),
+    ],
+    "empty-file": [
+        (raw(""), "", "there are no training points"),
+        ({"t.csv": "text,labels\n"}, "", "there are no training points"),
+        (renee("3 0\n\n\n\n", labels=""), "", "there are no labels"),
     ],
     "duplicate-label-id": [
         (

@@ -182,3 +182,20 @@ def test_labels_that_are_only_numbers_are_no_label_texts(tmp_path):
     (tmp_path / "a.csv").write_text("text,labels\na,3;5\n")
     (warning,) = [p for p in load(tmp_path / "a.csv").findings if p.severity == "warning"]
     assert warning.kind == "missing-label-text" and "--labels" in warning.remedy
+
+
+def test_a_name_known_as_it_stands_has_no_weight(tmp_path):
+    (tmp_path / "train.csv").write_text("text,labels\na,v::2;v::3\n")
+    (tmp_path / "labels.csv").write_text("id,text\nv::2,second\nv,first\n")
+    third = float(np.float32(1) / np.float32(3))
+    check(load(tmp_path), ["a"], ["second", "first"], [[third, 1]])
+
+
+def test_a_table_may_begin_with_an_unnamed_column(tmp_path):
+    (tmp_path / "train.tsv").write_text("\ttext\tlabels\n0\ta\tx\n")
+    check(load(tmp_path), ["a"], ["x"], [[1]])
+
+
+def test_options_that_the_layout_cannot_use_are_not_ignored(tmp_path):
+    with pytest.raises(DataError, match="is in the raw layout, which has its own place for what --labels"):
+        load("man", options=TableOptions(labels=tmp_path / "labels.txt"))

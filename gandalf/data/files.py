@@ -9,7 +9,7 @@ import shutil
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -49,7 +49,7 @@ def read_blocks(path: Path, findings: Findings, size: int = BLOCK_BYTES) -> Iter
     """Yield the file's decompressed bytes as blocks of whole lines of about `size` bytes, with a bar."""
     line, rest = 1, b""
     try:
-        for chunk in _chunks(path, size):
+        for chunk in _chunks(path, size, show=True):
             end = chunk.rfind(b"\n") + 1
             if not end:
                 rest += chunk
@@ -163,13 +163,14 @@ class _DamagedError(Exception):
     """What follows in a compressed file cannot be read."""
 
 
-def _chunks(path: Path, size: int) -> Iterator[bytes]:
-    """Decompressed bytes, gathered to about `size`, without a byte order mark."""
+def _chunks(path: Path, size: int, *, show: bool = False) -> Iterator[bytes]:
+    """Decompressed bytes, gathered to about `size`, without a byte order mark; with a bar to `show` them."""
     try:
-        with open(path, "rb") as file, meter(f"reading {path.name}", path.stat().st_size) as bar:
+        with open(path, "rb") as file, ExitStack() as stack:
             kind = _kind(file.read(4))
             file.seek(0)
-            pieces = _gathered(_DECOMPRESS[kind](file, bar, path), size)
+            bar = stack.enter_context(meter(f"reading {path.name}", path.stat().st_size)) if show else None
+            pieces = _gathered(_DECOMPRESS[kind](_pieces(file, bar), path), size)
             yield next(pieces, b"").removeprefix(_BOM)
             yield from pieces
     except OSError as error:
@@ -198,20 +199,24 @@ def _kind(head: bytes) -> str:
     return "zstd" if head == b"\x28\xb5\x2f\xfd" else "plain"
 
 
-def _plain(file: IO[bytes], bar: Meter, path: Path) -> Iterator[bytes]:
+def _pieces(file: IO[bytes], bar: Meter | None) -> Iterator[bytes]:
     while piece := file.read(_READ_BYTES):
-        bar.advance(len(piece))
+        if bar is not None:
+            bar.advance(len(piece))
         yield piece
 
 
-def _gunzip(file: IO[bytes], bar: Meter, path: Path) -> Iterator[bytes]:
-    return _inflate(_plain(file, bar, path), lambda: zlib.decompressobj(wbits=31), zlib.error)
+def _plain(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    return pieces
 
 
-def _unzstd(file: IO[bytes], bar: Meter, path: Path) -> Iterator[bytes]:
+def _gunzip(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    return _inflate(pieces, lambda: zlib.decompressobj(wbits=31), zlib.error)
+
+
+def _unzstd(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
     zstandard = _zstandard("reading", path)
-    decompressor = zstandard.ZstdDecompressor()
-    return _inflate(_plain(file, bar, path), decompressor.decompressobj, zstandard.ZstdError)
+    return _inflate(pieces, zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError)
 
 
 def _inflate(packed: Iterator[bytes], member: Callable[[], Any], failure: type[Exception]) -> Iterator[bytes]:
@@ -249,7 +254,7 @@ def _decode_each(block: Block, path: Path, findings: Findings) -> Iterator[str]:
             yield line.decode("utf-8", "replace")
 
 
-_DECOMPRESS: dict[str, Callable[[IO[bytes], Meter, Path], Iterator[bytes]]] = {
+_DECOMPRESS: dict[str, Callable[[Iterator[bytes], Path], Iterator[bytes]]] = {
     "plain": _plain,
     "gzip": _gunzip,
     "zstd": _unzstd,

@@ -221,8 +221,8 @@ def _parted(block: Block) -> tuple[Block, Block]:
     spaces = np.flatnonzero((codes == _SPACE) | (codes == _NEWLINE))
     cuts = spaces[np.searchsorted(spaces, begins)]  # the first space, or the line's end
     steps = np.zeros(len(codes) + 1, dtype=np.int8)
-    np.add.at(steps, begins, 1)
-    np.add.at(steps, cuts, -1)
+    steps[begins] += 1
+    steps[cuts] -= 1
     of_labels = np.cumsum(steps[:-1], dtype=np.int8).astype(bool)
     labels, pairs = codes[of_labels | (codes == _NEWLINE)], codes[~of_labels]
     return Block(block.first_line, labels.tobytes()), Block(block.first_line, pairs.tobytes())

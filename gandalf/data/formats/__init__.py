@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gandalf.data.dataset import Splits
@@ -20,6 +20,7 @@ class Layout:
     needs: str  # what a folder must hold, for the sentence that lists the layouts
     recognise: Callable[[Path], bool]
     read: Callable[[Path, Findings, TableOptions], Splits]
+    heeds: tuple[str, ...] = ()  # the options it can make use of
 
 
 # In this order: a sparse layout may have raw texts beside it, and almost any folder could pass for a table.
@@ -27,6 +28,6 @@ LAYOUTS = (
     Layout("sparse", xc.NEEDS, xc.recognise, xc.read),
     Layout("raw", raw.NEEDS, raw.recognise, raw.read),
     Layout("renee", renee.NEEDS, renee.recognise, renee.read),
-    Layout("pecos", pecos.NEEDS, pecos.recognise, pecos.read),
-    Layout("table", table.NEEDS, table.recognise, table.read),
+    Layout("pecos", pecos.NEEDS, pecos.recognise, pecos.read, ("labels", "test")),
+    Layout("table", table.NEEDS, table.recognise, table.read, tuple(asdict(TableOptions()))),
 )

@@ -15,6 +15,9 @@ from gandalf.errors import DataError, Findings
 
 def assemble(train: Dataset, test: Dataset | None, source: Path, layout: str, findings: Findings) -> Splits:
     """Points as read to a data set as used."""
+    for number, noun in ((len(train), "training points"), (train.num_labels, "labels")):
+        if number == 0:
+            findings.error("empty-file", f"there are no {noun}", remedy="add some", file=source)
     train, test = _scaled(train, test, source, findings)
     if source.is_dir():
         train, test = with_filters(train, test, source, findings)

@@ -34,17 +34,19 @@ def split_cell(cell: Any, separator: str | None) -> list[Any]:  # noqa: ANN401  
     return [part for part in map(str.strip, parts) if part]
 
 
-def name_and_weight(item: Any) -> tuple[str, float | None]:  # noqa: ANN401
-    """The label's name, and its weight where it is written `name::weight`."""
+def name_and_weight(item: Any) -> tuple[str, float]:  # noqa: ANN401
+    """The label's name, and its weight: 1, unless it is written `name::weight`."""
     if isinstance(item, str):
         name, mark, weight = item.rpartition("::")
         number = number_of(weight) if mark and name.strip() else None
-        return (clean(item), None) if number is None else (clean(name), number)
-    return key_of(item), None
+        return (clean(item), 1.0) if number is None else (clean(name), number)
+    return key_of(item), 1.0
 
 
 def key_of(value: Any) -> str:  # noqa: ANN401
     """An identifier as text; 5 and 5.0 are the same, since spreadsheets make floats of whole numbers."""
+    if value is None:
+        return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return clean(str(value))

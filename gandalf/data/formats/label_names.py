@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gandalf.data.formats.label_cells import key_of
+from gandalf.data.formats.label_cells import key_of, name_and_weight
 from gandalf.data.formats.table_files import find_column, is_table, open_table
 from gandalf.data.formats.texts import Texts, read_texts, report_alike
 from gandalf.errors import DataError, Findings
@@ -23,13 +23,19 @@ class LabelNames:
     file: Path | None = None
     numbers: dict[str, int] = field(default_factory=dict)
 
-    def number(self, name: str) -> int | None:
-        """The label's number, or None for a name that the label file does not have."""
-        found = self.numbers.get(name)
-        if found is None and self.file is None:
-            found = self.numbers[name] = len(self.texts)
+    def resolve(self, item: object) -> tuple[int | None, float]:
+        """The label's number, None for a name that the label file does not have, and its weight."""
+        known = self.numbers.get(item) if isinstance(item, str) else None
+        if known is not None:  # a name that is known as it stands, even if it holds "::"
+            return known, 1.0
+        if isinstance(item, dict | list):
+            return None, 1.0
+        name, weight = name_and_weight(item)
+        known = self.numbers.get(name)
+        if known is None and self.file is None:
+            known = self.numbers[name] = len(self.texts)
             self.texts.append(name)
-        return found
+        return known, weight
 
     def report(self, points: Path, findings: Findings) -> None:
         """What there is to say about texts that were only names until all points were read."""
@@ -80,6 +86,6 @@ def _read_label_table(path: Path, findings: Findings) -> tuple[list[str], list[s
         start = line if start is None else start
         text = row.get(text_column)
         texts.add("" if text is None else str(text), line)
-        ids.append("" if id_column is None else key_of(row.get(id_column, "")))
+        ids.append("" if id_column is None else key_of(row.get(id_column)))
     report_alike(texts.found, findings, path, first_line=start or 1)
     return texts.found, None if id_column is None else ids

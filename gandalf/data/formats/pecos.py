@@ -17,6 +17,7 @@ from gandalf.data.files import find, first_line, read_lines, written
 from gandalf.data.formats.assemble import assemble, need_features
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.formats.table import TableOptions
+from gandalf.data.formats.table_files import is_table
 from gandalf.data.formats.texts import Texts, clean, fit_texts, read_texts, write_texts
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
@@ -38,7 +39,9 @@ _TEXT_LINE = re.compile(r"\s*(\d+(::[^,\t]+)?(,\s*\d+(::[^,\t]+)?)*)?\s*\t")
 def recognise(source: Path) -> bool:
     """Whether the folder holds npz targets or text2text files (or the file is one)."""
     if source.is_file():
-        return source.suffix != ".npz" and bool(_TEXT_LINE.match(first_line(source)))
+        match = _TEXT_LINE.match(first_line(source))
+        # A table may well begin with an unnamed column; a text file may begin with a point without labels.
+        return match is not None and (match.group(1) is not None or not is_table(source))
     path = find(source, _TEXT_FILES["trn"])
     return _matrix_path(source, "Y", "trn") is not None or (path is not None and recognise(path))
 

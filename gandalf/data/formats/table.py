@@ -15,7 +15,7 @@ from gandalf.data.entries import LABEL, SparseRows
 from gandalf.data.files import find, written
 from gandalf.data.formats.assemble import assemble
 from gandalf.data.formats.filters import write_filters
-from gandalf.data.formats.label_cells import guess_separator, key_of, name_and_weight, number_of, split_cell
+from gandalf.data.formats.label_cells import guess_separator, key_of, number_of, split_cell
 from gandalf.data.formats.label_names import LabelNames, read_label_file
 from gandalf.data.formats.table_files import (
     Row,
@@ -204,45 +204,53 @@ def _read_points(
         text = row.get(columns.text)
         points.texts.add("" if text is None else str(text), line)
         if points.ids is not None and columns.id is not None:
-            points.ids.append(key_of(row.get(columns.id, "")))
-        labels, values = _targets(row, columns, options.separator, points.rows, line)
-        _add_known(points.rows, names, labels, values, line)
+            points.ids.append(key_of(row.get(columns.id)))
+        _add_targets(points.rows, row, columns, options.separator, names, line)
     return points
 
 
-def _targets(
-    row: Row, columns: _Columns, separator: str | None, rows: SparseRows, line: int
-) -> tuple[list[str], list[float]]:
-    """Names and values of a row's labels; values from the weight column, from `name::weight`, or 1."""
-    named = [name_and_weight(item) for item in split_cell(row.get(columns.label), separator)]
-    weights: list[Any] = [1.0 if weight is None else weight for _, weight in named]
+def _add_targets(
+    rows: SparseRows, row: Row, columns: _Columns, separator: str | None, names: LabelNames, line: int
+) -> None:
+    items = [item for item in split_cell(row.get(columns.label), separator) if item not in (None, "")]
+    found = [names.resolve(item) for item in items]
+    weights: list[Any] = [weight for _, weight in found]
     cell = None if columns.weight is None else row.get(columns.weight)
     if cell is not None:
         weights = split_cell(cell, separator)
-    if len(weights) != len(named):
-        what = f"the row has {len(named)} labels and {len(weights)} weights"
+    for item, (number, _) in zip(items, found, strict=True):
+        if number is None:
+            _report_unknown(item, rows, names, line)
+    values = _values(weights, len(found), rows, line)
+    known = [number for number, _ in found if number is not None]
+    if len(known) < len(found):
+        values = [value for value, (number, _) in zip(values, found, strict=True) if number is not None]
+    rows.add(known, values, line)
+
+
+def _report_unknown(item: object, rows: SparseRows, names: LabelNames, line: int) -> None:
+    if names.file is None or isinstance(item, dict | list):
+        what, remedy = f"'{str(item)[:60]}' is no label", "list names or numbers"
+    else:
+        what, remedy = f"label '{str(item)[:60]}' is not in {names.file}", "add it there, or correct it here"
+    rows.findings.error("unknown-label", what, remedy=remedy, file=rows.file, line=line)
+
+
+def _values(weights: list[Any], expected: int, rows: SparseRows, line: int) -> list[float]:
+    """The weights as numbers; what is none, or one too many, is reported and taken for 1."""
+    if len(weights) != expected:
+        what = f"the row has {expected} labels and {len(weights)} weights"
         remedy = "give one weight for each label"
         rows.findings.error("length-mismatch", what, remedy=remedy, file=rows.file, line=line)
-        weights = [1.0] * len(named)
-    values = [number_of(weight) for weight in weights]
-    for weight, value in zip(weights, values, strict=True):
+        weights = [1.0] * expected
+    values = []
+    for weight in weights:
+        value = number_of(weight)
         if value is None:
             what = f"the weight '{str(weight)[:40]}' is no number"
             rows.findings.error("bad-number", what, remedy="write a number", file=rows.file, line=line)
-    return [name for name, _ in named], [1.0 if value is None else value for value in values]
-
-
-def _add_known(
-    rows: SparseRows, names: LabelNames, labels: list[str], values: list[float], line: int
-) -> None:
-    numbers = [names.number(label) for label in labels]
-    for label, number in zip(labels, numbers, strict=True):
-        if number is None:
-            what = f"label '{label[:60]}' is not in {names.file}"
-            remedy = "add it to the label file, or correct its spelling"
-            rows.findings.error("unknown-label", what, remedy=remedy, file=rows.file, line=line)
-    known = [(number, value) for number, value in zip(numbers, values, strict=True) if number is not None]
-    rows.add([number for number, _ in known], [value for _, value in known], line)
+        values.append(1.0 if value is None else value)
+    return values
 
 
 # ---- writing

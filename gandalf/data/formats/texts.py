@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +18,15 @@ from gandalf.errors import Findings
 _ONE_LINE: dict[int, int | None] = dict.fromkeys(
     map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029\x00"), ord(" ")
 ) | {0xFEFF: None}
+_HALF_PAIR = re.compile("[\ud800-\udfff]")  # JSON can spell one (\\ud83d), and no UTF-8 file can hold it
 
 
 def clean(text: str) -> str:
     """The text on one line, in Unicode's composed form, without spaces at its ends."""
     if text.isascii() and text.isprintable():
         return text.strip()
-    return unicodedata.normalize("NFC", text.translate(_ONE_LINE)).strip()
+    text = unicodedata.normalize("NFC", text.translate(_ONE_LINE)).strip()
+    return _HALF_PAIR.sub("\ufffd", text)
 
 
 class Texts:
@@ -35,12 +38,12 @@ class Texts:
 
     def add(self, text: str, line: int) -> None:
         """Append one text."""
-        text = clean(text)
-        if not text:
+        if not text.isascii() and _HALF_PAIR.search(text):
+            what, remedy = "the text holds half of a surrogate pair", "write the whole character"
+            self.findings.error("broken-utf8", what, remedy=remedy, file=self.file, line=line)
+        self.found.append(clean(text))
+        if not self.found[-1]:
             self._report_empty(line)
-        elif not text.isascii():
-            text = self._encodable(text, line)
-        self.found.append(text)
 
     def _report_empty(self, line: int) -> None:
         if self._of_labels:
@@ -49,16 +52,6 @@ class Texts:
             kind, what = "empty-text", "the text is empty"
         remedy = "write the text" if self._of_labels else "write the text, or leave the point out"
         self.findings.warn(kind, what, remedy=remedy, file=self.file, line=line)
-
-    def _encodable(self, text: str, line: int) -> str:
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            # JSON can spell half of a surrogate pair (\ud83d), which no UTF-8 file can hold.
-            what, remedy = "the text holds half of a surrogate pair", "write the whole character"
-            self.findings.error("broken-utf8", what, remedy=remedy, file=self.file, line=line)
-            return text.encode("utf-8", "replace").decode("utf-8")
-        return text
 
 
 def read_texts(path: Path, findings: Findings, *, of_labels: bool = False) -> list[str]:
@@ -107,7 +100,8 @@ def report_alike(
         what = f"{int(shared.sum())} labels share their text with another label"
         remedy = "nothing to do if they are different things of one name"
         note("shared-label-text", what, remedy, first, second)
-    (bare,) = text_groups([text_key(text).translate(_PUNCTUATION) for text in label_texts])
+    deleted = _Punctuation()
+    (bare,) = text_groups([text_key(text).translate(deleted) for text in label_texts])
     alike = _grouped_apart(bare, same)
     if alike.any():
         first = int(np.argmax(alike))
@@ -129,6 +123,3 @@ class _Punctuation(dict[int, int | None]):
     def __missing__(self, code: int) -> int | None:
         self[code] = None if unicodedata.category(chr(code))[0] in "PZ" else code
         return self[code]
-
-
-_PUNCTUATION = _Punctuation()

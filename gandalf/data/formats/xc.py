@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.entries import FEATURE, LABEL, fit_rows
-from gandalf.data.files import find
+from gandalf.data.files import find, first_line
 from gandalf.data.formats.assemble import assemble, need_features
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.formats.raw import read_titles
@@ -22,6 +23,7 @@ NEEDS = "trn_X_Y.txt with trn_X_Xf.txt, or an old train.txt that starts with thr
 
 _LABEL_FEATURES = ("lbl_X_Xf.txt", "Yf.txt")
 _LABEL_TEXTS = ("Y.txt", "lbl_X.txt")
+_POINT = re.compile(r"(\d+(,\d+)*)?\s+\d+:\d\S*(\s|$)")
 
 
 @dataclass(frozen=True)
@@ -73,17 +75,17 @@ class _Beside:
 def recognise(source: Path) -> bool:
     """Whether the folder holds sparse files (or the file is an old single one)."""
     if source.is_file():
-        return header_of(source, 3) is not None
+        return _is_single(source)
     if find(source, ["trn_X_Y.txt"]) is not None:
         return find(source, ["trn_X_Xf.txt"]) is not None or find(source, ["trn_X.txt"]) is None
     single = find(source, ["train.txt"])
-    return single is not None and header_of(single, 3) is not None
+    return single is not None and _is_single(single)
 
 
 def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
     """Read either layout, with the texts that lie beside it, if any."""
     if source.is_file():
-        return _read_single(source, options.test, source, findings)
+        return _read_single(source, None, source, findings)
     if find(source, ["trn_X_Y.txt"]) is not None:
         return read_split_files(source, "sparse", findings)
     single = find(source, ["train.txt"])
@@ -129,6 +131,11 @@ def write_targets_and_texts(splits: Splits, folder: Path) -> None:
     if splits.train.label_texts is not None:
         write_texts(splits.train.label_texts, folder / "Y.txt")
     write_filters(splits.train, splits.test, folder)
+
+
+def _is_single(path: Path) -> bool:
+    # A file that begins with a point has lost its header: better to say so than not to know it.
+    return header_of(path, 3) is not None or bool(_POINT.match(first_line(path)))
 
 
 def _read_labels(beside: _Beside) -> _Labels:
