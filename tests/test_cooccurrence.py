@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from strategies import targets
 
+from gandalf.data.synthetic import synthetic
 from gandalf.errors import DataError
+from gandalf.graph import cooccurrence
 from gandalf.graph.cooccurrence import conditional_graph, counts, frequencies
 
 
@@ -120,3 +122,69 @@ def test_ties_go_to_the_smaller_label_and_the_label_itself_stays():
 def test_impossible_options_are_refused(options):
     with pytest.raises(DataError, match=next(iter(options))):
         conditional_graph(csr_array(np.eye(2)), Ratio(), **options)
+
+
+def same(first, second):
+    return all(np.array_equal(getattr(first, n), getattr(second, n)) for n in ("indptr", "indices", "data"))
+
+
+@pytest.mark.parametrize("estimate", ESTIMATES)
+@given(matrix=any_targets(), top_k=st.sampled_from([None, 2]))
+def test_compiled_loop_equals_scipy(estimate, matrix, top_k):
+    pytest.importorskip("numba")
+    plain = conditional_graph(matrix, estimate, top_k=top_k)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cooccurrence, "LARGE", 0)
+        patch.setattr(cooccurrence, "_by_scipy", None)  # must not be needed
+        assert same(conditional_graph(matrix, estimate, top_k=top_k), plain)
+
+
+def test_every_block_is_cut_and_none_is_lost():
+    assert cooccurrence._blocks(np.array([3, 0, 9, 1, 1, 1, 20, 0]), budget=5) == [
+        (0, 2),
+        (2, 5),
+        (5, 6),
+        (6, 8),
+    ]
+
+
+@pytest.mark.parametrize("large", [0, 10**12])
+@pytest.mark.parametrize("graded", [False, True])
+def test_threads_and_blocks_do_not_matter(monkeypatch, large, graded):
+    monkeypatch.setattr(cooccurrence, "LARGE", large)
+    matrix = synthetic(2000, 300, labels_per_point=4, texts=False).splits.train.targets
+    if graded:
+        matrix.data = np.random.default_rng(0).uniform(0.01, 1, matrix.nnz).astype(np.float32)
+    whole = conditional_graph(matrix, Ratio(), threads=1)
+    blocks = cooccurrence._blocks
+    monkeypatch.setattr(cooccurrence, "_blocks", lambda work: blocks(work, budget=500))
+    assert len(cooccurrence._blocks(np.full(300, 100))) > 50
+    for threads in (1, 3):
+        assert same(conditional_graph(matrix, Ratio(), threads=threads), whole)
+    expected = loop_free_ratio(matrix, 0.1)
+    np.testing.assert_allclose(whole.toarray(), expected, rtol=1e-6)
+
+
+def loop_free_ratio(matrix, delta):
+    dense = matrix.toarray().astype(float)
+    frequency = dense.sum(axis=0)
+    ratio = dense.T @ dense / np.where(frequency > 0, frequency, 1)[:, None]
+    ratio[ratio <= delta] = 0
+    np.fill_diagonal(ratio, 1)
+    return ratio
+
+
+def test_untidy_targets_are_read_as_their_sums():
+    untidy = csr_array(
+        (np.array([1.0, 0.5, 0.5, 0.0]), np.array([2, 0, 0, 1]), np.array([0, 3, 4])), shape=(2, 3)
+    )
+    tidy = csr_array(np.array([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]))
+    assert same(conditional_graph(untidy, Ratio()), conditional_graph(tidy, Ratio()))
+    assert untidy.nnz == 4  # the caller's matrix is left alone
+
+
+def test_graph_has_narrow_indices():
+    wide = csr_array(np.eye(3))
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    graph = conditional_graph(wide, Ratio())
+    assert graph.indices.dtype == graph.indptr.dtype == np.int32

@@ -118,7 +118,8 @@ def _topics(frequency: Floats, points: int, rng: np.random.Generator) -> tuple[c
     # Labels of a topic are of roughly like frequency: rare ones meet frequent ones, as in real sets.
     order = np.argsort(np.log(mass) + rng.normal(size=len(mass)))
     label, mass = label[order], mass[order]
-    members = rng.uniform(3, 8, size=len(mass)) * per_point
+    # Close topics, whose labels nearly always come together, up to broad ones, whose pairs are seen once.
+    members = np.exp(rng.uniform(np.log(3), np.log(50), size=len(mass))) * per_point
     ends = np.cumsum(np.maximum(members, 2).astype(np.int64))
     topic = np.searchsorted(ends, np.arange(len(mass)), side="right")  # shape: (memberships,)
     sizes = _sizes(topic, mass, points, rng)
@@ -200,6 +201,7 @@ def _batch(topics: csr_array, sizes: Ints, rng: np.random.Generator) -> tuple[cs
     place = rng.random(events.sum()) * np.repeat(sizes[topic], events)
     rows = np.repeat(start[topic], events) + place.astype(np.int64)
     pairs = binary_pairs(rows, np.repeat(topics.indices, events), (int(sizes.sum()), topics.shape[1]))
+    pairs.indices, pairs.indptr = pairs.indices.astype(np.int32), pairs.indptr.astype(np.int32)
     carried = np.diff(pairs.indptr) > 0
     return pairs[carried].astype(np.float32), np.repeat(np.arange(len(sizes)), sizes)[carried]
 

@@ -19,14 +19,14 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.errors import DataError
-from gandalf.graph.kernels import Kernel, compiled
+from gandalf.graph.kernels import Arrays, Kernel, compiled
 from gandalf.progress import meter
 
 Floats = npt.NDArray[np.float64]
 Block = tuple[int, int]  # labels [first, last)
 
-# Products of one block: bounds its memory to about 100 MB (an index, a count and a score for each).
-BLOCK = 4_000_000
+# Products of one block: bounds its memory to some 50 MB (an index, a count, a score and copies of them).
+BLOCK = 2_000_000
 # Products from which it pays to load the compiled loop.
 LARGE = 50_000_000
 
@@ -94,17 +94,25 @@ def conditional_graph(
         raise DataError(f"delta is {delta}, but a threshold on a probability lies in [0, 1)")
     if top_k is not None and top_k < 1:
         raise DataError(f"top_k is {top_k}, but a row keeps at least its own label")
-    points, by_label = _both_ways(targets)
-    frequency, work = frequencies(points), _products(points, by_label)
+    frequency = frequencies(targets)
     # A little below delta x given, lest rounding drop a pair that the exact comparison would keep.
     least = (1 - 1e-9) * delta * frequency if estimate.below_ratio else np.zeros(len(frequency))
-    joint_sums = _joint_sums(points, by_label, work)
+    work, joint_sums = _plan(targets)
 
     def rows(block: Block) -> _Rows:
         joint = joint_sums(block, least)
         return _thresholded(joint, block[0], frequency, estimate, delta, top_k)
 
     return _stacked(_in_threads(rows, _blocks(work), work, threads), len(frequency))
+
+
+def largest_entries(
+    row: npt.NDArray[np.int64], column: npt.NDArray[np.integer[Any]], score: Floats, k: int
+) -> npt.NDArray[np.int64]:
+    """Where the k largest entries of each row stand, the smaller label first where they tie; rows ascend."""
+    order = np.lexsort((column, -score, row))
+    rank = np.arange(len(order)) - np.searchsorted(row, row)  # the sort leaves the rows in place
+    return np.sort(order[rank < k])
 
 
 class _Rows(NamedTuple):
@@ -125,6 +133,9 @@ def _both_ways(targets: csr_array) -> tuple[csr_array, csr_array]:
         points = points.copy()
         points.sum_duplicates()
         points.eliminate_zeros()
+    if points.nnz < 2**31:  # half the memory to walk through
+        narrow = points.indices.astype(np.int32, copy=False), points.indptr.astype(np.int32, copy=False)
+        points = csr_array((points.data, *narrow), shape=points.shape)
     if points.shape[0] >= 2**24 or not (points.data == 1).all():  # float32 counts to 2^24
         points = points.astype(np.float64, copy=False)
         return points, csr_array(points.T)
@@ -150,14 +161,14 @@ def _blocks(work: npt.NDArray[np.integer[Any]], budget: int = BLOCK) -> list[Blo
     return list(pairwise([0, *cuts.tolist(), len(work)]))
 
 
-def _joint_sums(
-    points: csr_array, by_label: csr_array, work: npt.NDArray[np.int64]
-) -> Callable[[Block, Floats], _Rows]:
-    """The function that gives the joint sums above `least` of a block of labels: the fastest one at hand."""
+def _plan(targets: csr_array) -> tuple[npt.NDArray[np.int64], Callable[[Block, Floats], _Rows]]:
+    """Products behind each row, and the function that gives the joint sums above `least` of a block."""
+    points, by_label = _both_ways(targets)
+    work = _products(points, by_label)
     kernel = compiled() if work.sum() >= LARGE else None
     if kernel is None:
-        return partial(_by_scipy, points, by_label)
-    return partial(_by_kernel, kernel, points, by_label, np.minimum(work, len(work)))
+        return work, partial(_by_scipy, points, by_label)
+    return work, partial(_by_kernel, kernel, _arrays(points), _arrays(by_label), work)
 
 
 def _by_scipy(points: csr_array, by_label: csr_array, block: Block, least: Floats) -> _Rows:
@@ -169,18 +180,13 @@ def _by_scipy(points: csr_array, by_label: csr_array, block: Block, least: Float
 
 
 def _by_kernel(
-    kernel: Kernel,
-    points: csr_array,
-    by_label: csr_array,
-    most: npt.NDArray[np.int64],
-    block: Block,
-    least: Floats,
+    kernel: Kernel, points: Arrays, by_label: Arrays, work: npt.NDArray[np.int64], block: Block, least: Floats
 ) -> _Rows:
-    room = int(most[slice(*block)].sum())
-    return _Rows(*kernel(_arrays(by_label), _arrays(points), block, least, room))
+    room = int(np.minimum(work[slice(*block)], len(work)).sum())
+    return _Rows(*kernel(by_label, points, block, least, room))
 
 
-def _arrays(matrix: csr_array) -> tuple[npt.NDArray[Any], ...]:
+def _arrays(matrix: csr_array) -> Arrays:
     # Targets that are all 1 need not be read: an empty array stands for them, its type that of the sums.
     values = matrix.data if matrix.dtype == np.float64 else np.empty(0, dtype=np.float32)
     return matrix.indptr, matrix.indices, values
@@ -217,7 +223,7 @@ def _thresholded(
     keep = (score > delta) & (column != row)
     row, column, score = row[keep], column[keep], score[keep]
     if top_k is not None:
-        best = _best(row, column, score, top_k - 1)
+        best = largest_entries(row, column, score, top_k - 1)
         row, column, score = row[best], column[best], score[best]
     lengths = np.bincount(row - first, minlength=len(labels))
     below = np.bincount(row[column < row] - first, minlength=len(labels))
@@ -228,15 +234,6 @@ def _thresholded(
         np.insert(column, own, labels),
         np.insert(values, own, _own_targets(frequency[labels], estimate)),
     )
-
-
-def _best(
-    row: npt.NDArray[np.int64], column: npt.NDArray[np.int32], score: Floats, k: int
-) -> npt.NDArray[np.int64]:
-    """Where the k best entries of each row stand, in ascending order: largest score, then smallest label."""
-    order = np.lexsort((column, -score, row))
-    start = np.searchsorted(row, row)  # rows ascend, so the sort leaves them in place
-    return np.sort(order[np.arange(len(order)) - start < k])
 
 
 def _own_targets(frequency: Floats, estimate: Estimate) -> Floats:
@@ -258,4 +255,7 @@ def _stacked(parts: Iterable[_Rows], labels: int) -> csr_array:
             whole.resize(end + len(piece), refcheck=False)
             whole[end:] = piece
         lengths.append(part.lengths)
-    return csr_array((values, columns, np.cumsum(np.concatenate(lengths))), shape=(labels, labels))
+    # Both kinds of index must be of one type, or SciPy copies; an int32 holds all but enormous graphs.
+    wide = np.int32 if len(columns) < 2**31 else np.int64
+    indptr = np.cumsum(np.concatenate(lengths), dtype=wide)
+    return csr_array((values, columns.astype(wide, copy=False), indptr), shape=(labels, labels))

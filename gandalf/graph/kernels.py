@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Arrays = tuple[Array, Array, Array]  # indptr, indices, data
 Kernel = Callable[..., tuple[Array, Array, Array]]
 
 
 def _joint_rows(
-    labels: tuple[Array, Array, Array],
-    points: tuple[Array, Array, Array],
+    labels: Arrays,
+    points: Arrays,
     block: tuple[int, int],
     least: Array,
     room: int,

@@ -1,0 +1,170 @@
+"""Seconds and peak memory of the label graph against SciPy's `Y.T @ Y`, on synthetic sets of the paper's shapes.
+
+`Y.T @ Y` only counts; ours also divides, thresholds and sorts. Each is run in a process of its own: seconds
+from the targets in memory to the matrix, and the peak above what the process held with the targets loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from gandalf.data.synthetic import PAPER_SHAPES, synthetic
+from gandalf.graph import cooccurrence
+
+RESULTS = Path(__file__).parent / "results" / "graph.json"
+
+
+class Ratio:
+    """The paper's counts ratio."""
+
+    unit_diagonal = True
+    below_ratio = True
+
+    def score(self, joint: Any, given: Any, other: Any) -> Any:
+        """Joint count over the frequency of the input label."""
+        return joint / given
+
+    def target(self, score: Any) -> Any:
+        """The ratio itself."""
+        return score
+
+
+def ours(threads: int) -> Callable[[csr_array], csr_array]:
+    """The label graph on so many threads, its compiled loop loaded beforehand as SciPy's is."""
+    large, cooccurrence.LARGE = cooccurrence.LARGE, 0
+    cooccurrence.conditional_graph(csr_array(np.eye(2, dtype=np.float32)), Ratio())
+    cooccurrence.LARGE = large
+    return lambda targets: cooccurrence.conditional_graph(targets, Ratio(), delta=0.1, threads=threads)
+
+
+def without_numba(threads: int) -> Callable[[csr_array], csr_array]:
+    """The label graph as it is where numba is not installed."""
+    cooccurrence.LARGE = 2**62
+    return lambda targets: cooccurrence.conditional_graph(targets, Ratio(), delta=0.1, threads=threads)
+
+
+METHODS: dict[str, Callable[[], Callable[[csr_array], csr_array]]] = {
+    "scipy": lambda: lambda targets: targets.T @ targets,
+    "ours, 1 thread": lambda: ours(1),
+    "ours, 2 threads": lambda: ours(2),
+    "no numba, 1 thread": lambda: without_numba(1),
+    "no numba, 2 threads": lambda: without_numba(2),
+}
+
+
+def measure(folder: Path, method: str) -> dict[str, float]:
+    """Run one method on the targets saved in the folder, in this process."""
+    run = METHODS[method]()
+    indices, indptr = np.load(folder / "indices.npy"), np.load(folder / "indptr.npy")
+    labels = int(np.load(folder / "labels.npy"))
+    ones = np.ones(len(indices), dtype=np.float32)
+    targets = csr_array((ones, indices, indptr), shape=(len(indptr) - 1, labels))
+    before = peak_mb()
+    start = time.perf_counter()
+    graph = run(targets)
+    seconds = time.perf_counter() - start
+    return {"seconds": round(seconds, 2), "peak_mb": round(peak_mb() - before), "entries": graph.nnz}
+
+
+def peak_mb() -> float:
+    """The most memory this process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def compare(shape: str, methods: list[str], rounds: int) -> dict[str, Any]:
+    """All methods on one shape, in turn; of several rounds the fastest counts."""
+    points, labels, per_point, _ = PAPER_SHAPES[shape]
+    targets = synthetic(points, labels, labels_per_point=per_point, texts=False).splits.train.targets
+    sizes = np.diff(targets.indptr).astype(np.int64)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        np.save(folder / "indices.npy", targets.indices)
+        np.save(folder / "indptr.npy", targets.indptr)
+        np.save(folder / "labels.npy", labels)
+        runs = [{method: in_child(folder, method) for method in methods} for _ in range(rounds)]
+    best = {method: min((run[method] for run in runs), key=lambda r: r["seconds"]) for method in methods}
+    return {
+        "points": points,
+        "labels": labels,
+        "positives": targets.nnz,
+        "products": int((sizes**2).sum()),
+        "methods": best,
+        "rounds": runs,
+    }
+
+
+def in_child(folder: Path, method: str) -> dict[str, float]:
+    """Measure one method in a fresh process."""
+    command = [sys.executable, "-m", "bench.graph", "--child", method, "--folder", str(folder)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were taken on and with."""
+    cpu = platform.processor()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        cpu = next((x.split(":")[1].strip() for x in info.read_text().splitlines() if "model name" in x), cpu)
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    versions = {name: version(name) for name in ("numpy", "scipy", "numba")}
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        **versions,
+        "commit": commit.stdout.strip(),
+    }
+
+
+def show(shape: str, result: dict[str, Any]) -> None:
+    """Print one shape's table."""
+    print(f"\n{shape}: {result['points']:,} points, {result['labels']:,} labels, "
+          f"{result['products']:,} products")  # fmt: skip
+    print(f"{'':22}{'seconds':>9}{'against scipy':>15}{'peak MB':>10}{'against scipy':>15}{'entries':>14}")
+    base = result["methods"].get("scipy")
+    for method, r in result["methods"].items():
+        times = f"{base['seconds'] / r['seconds']:.2f} x" if base and r["seconds"] else ""
+        share = f"{r['peak_mb'] / base['peak_mb']:.2f}" if base and base["peak_mb"] else ""
+        print(f"{method:22}{r['seconds']:9.2f}{times:>15}{r['peak_mb']:10,}{share:>15}{r['entries']:14,}")
+
+
+def main() -> None:
+    """Measure the shapes asked for, print a table of each and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shapes", nargs="+", default=list(PAPER_SHAPES), choices=list(PAPER_SHAPES))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--child", choices=list(METHODS), help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(measure(options.folder, options.child)))
+        return
+    results = {}
+    for shape in options.shapes:
+        results[shape] = compare(shape, options.methods, options.rounds)
+        show(shape, results[shape])
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps({"machine": machine(), "shapes": results}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""ECLARE's random walk over labels, its exact expectation, and the label graph either gives.
+
+A visit goes from a label to a random one of its points, and from there to a random label of that point. It
+starts from the root label with probability `reset`, else from the label visited last; the first visit always
+starts from the root. Graded targets are walked on as if they were 1. Labels with more than `verbose` points
+are neither walked from nor reached: their row holds themselves alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, diags_array, vstack
+
+from gandalf.errors import DataError
+from gandalf.graph.cooccurrence import largest_entries
+from gandalf.progress import track
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+WALKERS = 16_384  # labels walked from at once; part of what a seed means
+DENSE = 2**25  # entries of the expectation held at once, should every label reach every other
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Visits per label, chance to start again from the root, and most points of a label that takes part."""
+
+    visits: int = 400
+    reset: float = 0.8
+    verbose: int = 500
+
+    def __post_init__(self) -> None:
+        if self.visits < 1 or not 0 <= self.reset <= 1:
+            raise DataError(
+                f"a walk of {self.visits} visits with reset {self.reset} is none",
+                remedy="give at least one visit and a probability",
+            )
+
+
+ECLARE = Walk()
+
+
+def walk_counts(
+    targets: csr_array,
+    *,
+    visits: int = 400,
+    reset: float = 0.8,
+    top_k: int = 10,
+    verbose: int = 500,
+    seed: int = 0,
+) -> csr_array:
+    """Visits to each label (columns) from each root (rows): the `top_k` largest, and the root itself.
+
+    The root's own entry stays even outside the largest, and is 1 where it was never visited.
+    """
+    by_point = _support(targets, verbose)
+    by_label = csr_array(by_point.T)
+    walk = Walk(visits, reset, verbose)
+    starts = range(0, by_label.shape[0], WALKERS)
+    seeds = np.random.SeedSequence(seed).spawn(len(starts))
+    parts = []
+    for start, own_seed in zip(track(starts, "random walk"), seeds, strict=True):
+        roots = np.arange(start, min(start + WALKERS, by_label.shape[0]))
+        visited = _walked(by_point, by_label, roots, walk, np.random.default_rng(own_seed))
+        parts.append(_largest(visited, roots, top_k))
+    return csr_array(vstack(parts, format="csr"))
+
+
+def expected_walk(
+    targets: csr_array,
+    *,
+    reset: float = 0.8,
+    verbose: int = 500,
+    visits: int | None = 400,
+    steps: int = 20,
+    floor: float = 0.0,
+) -> csr_array:
+    """Expected share of each root's visits that go to each label; `visits=None` is a walk without end.
+
+    At most `steps` steps from the root are followed: visits further out, less than (1 - reset)^steps of all,
+    are left out. On large sets nearly every label can be reached; a `floor` above 0 stops following labels
+    that a walker is less likely to stand on.
+    """
+    walk = Walk(visits or 1, reset, verbose)
+    by_point = _support(targets, verbose)
+    out, back = _normalised(csr_array(by_point.T)), _normalised(by_point)
+    weights = _step_weights(walk.reset, visits, steps)
+    labels = by_point.shape[1]
+    parts = []
+    for roots in np.array_split(np.arange(labels), -(-labels * labels // DENSE)):
+        place = csr_array(out[roots] @ back)  # after one step
+        total = weights[0] * place
+        for weight in weights[1:]:
+            place.data[place.data < floor] = 0
+            place.eliminate_zeros()
+            place = csr_array(csr_array(place @ out) @ back)
+            total = total + weight * place
+        parts.append(_with_own(csr_array(total), roots))
+    return csr_array(vstack(parts, format="csr"))
+
+
+def walk_graph(
+    targets: csr_array,
+    *,
+    seed: int = 0,
+    delta: float = 0.1,
+    exact: bool = False,
+    top_k: int = 10,
+    walk: Walk = ECLARE,
+) -> csr_array:
+    """Label graph of the walk: each row divided by its diagonal, clipped at 1, entries above `delta` kept.
+
+    `exact` takes the walk's expectation in place of a drawn walk, and then every label above `delta`.
+    """
+    if exact:
+        visits = expected_walk(
+            targets, reset=walk.reset, verbose=walk.verbose, visits=walk.visits, steps=8, floor=1e-5
+        )
+    else:
+        visits = walk_counts(
+            targets, visits=walk.visits, reset=walk.reset, top_k=top_k, verbose=walk.verbose, seed=seed
+        )
+    own = visits.diagonal()
+    row = np.repeat(np.arange(len(own)), np.diff(visits.indptr))
+    share = np.minimum(visits.data / own[row], 1)
+    share[visits.indices == row] = 1
+    share[share <= delta] = 0
+    graph = csr_array((share.astype(np.float32), visits.indices, visits.indptr), shape=visits.shape)
+    graph.eliminate_zeros()
+    return graph
+
+
+def _support(targets: csr_array, verbose: int) -> csr_array:
+    """Targets as 0 or 1, without the labels that have too many points."""
+    support = csr_array(targets, copy=True).astype(np.float64)
+    support.sum_duplicates()
+    support.eliminate_zeros()
+    frequency = np.bincount(support.indices, minlength=support.shape[1])
+    support.data = (frequency <= verbose)[support.indices].astype(np.float64)
+    support.eliminate_zeros()
+    return support
+
+
+def _walked(
+    by_point: csr_array, by_label: csr_array, roots: Ints, walk: Walk, rng: np.random.Generator
+) -> csr_array:
+    """Visit counts of walkers from the roots; a root without points stays where it is, uncounted."""
+    able = np.diff(by_label.indptr)[roots] > 0
+    origin = roots[able]
+    visited = np.empty((len(origin), walk.visits), dtype=np.int32)
+    current = origin
+    for visit in range(walk.visits):
+        if visit > 0:
+            current = np.where(rng.random(len(origin)) < walk.reset, origin, current)
+        current = _any_of(by_point, _any_of(by_label, current, rng), rng)
+        visited[:, visit] = current
+    starts = np.concatenate([[0], np.cumsum(able * walk.visits)]).astype(np.int32)
+    shape = (len(roots), by_point.shape[1])
+    counted = csr_array((np.ones(visited.size), visited.ravel(), starts), shape=shape)
+    counted.sum_duplicates()
+    return counted
+
+
+def _any_of(matrix: csr_array, rows: Ints, rng: np.random.Generator) -> Ints:
+    """A random column of each given row, all its entries equally likely."""
+    start, end = matrix.indptr[rows], matrix.indptr[rows + 1]
+    return matrix.indices[start + (rng.random(len(rows)) * (end - start)).astype(np.int64)].astype(np.int64)
+
+
+def _largest(visited: csr_array, roots: Ints, top_k: int) -> csr_array:
+    """The most visited labels of each row, the smaller label where they tie; and the root itself."""
+    row = np.repeat(np.arange(len(roots)), np.diff(visited.indptr))
+    keep = visited.indices == roots[row]
+    keep[largest_entries(row, visited.indices, visited.data, top_k)] = True
+    visited.data[~keep] = 0
+    visited.eliminate_zeros()
+    return _with_own(visited, roots)
+
+
+def _with_own(rows: csr_array, roots: Ints) -> csr_array:
+    """The rows with an entry of 1 for each root that has none of its own."""
+    row = np.repeat(np.arange(len(roots)), np.diff(rows.indptr))
+    own = rows.indices == roots[row]
+    lacking = np.setdiff1d(np.arange(len(roots)), row[own & (rows.data > 0)])
+    ones = csr_array((np.ones(len(lacking)), (lacking, roots[lacking])), shape=rows.shape)
+    filled = csr_array(rows + ones)
+    filled.sort_indices()
+    return filled
+
+
+def _normalised(matrix: csr_array) -> csr_array:
+    """Each row divided by its sum, rows without entries left empty."""
+    total = matrix.sum(axis=1)
+    return csr_array(diags_array(1 / np.where(total > 0, total, 1)) @ matrix)
+
+
+def _step_weights(reset: float, visits: int | None, steps: int) -> Floats:
+    """Share of the visits that end 1, 2, ... steps from the root.
+
+    With p the reset and q = 1 - p, visit v ends t + 1 steps away with probability p q^t for t < v - 1 (it
+    started anew t visits ago) and q^(v - 1) for t = v - 1 (it never did; the first visit starts from the
+    root). The mean over V visits is q^t (1 + p (V - 1 - t)) / V, which tends to p q^t.
+    """
+    t = np.arange(steps if visits is None else min(steps, visits))
+    gone: Floats = (1 - reset) ** t.astype(np.float64)
+    return reset * gone if visits is None else gone * (1 + reset * (visits - 1 - t)) / visits
