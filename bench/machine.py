@@ -23,11 +23,12 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
-        "commit": _git("rev-parse", "--short", "HEAD") + ("+changes" if _git("status", "--porcelain", "-uno") else ""),
+        "commit": _git("rev-parse", "--short", "HEAD")
+        + ("+changes" if _git("status", "--porcelain", "-uno") else ""),
     }
 
 
-def keep(name: str, results: Any) -> Path:
+def keep(name: str, results: dict[str, Any] | list[dict[str, Any]]) -> Path:
     """Write raw results, with the machine they come from, to bench/results/NAME.json."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"

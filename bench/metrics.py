@@ -11,23 +11,19 @@ matrix of candidates, as `evaluate` does, is timed for one metric.
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import subprocess
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, csr_matrix
 
+from bench.machine import keep
 from gandalf.data.dataset import Dataset, Splits, binary_pairs
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.propensity import inverse_propensities
 from gandalf.metrics.topk import top_k
 
-RESULTS = Path(__file__).parent / "results" / "metrics.json"
 K = 5
 
 
@@ -111,14 +107,13 @@ def time_napkinxc(predictions: csr_array, splits: Splits) -> dict[str, Any] | No
     }
 
 
-def main(argv: list[str] | None = None) -> None:
+def main() -> None:
     """Measure, print a short table, and write the numbers with machine and commit."""
     parser = argparse.ArgumentParser(description="Time all metrics against napkinXC.")
     parser.add_argument("--points", type=int, default=134_835)
     parser.add_argument("--labels", type=int, default=131_073)
     parser.add_argument("--candidates", type=int, default=100)
-    parser.add_argument("--out", type=Path, default=RESULTS)
-    chosen = parser.parse_args(argv)
+    chosen = parser.parse_args()
     predictions, splits = make(chosen.points, chosen.labels, chosen.candidates)
     print(f"{chosen.points:,} points x {chosen.labels:,} labels, {chosen.candidates} candidates each")
     ours = time_ours(predictions, splits)
@@ -134,28 +129,7 @@ def main(argv: list[str] | None = None) -> None:
         print(f"largest difference between the two in any figure: {apart:.1e} percent points")
         theirs["largest_difference"] = apart
     size = {name: getattr(chosen, name) for name in ("points", "labels", "candidates")}
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    record = {**size, "gandalf": ours, "napkinxc": theirs, "machine": machine()}
-    chosen.out.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-
-
-def machine() -> dict[str, Any]:
-    """What the numbers were taken on, and with which code."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent, check=False
-    )
-    cpu = [line for line in _cpu_lines() if line.startswith("model name")]
-    return {
-        "cpu": cpu[0].split(":", 1)[1].strip() if cpu else platform.processor(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "commit": commit.stdout.strip(),
-    }
-
-
-def _cpu_lines() -> list[str]:
-    info = Path("/proc/cpuinfo")
-    return info.read_text("utf-8").splitlines() if info.is_file() else []
+    print(keep("metrics", {**size, "gandalf": ours, "napkinxc": theirs}))
 
 
 if __name__ == "__main__":
