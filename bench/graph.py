@@ -1,4 +1,4 @@
-"""Seconds and peak memory of the label graph against SciPy's `Y.T @ Y`, on synthetic sets of the paper's shapes.
+"""Seconds and peak memory of the label graph against SciPy's `Y.T @ Y`, on synthetic sets of paper shape.
 
 `Y.T @ Y` only counts; ours also divides, thresholds and sorts. Each is run in a process of its own: seconds
 from the targets in memory to the matrix, and the peak above what the process held with the targets loaded.
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -23,25 +21,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from bench.machine import keep
 from gandalf.data.synthetic import PAPER_SHAPES, synthetic
 from gandalf.graph import cooccurrence
-
-RESULTS = Path(__file__).parent / "results" / "graph.json"
-
-
-class Ratio:
-    """The paper's counts ratio."""
-
-    unit_diagonal = True
-    below_ratio = True
-
-    def score(self, joint: Any, given: Any, other: Any) -> Any:
-        """Joint count over the frequency of the input label."""
-        return joint / given
-
-    def target(self, score: Any) -> Any:
-        """The ratio itself."""
-        return score
+from gandalf.graph.estimates import Ratio
 
 
 def ours(threads: int) -> Callable[[csr_array], csr_array]:
@@ -83,7 +66,12 @@ def measure(folder: Path, method: str) -> dict[str, float]:
 
 def peak_mb() -> float:
     """The most memory this process has held so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not getrusage: on Linux its peak is inherited from the process that started this one.
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
 
 
 def compare(shape: str, methods: list[str], rounds: int) -> dict[str, Any]:
@@ -116,23 +104,6 @@ def in_child(folder: Path, method: str) -> dict[str, float]:
     return result
 
 
-def machine() -> dict[str, Any]:
-    """What the figures were taken on and with."""
-    cpu = platform.processor()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        cpu = next((x.split(":")[1].strip() for x in info.read_text().splitlines() if "model name" in x), cpu)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    versions = {name: version(name) for name in ("numpy", "scipy", "numba")}
-    return {
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        **versions,
-        "commit": commit.stdout.strip(),
-    }
-
-
 def show(shape: str, result: dict[str, Any]) -> None:
     """Print one shape's table."""
     print(f"\n{shape}: {result['points']:,} points, {result['labels']:,} labels, "
@@ -151,19 +122,18 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", default=list(PAPER_SHAPES), choices=list(PAPER_SHAPES))
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--name", default="graph", help="file in bench/results to write to")
     parser.add_argument("--child", choices=list(METHODS), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         print(json.dumps(measure(options.folder, options.child)))
         return
-    results = {}
+    results: dict[str, Any] = {"numba": version("numba")}
     for shape in options.shapes:
         results[shape] = compare(shape, options.methods, options.rounds)
         show(shape, results[shape])
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps({"machine": machine(), "shapes": results}, indent=2) + "\n")
+    print(f"\nwritten to {keep(options.name, results)}")
 
 
 if __name__ == "__main__":
