@@ -326,6 +326,21 @@ def test_a_missing_extra_is_named(module, name, content, extra, tmp_path, monkey
         load(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("index", "value", "sentence"),
+    [
+        (2, 1.0, r"Y.trn.npz: row 1: label 2 is out of range: there are 2 labels"),
+        (0, np.nan, r"Y.trn.npz: row 1: the value of label 0 is nan"),
+        (0, -1.0, r"Y.trn.npz: row 1: the value of label 0 is -1, and targets cannot be negative"),
+    ],
+)
+def test_matrices_have_rows_where_files_have_lines(index, value, sentence, tmp_path):
+    parts = {"data": np.array([1.0, value]), "indices": np.array([0, index]), "indptr": np.array([0, 1, 2])}
+    np.savez(tmp_path / "Y.trn.npz", format=np.array(b"csr"), shape=np.array([2, 2]), **parts)
+    with pytest.raises(DataError, match=sentence):
+        load(tmp_path)
+
+
 def test_pickled_matrices_are_refused(tmp_path):
     with open(tmp_path / "Y.trn.npz", "wb") as file:
         np.savez(file, data=np.array([{}], dtype=object), format=np.array(b"csr"))

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from gandalf.errors import Findings
+from gandalf.errors import Findings, Severity
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -53,12 +53,14 @@ class SparseRows:
     def add(self, indices: Sequence[int], values: Sequence[float] | None, line: int) -> None:
         """Append one row; TypeError (and no change beyond an empty row) if it holds anything but numbers."""
         start = len(self._pending_indices)
+        values = [1.0] * len(indices) if values is None else values
         try:
-            self._pending_indices.extend(indices)
-            self._pending_values.extend([1.0] * len(indices) if values is None else values)
-        except (TypeError, OverflowError) as error:
-            del self._pending_indices[start:], self._pending_values[start:]
-            raise TypeError("not numbers") from error
+            self._extend(start, indices, values)
+        except OverflowError:  # out of every range, and reported as such once it fits into a machine's number
+            self._extend(start, [*map(_bounded, indices)], [*map(_bounded, values)])
+        except TypeError:
+            self._extend(start, (), ())
+            raise
         finally:
             self._pending_counts.append(len(self._pending_indices) - start)
             self._pending_lines.append(line)
@@ -69,6 +71,11 @@ class SparseRows:
         """Append many rows at once: `counts[r]` entries for row r, which stands in `lines[r]` of the file."""
         self._flush()
         self._append(counts, indices, values, lines)
+
+    def _extend(self, start: int, indices: Sequence[int], values: Sequence[float]) -> None:
+        del self._pending_indices[start:], self._pending_values[start:]
+        self._pending_indices.extend(indices)
+        self._pending_values.extend(values)
 
     def _append(self, counts: Ints, indices: Ints, values: Floats, lines: Sequence[int] | None) -> None:
         rows = np.repeat(np.arange(len(counts)), counts)  # shape: (nnz,)
@@ -115,19 +122,17 @@ class SparseRows:
         negative = np.zeros_like(odd) if self.column.signed else values < 0
         noun = self.column.noun
         for at in np.flatnonzero(outside):
-            self._error(
-                "index-out-of-range",
-                f"{noun} {indices[at]} is out of range: there are {self.columns} {noun}s, counted from 0",
-                f"correct the {noun}, or the {noun} file or header that gives their number",
-                _line(lines, rows[at]),
-            )
+            what = f"{noun} {indices[at]} is out of range: there are {self.columns} {noun}s, counted from 0"
+            remedy = f"correct the {noun}, or the {noun} file or header that gives their number"
+            self._report("error", "index-out-of-range", what, remedy, _place(lines, rows[at]))
         for at in np.flatnonzero(odd & ~outside):
             what = f"the value of {noun} {indices[at]} is {values[at]}, which is no number to train on"
-            self._error("nan", what, "write a number or leave the entry out", _line(lines, rows[at]))
+            remedy = "write a number or leave the entry out"
+            self._report("error", "nan", what, remedy, _place(lines, rows[at]))
         for at in np.flatnonzero(negative & ~odd & ~outside):
             what = f"the value of {noun} {indices[at]} is {values[at]:g}, and targets cannot be negative"
             remedy = "leave the entry out, or give a value above 0"
-            self._error("value-out-of-range", what, remedy, _line(lines, rows[at]))
+            self._report("error", "value-out-of-range", what, remedy, _place(lines, rows[at]))
         return np.asarray(~(outside | odd | negative) & (values != 0), dtype=bool)
 
     def _merged(
@@ -143,27 +148,30 @@ class SparseRows:
             return rows, indices, values
         for at in np.flatnonzero(repeated):
             noun = self.column.noun
-            self.findings.warn(
-                f"duplicate-{noun}",
-                f"{noun} {indices[at]} stands twice in the row; the larger value is used",
-                remedy="write it once",
-                file=self.file,
-                line=_line(lines, rows[at]),
-            )
+            what = f"{noun} {indices[at]} stands twice in the row; the larger value is used"
+            self._report("warning", f"duplicate-{noun}", what, "write it once", _place(lines, rows[at]))
         first = np.flatnonzero(np.concatenate(([True], ~repeated)))
         return rows[first], indices[first], np.maximum.reduceat(values, first)
 
-    def _error(self, kind: str, what: str, remedy: str, line: int | None) -> None:
-        self.findings.error(kind, what, remedy=remedy, file=self.file, line=line)
+    def _report(self, severity: Severity, kind: str, what: str, remedy: str, place: tuple[int, bool]) -> None:
+        number, is_line = place
+        what = what if is_line else f"row {number}: {what}"
+        line = number if is_line else None
+        self.findings.add(severity, kind, what, remedy=remedy, file=self.file, line=line)
 
 
-def matrix_of(found: Any, column: Column, file: Path, findings: Findings) -> csr_array:  # noqa: ANN401
+def matrix_of(found: csr_array, column: Column, file: Path, findings: Findings) -> csr_array:
     """A SciPy matrix read from `file`, checked and mended like rows of text."""
-    found = csr_array(found)
     rows = SparseRows(found.shape[1], column, file, findings)
-    values = found.data.astype(np.float32)
-    rows.add_block(np.diff(found.indptr).astype(np.int64), found.indices.astype(np.int64), values, None)
+    counts, indices = np.diff(found.indptr).astype(np.int64), found.indices.astype(np.int64)
+    rows.add_block(counts, indices, found.data.astype(np.float32), None)
     return rows.finish()
+
+
+def mending(findings: Findings, found: int, expected: int) -> Findings:
+    """Where to report that `found` rows are there of those `expected`; beyond mending, it raises at once."""
+    # A damaged header can ask for billions of rows, and filling them up would take all memory.
+    return findings if expected <= 2 * found + 100 else Findings(strict=True)
 
 
 def fit_rows(matrix: csr_array, rows: int) -> csr_array:
@@ -176,9 +184,14 @@ def fit_rows(matrix: csr_array, rows: int) -> csr_array:
     return csr_array((matrix.data[:end], matrix.indices[:end], indptr), shape=(rows, matrix.shape[1]))
 
 
+def _bounded(number: Any) -> Any:  # noqa: ANN401  an integer of any size, or a float
+    return max(-(2**62), min(number, 2**62))
+
+
 def _strictly_increasing(rows: Ints, indices: Ints) -> bool:
     return bool(np.all((rows[1:] > rows[:-1]) | (indices[1:] > indices[:-1])))
 
 
-def _line(lines: Sequence[int] | None, row: Any) -> int | None:  # noqa: ANN401  a NumPy integer
-    return None if lines is None else int(lines[int(row)])
+def _place(lines: Sequence[int] | None, row: Any) -> tuple[int, bool]:  # noqa: ANN401  a NumPy integer
+    """The row's line in the file, or its number (from 0) where the file has no lines; and which of the two."""
+    return (int(row), False) if lines is None else (int(lines[int(row)]), True)

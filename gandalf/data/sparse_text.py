@@ -13,14 +13,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from gandalf.data.entries import FEATURE, LABEL, Column, Floats, Ints, SparseRows, fit_rows
+from gandalf.data.entries import FEATURE, LABEL, Column, Floats, Ints, SparseRows, fit_rows, mending
 from gandalf.data.files import Block, first_line, read_blocks, written
 from gandalf.errors import DataError, Findings
 
+_COUNT = re.compile(r"[0-9]{1,9}")
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 _NUMBER = re.compile(
     rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
 )
+_DIGITS = 40  # of an index that are read: Python refuses thousands, and it is out of range long before
 _ROWS_AT_ONCE = 1 << 16
 _NEWLINE, _SPACE, _COLON = b"\n :"
 
@@ -28,7 +30,7 @@ _NEWLINE, _SPACE, _COLON = b"\n :"
 def header_of(path: Path, numbers: int) -> list[int] | None:
     """The whole numbers in the file's first line, if they are `numbers` of them and nothing else."""
     words = first_line(path).split()
-    good = len(words) == numbers and all(word.isascii() and word.isdigit() for word in words)
+    good = len(words) == numbers and all(_COUNT.fullmatch(word) for word in words)
     return [int(word) for word in words] if good else None
 
 
@@ -115,7 +117,7 @@ def _of_height(matrix: csr_array, rows: int, path: Path, findings: Findings) -> 
     # Blank lines at the end that the header does not ask for are an editor's doing, not rows.
     surplus_is_blank = found > rows and matrix.indptr[rows] == matrix.indptr[-1]
     if found != rows and not surplus_is_blank:
-        findings.error(
+        mending(findings, found, rows).error(
             "header-mismatch",
             f"the header says {rows} rows, and {found} follow",
             remedy="correct the header, or copy the file again if it was cut short",
@@ -253,7 +255,7 @@ def _pairs_of_line(matrix: SparseRows, text: bytes, line: int) -> tuple[list[int
         elif not _INTEGER.fullmatch(index) or not _NUMBER.fullmatch(value):
             _bad_number(matrix, word, line)
         else:
-            indices.append(_bounded(index))
+            indices.append(int(index[:_DIGITS]))
             values.append(float(value))
     return indices, values
 
@@ -262,15 +264,10 @@ def _labels_of_line(matrix: SparseRows, text: bytes, line: int) -> tuple[list[in
     indices = []
     for word in text.replace(b",", b" ").split():
         if _INTEGER.fullmatch(word):
-            indices.append(_bounded(word))
+            indices.append(int(word[:_DIGITS]))
         else:
             _bad_number(matrix, word, line)
     return indices, [1.0] * len(indices)
-
-
-def _bounded(index: bytes) -> int:
-    # Python reads any number of digits; beyond this it is out of range whatever the matrix.
-    return max(-(2**62), min(int(index[:40]), 2**62))
 
 
 def _bad_number(matrix: SparseRows, word: bytes, line: int) -> None:

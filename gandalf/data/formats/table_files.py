@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gandalf.data.files import plain_name, read_lines
+from gandalf.data.formats.texts import clean
 from gandalf.errors import DataError, Findings
 
 Row = Mapping[str, Any]
@@ -54,7 +55,13 @@ def _open_csv(path: Path, findings: Findings) -> Table:
     delimiter = next((mark for mark in ",;\t" if mark in first[1]), ",")
     texts = (f"{text}\n" for _, text in itertools.chain([first], lines))
     reader = csv.reader(texts, delimiter=delimiter, strict=True)
-    columns = [name.strip() for name in next(reader, [])]
+    try:
+        columns = [clean(name) for name in next(reader, [])]
+    except csv.Error as error:
+        remedy = "write the names of the columns, such as text,labels"
+        raise DataError(
+            f"the header is no CSV ({error})", remedy=remedy, file=path, line=1, kind="bad-line"
+        ) from error
     return Table(columns, _csv_rows(reader, columns, path, findings))
 
 
@@ -75,7 +82,7 @@ def _csv_rows(reader: Any, columns: list[str], path: Path, findings: Findings) -
 
 def _open_tsv(path: Path, findings: Findings) -> Table:
     lines = read_lines(path, findings)
-    columns = [name.strip() for name in _tsv_cells(next(lines, (1, ""))[1])]
+    columns = [clean(name) for name in _tsv_cells(next(lines, (1, ""))[1])]
 
     def rows() -> Iterator[tuple[int, Row]]:
         for line, text in lines:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from gandalf.data.entries import mending
 from gandalf.data.files import read_lines, written
 from gandalf.data.matching import text_groups, text_key
 from gandalf.errors import Findings
@@ -73,7 +74,7 @@ def write_texts(texts: Sequence[str], path: Path) -> None:
 def fit_texts(texts: list[str], rows: int, says: Path, path: Path, findings: Findings) -> list[str]:
     """The texts, `rows` of them; another number than `says` calls for is reported and mended."""
     if len(texts) != rows:
-        findings.error(
+        mending(findings, len(texts), rows).error(
             "header-mismatch",
             f"holds {len(texts)} lines, and {says.name} calls for {rows}",
             remedy="both files must have one line for each row, in the same order",

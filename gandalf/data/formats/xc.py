@@ -9,7 +9,7 @@ from pathlib import Path
 from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.entries import FEATURE, LABEL, fit_rows
+from gandalf.data.entries import FEATURE, LABEL, fit_rows, mending
 from gandalf.data.files import find, first_line
 from gandalf.data.formats.assemble import assemble, need_features
 from gandalf.data.formats.filters import write_filters
@@ -65,7 +65,8 @@ class _Beside:
         if found.shape[0] != self.rows:
             what = f"has {found.shape[0]} rows, and {self.says.name} calls for {self.rows}"
             remedy = "both files must have the same rows, in the same order"
-            self.findings.error("header-mismatch", what, remedy=remedy, file=path, line=1)
+            reports = mending(self.findings, found.shape[0], self.rows)
+            reports.error("header-mismatch", what, remedy=remedy, file=path, line=1)
         return fit_rows(found, self.rows)
 
     def _fitted(self, texts: list[str], path: Path) -> list[str]:
