@@ -193,5 +193,5 @@ def _strictly_increasing(rows: Ints, indices: Ints) -> bool:
 
 
 def _place(lines: Sequence[int] | None, row: Any) -> tuple[int, bool]:  # noqa: ANN401  a NumPy integer
-    """The row's line in the file, or its number (from 0) where the file has no lines; and which of the two."""
+    """The line of the row, or its number (from 0) where the file has no lines; and which of the two."""
     return (int(row), False) if lines is None else (int(lines[int(row)]), True)
