@@ -13,8 +13,13 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+# The data half on the bundled set: its figures, three labels' neighbours, the diagnosis, an augmented folder.
 demo: install
-	@bash demo.sh
+	$(BIN)/gandalf stats man
+	$(BIN)/gandalf graph man --targets calibrated --label gzip --label rsync --label git-rebase
+	$(BIN)/gandalf diagnose man
+	$(BIN)/gandalf augment man demo-out --targets calibrated --overwrite
+	@ls -l demo-out
 
 test: install lint
 	$(BIN)/python -m pytest
@@ -28,8 +33,13 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# Half an hour, some 20 GB of memory; each part also runs alone: .venv/bin/python -m bench.graph
 bench: install
-	$(BIN)/python -m bench
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[oracle]'
+	$(BIN)/python -m bench.metrics
+	$(BIN)/python -m bench.estimates real
+	$(BIN)/python -m bench.estimates synthetic
+	$(BIN)/python -m bench.graph
 
 clean:
 	rm -rf $(VENV) demo-out .mypy_cache .ruff_cache .pytest_cache

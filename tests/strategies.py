@@ -1,4 +1,4 @@
-"""Small random data sets for hypothesis: every odd shape a real one can have, at a size nested loops can check."""
+"""Small random data sets for hypothesis: every odd shape of real ones, at a size nested loops can check."""
 
 from __future__ import annotations
 
@@ -13,5 +13,6 @@ def targets(draw, max_points=8, max_labels=6, graded=False):
     points = draw(st.integers(1, max_points))
     labels = draw(st.integers(1, max_labels))
     values = st.sampled_from([0.0, 0.0, 1.0, 0.25, 0.5] if graded else [0.0, 0.0, 1.0])
-    rows = draw(st.lists(st.lists(values, min_size=labels, max_size=labels), min_size=points, max_size=points))
+    row = st.lists(values, min_size=labels, max_size=labels)
+    rows = draw(st.lists(row, min_size=points, max_size=points))
     return csr_array(np.asarray(rows, dtype=np.float32))

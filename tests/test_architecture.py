@@ -13,7 +13,7 @@ import gandalf
 
 PACKAGE = Path(gandalf.__file__).parent
 # A room may import only rooms that stand before it (and itself).
-ROOMS = ("errors", "progress", "data", "graph", "augment", "metrics", "report", "cli")
+ROOMS = ("errors", "progress", "data", "graph", "augment", "metrics", "report", "cli", "__main__")
 FILES = sorted(PACKAGE.rglob("*.py"))
 LIGHT = {"numpy", "scipy", "typer", "rich", "gandalf"}
 

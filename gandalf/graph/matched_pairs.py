@@ -12,14 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, csr_matrix
+from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset
 from gandalf.data.matching import text_groups
 from gandalf.graph.cooccurrence import Floats, counts, frequencies
+from gandalf.graph.own_points import entries, leave_out, own_points
 from gandalf.graph.shrinkage import sample_labels
 
 MAX_PAIRS = 2_000_000
+SEEN = 1e-9  # joint sums above this: sums of graded targets may miss 0 by rounding
 Labels = npt.NDArray[np.int64]
 
 
@@ -56,6 +58,7 @@ class Matches:
     shared_texts: int  # labels that share their text with another label
     links: float  # observed targets in all, off the diagonal, on the sampled labels
     pairs: Pairs
+    own: csr_array  # L x N: the points that have each label's text
 
 
 def match(points: Dataset, *, seed: int = 0, most_pairs: int = MAX_PAIRS) -> Matches:
@@ -75,6 +78,7 @@ def match(points: Dataset, *, seed: int = 0, most_pairs: int = MAX_PAIRS) -> Mat
         shared_texts=int((labels_of[of_labels[of_labels >= 0]] > 1).sum()),
         links=links,
         pairs=pairs,
+        own=own_points(of_points, of_labels),
     )
 
 
@@ -85,44 +89,22 @@ def _group_sizes(groups: Labels, number: int) -> Labels:
 
 def _pairs(targets: csr_array, of_points: Labels, of_labels: Labels, labels: Labels) -> tuple[Pairs, float]:
     """Pairs of the given matched labels with all others, and the sum of all their observed targets."""
-    own = _own_points(of_points, of_labels[labels])  # shape: (len(labels), N)
-    carried = csr_array(own @ targets).astype(np.float64)  # what each label's own points carry, summed
-    # Own points that carry the label itself are counted in its joint counts; take them out again.
-    with_self = csr_array(own.multiply(csr_array(targets.T)[labels]))
-    joint = csr_array(counts(targets, labels) - csr_array(with_self @ targets).astype(np.float64))
+    own = own_points(of_points, of_labels[labels])  # shape: (len(labels), N)
+    joint, frequency = counts(targets, labels), frequencies(targets)
     row = np.repeat(np.arange(len(labels)), np.diff(joint.indptr))
-    keep = (joint.indices != labels[row]) & (joint.data > 1e-9)
-    row, column, together = row[keep], joint.indices[keep].astype(np.int64), joint.data[keep]
-    frequency = frequencies(targets)
-    of_self, of_other = _at(carried, row, labels[row]), _at(carried, row, column)
-    own_count = np.diff(own.indptr)
+    off = joint.indices != labels[row]
+    row, column = row[off], joint.indices[off].astype(np.int64)
+    found = leave_out(own, targets, labels, (row, column, joint.data[off]), frequency)
+    number = np.diff(own.indptr)  # own points of each label
     pairs = Pairs(
         given_label=labels[row],
         other_label=column,
         text=of_labels[labels[row]],
-        joint=together,
-        given=frequency[labels[row]] - of_self,
-        other=frequency[column] - of_other,
-        observed=of_other / own_count[row],
+        joint=found.joint,
+        given=found.given,
+        other=found.other,
+        observed=found.carried / number[row],
     )
-    selves = _at(carried, np.arange(len(labels)), labels)
-    links = (carried.sum(axis=1) - selves) / np.maximum(own_count, 1)
-    return pairs, float(links.sum())
-
-
-def _own_points(of_points: Labels, of_labels: Labels) -> csr_array:
-    """Which points have each label's text, as a 0/1 matrix."""
-    order = np.argsort(of_points, kind="stable")
-    first = np.searchsorted(of_points[order], of_labels)
-    last = np.searchsorted(of_points[order], of_labels, side="right")
-    indptr = np.concatenate([[0], np.cumsum(last - first)])
-    places = np.arange(indptr[-1]) + np.repeat(first - indptr[:-1], last - first)
-    indices = order[places]
-    return csr_array((np.ones(len(indices)), indices, indptr), shape=(len(of_labels), len(of_points)))
-
-
-def _at(matrix: csr_array, rows: Labels, columns: Labels) -> Floats:
-    """Entries of a sparse matrix at the given places."""
-    if not len(rows):
-        return np.empty(0)  # SciPy answers no places with a matrix, not with numbers
-    return np.asarray(csr_matrix(matrix)[rows, columns], dtype=np.float64).ravel()
+    carried = csr_array(own @ targets)
+    links = carried.sum(axis=1) - entries(carried, np.arange(len(labels)), labels)
+    return pairs[found.joint > SEEN], float((links / np.maximum(number, 1)).sum())

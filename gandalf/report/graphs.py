@@ -40,7 +40,7 @@ def neighbour_table(found: Neighbourhood, shown: int = SHOWN) -> Table:
 def plot_neighbours(found: Sequence[Neighbourhood], path: Path, shown: int = SHOWN) -> None:
     """Bar charts of labels and their neighbours, one below the other."""
     rows = [max(1, min(shown, len(one.neighbours))) for one in found]
-    drawn, axes = figure(8.0, 0.9 * len(found) + 0.28 * sum(rows), rows=len(found), height_ratios=rows)
+    drawn, axes = figure(9.0, 0.9 * len(found) + 0.28 * sum(rows), rows=len(found), height_ratios=rows)
     for one, place in zip(found, axes, strict=True):
         top = one.neighbours[:shown]
         place.barh([_short(n.text) for n in top], [n.target for n in top], color="C0")
@@ -54,8 +54,8 @@ def plot_neighbours(found: Sequence[Neighbourhood], path: Path, shown: int = SHO
             )
         place.set_ylim(max(len(top), 1) - 0.5, -0.5)
         place.set_xlim(0, 1.12)
-        place.set_title(_short(one.text, 80), loc="left", fontsize=10)
-    axes[-1].set_xlabel("target (points together / points of the label)")
+        place.set_title(_short(one.text), loc="left", fontsize=10)
+    axes[-1].set_xlabel("target; beside the bar: points together / points of the label")
     save(drawn, path)
 
 
@@ -108,5 +108,6 @@ def plot_reliability(found: Diagnosis, path: Path, title: str = "") -> None:
     save(drawn, path)
 
 
-def _short(text: str, most: int = 60) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def _short(text: str, most: int = 55) -> str:
+    text = text if len(text) <= most else text[: most - 1] + "…"
+    return text.replace("$", r"\$")  # matplotlib would read what stands between two as a formula

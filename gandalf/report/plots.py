@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,9 @@ def save(drawn: Any, path: Path) -> None:  # noqa: ANN401  a matplotlib figure
     known = drawn.canvas.get_supported_filetypes()
     if kind not in known:
         raise DataError(f"cannot draw a {path.suffix} picture", remedy="use .png, .svg or .pdf", file=path)
-    with written(path, "wb") as file:
+    with written(path, "wb") as file, warnings.catch_warnings():
+        # A script that the default font lacks shows as boxes; nobody needs a warning for each of them.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         # The date would make two pictures of the same data differ.
         drawn.savefig(file, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
 

@@ -1,0 +1,64 @@
+"""A label's own points, which bear its very text, and the counts of a pair without them.
+
+Where such points exist, the label's text has been seen as an input and its targets are known. Counts that
+are to *predict* those targets must not hold them: a point that carries i adds to the frequency of i.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, csr_matrix
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """Counts of pairs (j, i), all without the own points of j."""  # shape of each: (P,)
+
+    joint: Floats
+    given: Floats
+    other: Floats
+    carried: Floats  # targets of i on the own points of j, summed
+
+
+def own_points(of_points: Ints, of_labels: Ints) -> csr_array:
+    """Labels x points: 1 where the point has the label's text, given the numbers of their texts."""
+    order = np.argsort(of_points, kind="stable")
+    first = np.searchsorted(of_points[order], of_labels)
+    last = np.searchsorted(of_points[order], of_labels, side="right")
+    indptr = np.concatenate([[0], np.cumsum(last - first)])
+    places = np.arange(indptr[-1]) + np.repeat(first - indptr[:-1], last - first)
+    indices = order[places]
+    return csr_array((np.ones(len(indices)), indices, indptr), shape=(len(of_labels), len(of_points)))
+
+
+def leave_out(
+    own: csr_array, targets: csr_array, labels: Ints, pairs: tuple[Ints, Ints, Floats], frequency: Floats
+) -> PairCounts:
+    """Counts of pairs (row, other label, joint) without the own points of `labels`, the rows of `own`."""
+    row, column, joint = pairs
+    carried = csr_array(own @ targets)
+    # Own points that carry the label itself are in its joint counts and its frequency.
+    holder = np.repeat(np.arange(len(labels)), np.diff(own.indptr))
+    self_target = entries(targets, own.indices, labels[holder])
+    with_self = csr_array((self_target, own.indices, own.indptr), shape=own.shape)
+    of_self = np.bincount(holder, self_target, minlength=len(labels))
+    of_other = entries(carried, row, column)
+    return PairCounts(
+        joint=joint - entries(csr_array(with_self @ targets), row, column),
+        given=(frequency[labels] - of_self)[row],
+        other=frequency[column] - of_other,
+        carried=of_other,
+    )
+
+
+def entries(matrix: csr_array, rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer]) -> Floats:
+    """Entries of a sparse matrix at the given places."""
+    if not len(rows):
+        return np.empty(0)  # SciPy answers no places with a matrix, not with numbers
+    return np.asarray(csr_matrix(matrix)[rows, columns], dtype=np.float64).ravel()
