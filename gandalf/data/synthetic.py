@@ -64,17 +64,20 @@ def synthetic(
     postulate: float = 1.0,
     texts: bool = True,
     known: float = 0.5,
+    breadth: float = 8.0,
 ) -> Synthetic:
     """Draw `points` training points and a tenth as many test points.
 
     A share `known` of the points are items: their text is the text of a label. With probability `postulate`
     it is one of their own labels (so the targets given the text of j follow P(. | Y_j)), otherwise the text
     of an unrelated label. Texts never change the targets, so `truth` holds whatever these two are.
+    Topics hold 3 to `breadth` times as many labels as a point carries: the broader, the more pairs of
+    labels are seen together once and never again.
     """
     _check_shape(points, labels, labels_per_point)
     rng = np.random.default_rng(seed)
     frequency = rng.permutation(_power_law(labels, points * labels_per_point / labels, points))
-    topics, sizes = _topics(frequency, points, rng)
+    topics, sizes = _topics(frequency, points, max(breadth, 3.0), rng)
     test_points = max(points // 10, 1)
     targets, topic_of = _points(topics, sizes, points + test_points, rng)
     both = Dataset(targets)
@@ -111,7 +114,9 @@ def _power_law(labels: int, mean: float, points: int) -> Floats:
     return quantiles(steep)
 
 
-def _topics(frequency: Floats, points: int, rng: np.random.Generator) -> tuple[csr_array, Floats]:
+def _topics(
+    frequency: Floats, points: int, breadth: float, rng: np.random.Generator
+) -> tuple[csr_array, Floats]:
     """Probabilities of the labels in topics (T x L), and the number of points to draw from each topic."""
     label, mass = _memberships(frequency, rng)
     per_point = frequency.sum() / points
@@ -119,7 +124,7 @@ def _topics(frequency: Floats, points: int, rng: np.random.Generator) -> tuple[c
     order = np.argsort(np.log(mass) + rng.normal(size=len(mass)))
     label, mass = label[order], mass[order]
     # Close topics, whose labels nearly always come together, up to broad ones, whose pairs are seen once.
-    members = np.exp(rng.uniform(np.log(3), np.log(50), size=len(mass))) * per_point
+    members = np.exp(rng.uniform(np.log(3), np.log(breadth), size=len(mass))) * per_point
     ends = np.cumsum(np.maximum(members, 2).astype(np.int64))
     topic = np.searchsorted(ends, np.arange(len(mass)), side="right")  # shape: (memberships,)
     sizes = _sizes(topic, mass, points, rng)

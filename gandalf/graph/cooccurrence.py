@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 
 from gandalf.errors import DataError
 from gandalf.graph.kernels import Arrays, Kernel, compiled
+from gandalf.graph.own_points import SEEN, leave_out
 from gandalf.progress import meter
 
 Floats = npt.NDArray[np.float64]
@@ -82,13 +83,14 @@ def conditional_graph(
     *,
     delta: float = 0.1,
     top_k: int | None = None,
+    own: csr_array | None = None,
     threads: int | None = None,
 ) -> csr_array:
     """Label graph (L x L, float32) of an estimate: entries with a score strictly above `delta`, and itself.
 
     `top_k` keeps at most that many entries of a row, its diagonal always among them: the largest scores,
-    the smaller label where they tie. The result does not depend on the number of threads (default: one
-    for each core).
+    the smaller label where they tie. `own` (L x N, see `own_points`) names points to leave out of each
+    label's counts. The result does not depend on the number of threads (default: one for each core).
     """
     if not 0 <= delta < 1:
         raise DataError(f"delta is {delta}, but a threshold on a probability lies in [0, 1)")
@@ -96,12 +98,16 @@ def conditional_graph(
         raise DataError(f"top_k is {top_k}, but a row keeps at least its own label")
     frequency = frequencies(targets)
     # A little below delta x given, lest rounding drop a pair that the exact comparison would keep.
-    least = (1 - 1e-9) * delta * frequency if estimate.below_ratio else np.zeros(len(frequency))
+    prune = estimate.below_ratio and own is None
+    least = (1 - 1e-9) * delta * frequency if prune else np.zeros(len(frequency))
     work, joint_sums = _plan(targets)
+    keep = _Keep(estimate, delta, top_k)
 
     def rows(block: Block) -> _Rows:
-        joint = joint_sums(block, least)
-        return _thresholded(joint, block[0], frequency, estimate, delta, top_k)
+        pairs = _pairs(joint_sums(block, least), block, frequency)
+        if own is not None:
+            pairs = _left_out(pairs, block, own, targets, frequency)
+        return _thresholded(pairs, np.arange(*block), frequency, keep)
 
     return _stacked(_in_threads(rows, _blocks(work), work, threads), len(frequency))
 
@@ -121,6 +127,22 @@ class _Rows(NamedTuple):
     lengths: npt.NDArray[np.int64]  # shape: (rows,)
     columns: npt.NDArray[np.int32]  # shape: (entries,)
     values: npt.NDArray[np.floating[Any] | np.integer[Any]]  # shape: (entries,)
+
+
+class _Pairs(NamedTuple):
+    """Pairs (row, column) of labels and their counts, by row and column."""  # shape of each: (P,)
+
+    row: npt.NDArray[np.int64]
+    column: npt.NDArray[np.int32]
+    joint: Floats
+    given: Floats
+    other: Floats
+
+
+class _Keep(NamedTuple):
+    estimate: Estimate
+    delta: float
+    top_k: int | None
 
 
 def _both_ways(targets: csr_array) -> tuple[csr_array, csr_array]:
@@ -212,23 +234,30 @@ def _in_threads(
             yield part
 
 
-def _thresholded(
-    joint: _Rows,
-    first: int,
-    frequency: Floats,
-    estimate: Estimate,
-    delta: float,
-    top_k: int | None,
-) -> _Rows:
-    """Rows of the graph for the labels from `first` on, given their joint sums."""
-    labels = np.arange(first, first + len(joint.lengths))
-    row, column = np.repeat(labels, joint.lengths), joint.columns
-    score = estimate.score(joint.values.astype(np.float64), frequency[row], frequency[column])
-    keep = (score > delta) & (column != row)
-    row, column, score = row[keep], column[keep], score[keep]
+def _pairs(joint: _Rows, block: Block, frequency: Floats) -> _Pairs:
+    row, column = np.repeat(np.arange(*block), joint.lengths), joint.columns
+    return _Pairs(row, column, joint.values.astype(np.float64), frequency[row], frequency[column])
+
+
+def _left_out(pairs: _Pairs, block: Block, own: csr_array, targets: csr_array, frequency: Floats) -> _Pairs:
+    """The pairs as they are without each label's own points; those that stand together nowhere else go."""
+    places = pairs.row - block[0], pairs.column.astype(np.int64), pairs.joint
+    found = leave_out(csr_array(own[slice(*block)]), targets, np.arange(*block), places, frequency)
+    seen = found.joint > SEEN
+    labels = pairs.row[seen], pairs.column[seen]
+    return _Pairs(*labels, found.joint[seen], found.given[seen], found.other[seen])
+
+
+def _thresholded(pairs: _Pairs, labels: npt.NDArray[np.int64], frequency: Floats, keep: _Keep) -> _Rows:
+    """Rows of the graph for consecutive labels, given all their pairs."""
+    estimate, delta, top_k = keep
+    score = estimate.score(pairs.joint, pairs.given, pairs.other)
+    kept = (score > delta) & (pairs.column != pairs.row)
+    row, column, score = pairs.row[kept], pairs.column[kept], score[kept]
     if top_k is not None:
         best = largest_entries(row, column, score, top_k - 1)
         row, column, score = row[best], column[best], score[best]
+    first = labels[0] if len(labels) else 0
     lengths = np.bincount(row - first, minlength=len(labels))
     below = np.bincount(row[column < row] - first, minlength=len(labels))
     own = np.cumsum(lengths) - lengths + below  # where each label's own entry goes

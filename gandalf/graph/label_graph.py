@@ -86,10 +86,15 @@ def enough_to_calibrate(matches: Matches) -> bool:
 
 
 def _from_estimate(
-    name: str, estimate: Estimate, points: Dataset, options: GraphOptions, details: dict[str, float | str]
+    name: str,
+    estimate: Estimate,
+    points: Dataset,
+    options: GraphOptions,
+    details: dict[str, float | str],
+    own: csr_array | None = None,
 ) -> LabelGraph:
     matrix = conditional_graph(
-        points.targets, estimate, delta=options.delta, top_k=options.top_k, threads=options.threads
+        points.targets, estimate, delta=options.delta, top_k=options.top_k, own=own, threads=options.threads
     )
     return LabelGraph(matrix, name, details)
 
@@ -124,7 +129,9 @@ def _calibrated(points: Dataset, options: GraphOptions) -> LabelGraph:
         )
         return _fall_back(points, options, why)
     details: dict[str, float | str] = {"matched_labels": matches.labels, "pairs": len(matches.pairs)}
-    return _from_estimate("calibrated", fit_calibrated(matches.pairs), points, options, details)
+    estimate = fit_calibrated(matches.pairs)
+    # The fit has never seen a label's own points in its counts, so it must not meet them here.
+    return _from_estimate("calibrated", estimate, points, options, details, own=matches.own)
 
 
 def _fall_back(points: Dataset, options: GraphOptions, why: str) -> LabelGraph:

@@ -17,11 +17,10 @@ from scipy.sparse import csr_array
 from gandalf.data.dataset import Dataset
 from gandalf.data.matching import text_groups
 from gandalf.graph.cooccurrence import Floats, counts, frequencies
-from gandalf.graph.own_points import entries, leave_out, own_points
+from gandalf.graph.own_points import SEEN, entries, leave_out, own_points
 from gandalf.graph.shrinkage import sample_labels
 
 MAX_PAIRS = 2_000_000
-SEEN = 1e-9  # joint sums above this: sums of graded targets may miss 0 by rounding
 Labels = npt.NDArray[np.int64]
 
 

@@ -15,6 +15,8 @@ from scipy.sparse import csr_array, csr_matrix
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+SEEN = 1e-9  # joint sums above this count: sums of graded targets may miss 0 by rounding
+
 
 @dataclass(frozen=True)
 class PairCounts:
