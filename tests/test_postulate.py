@@ -93,6 +93,29 @@ def test_calibrated_finds_the_true_probability_and_ratio_does_not():
     assert log_loss(fitted, pairs.observed) < log_loss(pairs.joint / pairs.given, pairs.observed)
 
 
+def test_the_calibrated_graph_leaves_each_labels_own_points_out():
+    """Rows of matched labels are what the fit says of counts without their points; others use all points."""
+    points = items(900, 120, holds=0.5, seed=4)
+    strange = [text if j % 3 else f"never seen {j}" for j, text in enumerate(points.label_texts)]
+    points = Dataset(points.targets, points.texts, strange)
+    found = match(points)
+    estimate = fit_calibrated(found.pairs)
+    graph = label_graph(points, GraphOptions("calibrated", delta=0.05)).matrix.toarray()
+    y = points.targets.toarray().astype(float)
+    for j in range(120):
+        rest = y[[text != strange[j] for text in points.texts]]
+        joint, single = rest.T @ rest[:, j], rest.sum(axis=0)
+        together = (joint > 0) & (np.arange(120) != j)
+        expected = np.zeros(120)
+        expected[together] = estimate.score(
+            joint[together], np.full(together.sum(), single[j]), single[together]
+        )
+        expected[expected <= 0.05] = 0.0
+        expected[j] = 1.0
+        np.testing.assert_allclose(graph[j], expected, rtol=1e-5)
+    assert found.labels == 80
+
+
 def test_calibrated_scores_stay_probabilities_far_outside_what_was_fitted():
     pairs = match(items(600, 80, holds=0.5, seed=1)).pairs
     estimate = fit_calibrated(pairs)

@@ -149,7 +149,9 @@ def _refuse_to_replace(path: Path, overwrite: bool) -> None:
         raise DataError("is a file where a folder is to be written", file=path, remedy="choose another name")
     if any(path.iterdir()) and not overwrite:
         raise DataError(
-            "the folder is not empty", file=path, remedy="choose another name, or ask to overwrite it"
+            "the folder is not empty",
+            file=path,
+            remedy="choose another name, or overwrite it with --overwrite",
         )
     if any(entry.is_dir() for entry in path.iterdir()):
         # A data set is a flat folder. Anything deeper is more likely a slip, such as someone's home.

@@ -141,7 +141,7 @@ def _on_cpu(cost: Cost, step: str, machine: _Machine) -> Cost:
 
 
 def _on_gpu(cost: Cost, step: str) -> Cost:
-    return Cost(step, cost.seconds, cost.bytes, f"needs a GPU with more than {size(cost.bytes)} of memory")
+    return Cost(step, cost.seconds, cost.bytes, f"needs {size(cost.bytes)} of GPU memory")
 
 
 def _assumptions(plan: Plan, machine: _Machine, points: int, queries: int) -> tuple[str, ...]:

@@ -231,8 +231,12 @@ class _Writer:
         lengths = 1 + self._rng.poisson(max(self._mean - 1, 0), size=len(topic_of))
         point = np.repeat(np.arange(len(topic_of)), lengths)
         own = self._first_own + _any_of(targets, point, self._rng)
-        words = np.where(self._rng.random(len(point)) < 0.5, own, self._topic_words(topic_of[point]))
-        texts = self._joined(words, np.cumsum(lengths))
+        of_topic = self._rng.random(len(point)) < 0.5
+        # Labels' texts end in a word of their own. Points' texts do not, so none is an item by accident.
+        ends = np.cumsum(lengths)
+        of_topic[ends - 1] = True
+        words = np.where(of_topic, self._topic_words(topic_of[point]), own)
+        texts = self._joined(words, ends)
         for item, label in zip(*self._items(targets, known, postulate), strict=True):
             texts[item] = self.label_texts[label]
         return texts

@@ -201,7 +201,7 @@ def _weighted(targets: str, path: Path, line: int, findings: Findings) -> tuple[
             pair = int(label), float(weight or 1)
         except ValueError:
             what = f"'{word[:40]}' is neither a label number nor number::weight"
-            remedy = "label numbers are line numbers of the label file, from 0"
+            remedy = "put commas between labels; their numbers are lines of the label file, from 0"
             findings.error("bad-number", what, remedy=remedy, file=path, line=line)
             continue
         labels.append(pair[0])

@@ -27,6 +27,7 @@ from gandalf.data.formats.table_files import (
     tables_in,
 )
 from gandalf.data.formats.texts import Texts, write_texts
+from gandalf.data.origin import RECORD
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
 
@@ -145,7 +146,8 @@ def _train_file(folder: Path) -> Path | None:
     train = find(folder, [*table_names("train"), *table_names("trn")])
     if train is not None:
         return train
-    others = {_label_file(folder), find(folder, table_names("test")), folder / "stats.json"}
+    test = find(folder, [*table_names("test"), *table_names("tst")])
+    others = {_label_file(folder), test, folder / "stats.json", folder / RECORD}
     tables = [path for path in tables_in(folder) if path not in others]
     return tables[0] if len(tables) == 1 else None
 

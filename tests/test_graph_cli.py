@@ -1,0 +1,262 @@
+"""The commands graph, diagnose and augment as a user meets them."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+
+import numpy as np
+import pytest
+from scipy.sparse import load_npz
+from typer.testing import CliRunner
+
+import gandalf
+from gandalf.cli.augment import FormatName
+from gandalf.cli.main import app
+from gandalf.data.export import FORMATS
+from gandalf.data.harden import HARDENINGS
+
+ROWS = [("alpha one", [0, 1]), ("beta two", [1]), ("gamma three", [0, 1, 2]), ("delta four", [0])]
+LABELS = ["first label", "second label", "third label", "label nobody has"]
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A raw data set of four points and four labels, one of them without points."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    for name, rows in (("trn", ROWS), ("tst", [("alpha five", [0])])):
+        lines = [
+            json.dumps(
+                {"uid": f"{name}{at}", "title": text, "target_ind": labels, "target_rel": [1.0] * len(labels)}
+            )
+            for at, (text, labels) in enumerate(rows)
+        ]
+        (folder / f"{name}.json").write_text("\n".join(lines) + "\n", "utf-8")
+    lines = [json.dumps({"uid": f"l{at}", "title": text}) for at, text in enumerate(LABELS)]
+    (folder / "lbl.json").write_text("\n".join(lines) + "\n", "utf-8")
+    (folder / "filter_labels_train.txt").write_text("0 3\n", "utf-8")
+    (folder / "filter_labels_test.txt").write_text("0 1\n", "utf-8")
+    return folder
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def run_json(*words):
+    result = run(*words, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def raw_rows(path):
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def test_augment_writes_the_papers_g_in_the_raw_layout(tiny, tmp_path):
+    made = run_json("augment", tiny, tmp_path / "out")
+    rows = raw_rows(tmp_path / "out" / "trn.json.gz")
+    assert [row["title"] for row in rows] == [text for text, _ in ROWS] + LABELS
+    # By hand: counts 3, 3, 1, 0; label 0 meets 1 twice and 2 once, label 1 meets 2 once.
+    expected = [{0: 1, 1: 2 / 3, 2: 1 / 3}, {0: 2 / 3, 1: 1, 2: 1 / 3}, {0: 1, 1: 1, 2: 1}, {3: 1}]
+    for row, targets in zip(rows[4:], expected, strict=True):
+        assert dict(zip(row["target_ind"], row["target_rel"], strict=True)) == pytest.approx(
+            targets, rel=1e-6
+        )
+    assert made["points_written"] == 8
+    assert (tmp_path / "out" / "label_frequencies.txt").read_text() == "3\n3\n1\n0\n"
+    # The filter follows its points, and the test split is as it was.
+    assert (tmp_path / "out" / "filter_labels_train.txt").read_text().split() == ["0", "3"]
+    again, before = gandalf.load(tmp_path / "out"), gandalf.load(tiny)
+    assert again.test == before.test
+    assert again.train[:4] == before.train
+
+
+def test_delta_scale_and_top_k(tiny, tmp_path):
+    run_json("augment", tiny, tmp_path / "a", "--delta", 0.4, "--scale", 0.5)
+    rows = raw_rows(tmp_path / "a" / "trn.json.gz")[4:]
+    first = dict(zip(rows[0]["target_ind"], rows[0]["target_rel"], strict=True))
+    assert first == pytest.approx({0: 1, 1: 1 / 3}, rel=1e-6)
+    run_json("augment", tiny, tmp_path / "b", "--top-k", 2)
+    assert [row["target_ind"] for row in raw_rows(tmp_path / "b" / "trn.json.gz")[4:]] == [
+        [0, 1],
+        [0, 1],
+        [0, 2],
+        [3],
+    ]
+
+
+@pytest.mark.parametrize(("keep", "points"), [("both", 8), ("labels", 4), ("uniform", 4)])
+def test_keep(tiny, tmp_path, keep, points):
+    run_json("augment", tiny, tmp_path / "out", "--keep", keep)
+    assert len(raw_rows(tmp_path / "out" / "trn.json.gz")) == points
+
+
+def test_share_and_order(tiny, tmp_path):
+    run_json("augment", tiny, tmp_path / "out", "--keep", "labels", "--share", 0.5, "--order", "tail")
+    assert [row["title"] for row in raw_rows(tmp_path / "out" / "trn.json.gz")] == LABELS[2:]
+
+
+@pytest.mark.parametrize("targets", ["ratio", "shrunk", "calibrated", "glas", "walk", "self"])
+def test_every_estimate_can_be_asked_for(tiny, tmp_path, targets):
+    made = run_json("augment", tiny, tmp_path / "out", "--targets", targets)
+    assert made["targets_used"] == ("shrunk" if targets == "calibrated" else targets)
+    if targets == "calibrated":
+        assert "0 label texts are also training texts" in made["details"]["fallback"]
+    record = json.loads((tmp_path / "out" / "gandalf.json").read_text("utf-8"))
+    assert record["graph"]["targets"] == targets
+    assert record == made
+
+
+def folder_hash(folder):
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize("format", sorted(FORMATS))
+def test_same_seed_same_bytes(tmp_path, format):
+    def made(name, seed):
+        result = run(
+            "augment",
+            "man",
+            tmp_path / name,
+            "--format",
+            format,
+            "--keep",
+            "uniform",
+            "--harden",
+            "sample",
+            "--seed",
+            seed,
+        )
+        assert result.exit_code == 0, result.output
+        return folder_hash(tmp_path / name)
+
+    one, again, other = made("one", 1), made("again", 1), made("other", 2)
+    assert one == again
+    assert one != other
+
+
+def test_a_hard_format_asks_how_to_harden(tiny, tmp_path):
+    result = run("augment", tiny, tmp_path / "out", "--format", "fasttext")
+    assert result.exit_code == 2
+    assert "--harden threshold" in result.stderr and "--harden sample" in result.stderr
+    assert not (tmp_path / "out").exists()
+    # Hard targets need no choice.
+    assert run("augment", tiny, tmp_path / "out", "--format", "fasttext", "--targets", "self").exit_code == 0
+
+
+def test_nothing_is_written_over_unless_asked(tiny, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "precious.txt").write_text("mine", "utf-8")
+    result = run("augment", tiny, out)
+    assert result.exit_code == 2 and "not empty" in result.stderr
+    assert (out / "precious.txt").read_text() == "mine"
+    assert run("augment", tiny, out, "--overwrite").exit_code == 0
+    assert not (out / "precious.txt").exists()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "tiny"]  # no temporary left behind
+
+
+def test_label_points_are_never_counted_twice(tiny, tmp_path):
+    assert run("augment", tiny, tmp_path / "out").exit_code == 0
+    for words in (
+        ["augment", tmp_path / "out", tmp_path / "again"],
+        ["graph", tmp_path / "out"],
+        ["diagnose", tmp_path / "out"],
+    ):
+        result = run(*words)
+        assert result.exit_code == 2
+        assert "already augmented, from tiny; give the original set" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--delta", "1.5"], "delta is 1.5"),
+        (["--delta", "-0.1"], "delta is -0.1"),
+        (["--delta", "nan"], "delta is nan"),
+        (["--scale", "2"], "scale is 2.0"),
+        (["--share", "1.2"], "share is 1.2"),
+        (["--top-k", "0"], "top-k is 0"),
+        (["--targets", "shrunk", "--strength", "-1"], "strength of shrinkage is -1"),
+        (["--targets", "shrunken"], "shrunken"),
+        (["--format", "arff"], "arff"),
+        (["--keep", "some"], "some"),
+    ],
+)
+def test_bad_options_exit_2_with_a_sentence_and_write_nothing(tiny, tmp_path, words, sentence):
+    result = run("augment", tiny, tmp_path / "out", *words)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert "Traceback" not in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_graph_shows_a_labels_neighbours_with_counts(tiny):
+    result = run("graph", tiny, "--label", "first")
+    assert result.exit_code == 0
+    line = next(line for line in result.stdout.splitlines() if "second label" in line)
+    assert "0.67" in line and " 2 " in line and " 3 " in line
+    found = run_json("graph", tiny, "--label", "first label")
+    (near,) = found["neighbourhoods"]
+    assert (near["label"], near["frequency"]) == (0, 3)
+    assert [(n["label"], n["together"]) for n in near["neighbours"]] == [(1, 2), (2, 1)]
+    assert found["labels_alone"] == 1
+
+
+@pytest.mark.parametrize("query", ["l2", "third label", "THIRD  label", "third", "hird lab", "2"])
+def test_a_label_is_found_by_what_a_person_would_type(tiny, query):
+    found = run_json("graph", tiny, "--label", query)
+    assert found["neighbourhoods"][0]["text"] == "third label"
+
+
+def test_an_unknown_label_is_one_sentence(tiny):
+    result = run("graph", tiny, "--label", "fourth")
+    assert result.exit_code == 2
+    assert "no label has the id, text or number 'fourth'" in result.stderr
+
+
+def test_graph_saves_and_draws(tiny, tmp_path):
+    result = run("graph", tiny, "--save", tmp_path / "g.npz", "--plot", tmp_path / "g.png")
+    assert result.exit_code == 0, result.output
+    graph = load_npz(tmp_path / "g.npz")
+    assert graph.shape == (4, 4)
+    assert (graph.diagonal() == 1).all()
+    np.testing.assert_allclose(graph.toarray()[0], [1, 2 / 3, 1 / 3, 0], rtol=1e-6)
+    assert (tmp_path / "g.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_of_odd_texts_is_drawn_all_the_same(tiny, tmp_path):
+    lines = (tiny / "lbl.json").read_text("utf-8").replace("second label", "$x^{ $ 日本語 & <b>")
+    (tiny / "lbl.json").write_text(lines, "utf-8")
+    assert run("graph", tiny, "--plot", tmp_path / "g.png").exit_code == 0
+
+
+def test_diagnose_man(tmp_path):
+    found = run_json("diagnose", "man", "--plot", tmp_path / "r.png")
+    assert found["recommended"] == "calibrated"
+    assert found["matched_labels"] == 5_477
+    losses = {one["name"]: one["log_loss"] for one in found["estimates"]}
+    assert losses["calibrated"] < losses["shrunk"] < losses["ratio"]
+    assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
+    words = run("diagnose", "man").stdout
+    assert found["verdict"] in words
+
+
+def test_diagnose_says_when_nothing_can_be_matched(tiny):
+    found = run_json("diagnose", tiny)
+    assert found["recommended"] == "shrunk" and found["estimates"] == []
+    assert "cannot be observed" in found["verdict"]
+
+
+def test_the_command_offers_exactly_what_the_library_has():
+    assert set(FormatName.__args__) == set(FORMATS)
+    help = run("augment", "--help").stdout
+    assert all(name in help for name in HARDENINGS)
+    assert "gandalf augment man out" in help  # --help teaches by example
