@@ -1,7 +1,8 @@
 """Seconds and peak memory of the label graph against SciPy's `Y.T @ Y`, on synthetic sets of paper shape.
 
-`Y.T @ Y` only counts; ours also divides, thresholds and sorts, as "scipy, thresholded" does. Each is run in a process of its own: seconds
-from the targets in memory to the matrix, and the peak above what the process held with the targets loaded.
+`Y.T @ Y` only counts; ours also divides, thresholds and sorts, as "scipy, thresholded" does. Each is run in a
+process of its own: seconds from the targets in memory to the matrix, and the peak above what the process held
+with the targets loaded.
 
 How many distinct pairs there are decides how much memory can be saved, and it differs between data sets. So
 each shape is drawn twice: with topics as compact as those of the real sets at hand (breadth 8: 2 products a
