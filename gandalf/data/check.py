@@ -15,13 +15,38 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.files import find
 from gandalf.data.forecast import Forecast, Plan, forecast
 from gandalf.data.formats.table import TableOptions
-from gandalf.data.load import load
+from gandalf.data.load import bundled, load
 from gandalf.data.matching import known_points, text_groups
 from gandalf.errors import DataError, Findings, Problem, Severity
 
 _EXAMPLES = 3
-# Layouts in which line i + 1 of the label file is label i, and the names that file may have.
-_LABEL_FILES = {"raw": ("lbl.json",), "renee": ("Y.txt",), "sparse": ("Y.txt", "lbl_X.txt", "lbl.json")}
+_LABELS, _TRAIN, _TEST = "labels", "training", "test"
+# Layouts with a line for every label or point: names of the file, and the line of number 0.
+_LINES: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
+    ("raw", _LABELS): (("lbl.json",), 1),
+    ("raw", _TRAIN): (("trn.json",), 1),
+    ("raw", _TEST): (("tst.json",), 1),
+    ("renee", _LABELS): (("Y.txt",), 1),
+    ("renee", _TRAIN): (("trn_X.txt",), 1),
+    ("renee", _TEST): (("tst_X.txt",), 1),
+    ("sparse", _LABELS): (("Y.txt", "lbl_X.txt", "lbl.json"), 1),
+    ("sparse", _TRAIN): (("trn_X_Y.txt", "train.txt"), 2),  # below the header
+    ("sparse", _TEST): (("tst_X_Y.txt", "test.txt"), 2),
+}
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where labels and points stand on disk."""
+
+    layout: str
+    source: Path
+
+    def of(self, what: str, number: int) -> dict[str, Any]:
+        """File and line of a label or point, as far as the layout lets them be known."""
+        names, first = _LINES.get((self.layout, what), ((), 1))
+        file = find(self.source, names) if self.source.is_dir() else None
+        return {} if file is None else {"file": file, "line": int(number) + first}
 
 
 @dataclass(frozen=True)
@@ -81,12 +106,12 @@ def check(
 
 def inspect(splits: Splits, findings: Findings, source: str | Path = "") -> None:
     """Add what only shows when the data set is seen as a whole."""
-    where = _label_file(splits, Path(source))
+    places = _Places(splits.layout, bundled().get(str(source), Path(source)))
     for look in CHECKS:
-        look(splits, findings, where)
+        look(splits, findings, places)
 
 
-def _labels_without_points(splits: Splits, findings: Findings, where: Path | None) -> None:
+def _labels_without_points(splits: Splits, findings: Findings, places: _Places) -> None:
     empty = np.flatnonzero(splits.train.label_frequencies == 0)
     if len(empty):
         findings.warn(
@@ -94,12 +119,11 @@ def _labels_without_points(splits: Splits, findings: Findings, where: Path | Non
             f"{len(empty):,} of {splits.train.num_labels:,} labels have no training point: "
             + _examples(splits.train, empty),
             remedy="train with their texts (gandalf augment gives every label a point) or drop them",
-            file=where,
-            line=None if where is None else int(empty[0]) + 1,
+            **places.of(_LABELS, empty[0]),
         )
 
 
-def _unseen_test_labels(splits: Splits, findings: Findings, where: Path | None) -> None:
+def _unseen_test_labels(splits: Splits, findings: Findings, places: _Places) -> None:
     if splits.test is None:
         return
     unseen = np.flatnonzero((splits.test.label_frequencies > 0) & (splits.train.label_frequencies == 0))
@@ -110,12 +134,11 @@ def _unseen_test_labels(splits: Splits, findings: Findings, where: Path | None) 
             f"{len(unseen):,} labels of the test points never occur in training ({positives:,} of"
             f" {splits.test.targets.nnz:,} test positives): {_examples(splits.train, unseen)}",
             remedy="only a model that reads label texts can predict them; else split the points anew",
-            file=where,
-            line=None if where is None else int(unseen[0]) + 1,
+            **places.of(_LABELS, unseen[0]),
         )
 
 
-def _overlap(splits: Splits, findings: Findings, where: Path | None) -> None:
+def _overlap(splits: Splits, findings: Findings, places: _Places) -> None:
     """Test points that are training points: by id where both splits have ids, else by text and targets."""
     train, test = splits.train, splits.test
     if test is None:
@@ -138,10 +161,11 @@ def _overlap(splits: Splits, findings: Findings, where: Path | None) -> None:
             f"{len(both):,} of {len(test):,} test points are training points too, by their {by}: {example!r}"
             f" (test point {both[0]})",
             remedy="remove them from one of the splits, or the scores will flatter",
+            **places.of(_TEST, both[0]),
         )
 
 
-def _shared_texts(splits: Splits, findings: Findings, where: Path | None) -> None:
+def _shared_texts(splits: Splits, findings: Findings, places: _Places) -> None:
     """Different items may share a title, so this alone is no fault."""
     train, test = splits.train, splits.test
     if test is None or train.texts is None or test.texts is None:
@@ -153,20 +177,22 @@ def _shared_texts(splits: Splits, findings: Findings, where: Path | None) -> Non
             "shared-text",
             f"{len(shared):,} of {len(test):,} test points ({len(shared) / len(test):.1%}) have the text of a"
             f" training point: {test.texts[shared[0]]!r} (test point {shared[0]})",
+            **places.of(_TEST, shared[0]),
         )
 
 
-def _empty_rows(splits: Splits, findings: Findings, where: Path | None) -> None:
+def _empty_rows(splits: Splits, findings: Findings, places: _Places) -> None:
     for name, points in _named(splits):
         empty = np.flatnonzero(np.diff(points.targets.indptr) == 0)
         if len(empty):
             findings.note(
                 "empty-row",
                 f"{len(empty):,} of {len(points):,} {name} points have no label, point {empty[0]} first",
+                **places.of(name, empty[0]),
             )
 
 
-def _duplicate_points(splits: Splits, findings: Findings, where: Path | None) -> None:
+def _duplicate_points(splits: Splits, findings: Findings, places: _Places) -> None:
     texts = splits.train.texts
     if texts is None:
         return
@@ -182,10 +208,11 @@ def _duplicate_points(splits: Splits, findings: Findings, where: Path | None) ->
             "duplicate-point",
             f"{len(again):,} training points repeat another's text and labels: points {one} and {other},"
             f" {texts[one]!r}",
+            **places.of(_TRAIN, other),
         )
 
 
-def _no_test_filter(splits: Splits, findings: Findings, where: Path | None) -> None:
+def _no_test_filter(splits: Splits, findings: Findings, places: _Places) -> None:
     known = None if splits.test is None or splits.test.exclude is not None else known_points(splits.test)
     if known is not None and known.any():
         findings.note(
@@ -196,7 +223,7 @@ def _no_test_filter(splits: Splits, findings: Findings, where: Path | None) -> N
         )
 
 
-def _label_counts(splits: Splits, findings: Findings, where: Path | None) -> None:
+def _label_counts(splits: Splits, findings: Findings, places: _Places) -> None:
     if splits.test is not None and splits.test.num_labels != splits.train.num_labels:
         raise DataError(
             f"the training points have {splits.train.num_labels:,} labels and the test points"
@@ -207,7 +234,7 @@ def _label_counts(splits: Splits, findings: Findings, where: Path | None) -> Non
 
 
 # In the order of the report; the first must hold for the others to make sense.
-CHECKS: tuple[Callable[[Splits, Findings, Path | None], None], ...] = (
+CHECKS: tuple[Callable[[Splits, Findings, _Places], None], ...] = (
     _label_counts,
     _labels_without_points,
     _unseen_test_labels,
@@ -220,11 +247,7 @@ CHECKS: tuple[Callable[[Splits, Findings, Path | None], None], ...] = (
 
 
 def _named(splits: Splits) -> list[tuple[str, Dataset]]:
-    return [("training", splits.train)] + ([] if splits.test is None else [("test", splits.test)])
-
-
-def _label_file(splits: Splits, source: Path) -> Path | None:
-    return find(source, _LABEL_FILES.get(splits.layout, ())) if source.is_dir() else None
+    return [(_TRAIN, splits.train)] + ([] if splits.test is None else [(_TEST, splits.test)])
 
 
 def _examples(points: Dataset, labels: npt.NDArray[np.int64]) -> str:
