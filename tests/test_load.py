@@ -166,6 +166,28 @@ def test_a_separator_is_not_white_space_unless_given(tmp_path):
     check(load(tmp_path / "a.csv"), ["a"], ["red wine"], [[1]])
 
 
+def test_lists_to_train_on_and_separators_in_the_test_file(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"text": "a", "labels": ["x", "y"]}\n')
+    (tmp_path / "test.csv").write_text("text,labels\nb,y;x\n")
+    found = load(tmp_path)
+    check(found, ["a"], ["x", "y"], [[1, 1]])
+    assert found.test.targets.toarray().tolist() == [[1, 1]]
+
+
+def test_a_record_of_an_augmentation_is_no_table(tmp_path):
+    (tmp_path / "gandalf.json").write_text("{}\n")
+    (tmp_path / "train.txt").write_text("__label__0 a\n")
+    with pytest.raises(DataError, match=r"in no layout that can be read: it holds gandalf\.json, train\.txt"):
+        load(tmp_path)
+
+
+def test_one_table_to_train_on_beside_tst(tmp_path):
+    (tmp_path / "tickets.csv").write_text("text,labels\na,x\n")
+    (tmp_path / "tst.csv").write_text("text,labels\nb,x\n")
+    found = load(tmp_path)
+    assert found.train.texts == ["a"] and found.test.texts == ["b"]
+
+
 def test_weights_in_the_label_column(tmp_path):
     (tmp_path / "a.csv").write_text("text,labels\na,x::0.5;std::vector;y::1\n")
     check(load(tmp_path / "a.csv"), ["a"], ["x", "std::vector", "y"], [[0.5, 1, 1]])

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXAMPLES = re.compile(r"^```text files\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def blocks(language: str) -> list[object]:
@@ -24,19 +25,31 @@ def blocks(language: str) -> list[object]:
     return found
 
 
+def example_files() -> dict[str, str]:
+    """The files that docs/data.md shows: a name, then the content with four spaces before each line."""
+    files, name = dict[str, str](), ""
+    for block in EXAMPLES.findall((ROOT / "docs" / "data.md").read_text("utf-8")):
+        for line in block.splitlines():
+            if line.startswith("    "):
+                files[name] += line[4:] + "\n"
+            else:
+                name = line
+                files[name] = ""
+    return files
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with the files that the pages speak of: a table, its labels, and predictions for `man`."""
+    """A folder with the files that the pages speak of: the examples, and predictions for `man`."""
     import numpy as np
     from scipy.sparse import csr_array, save_npz
 
     import gandalf
 
     folder = tmp_path_factory.mktemp("reader")
-    (folder / "tickets.csv").write_text(
-        "subject,tags\nprinter on fire,hardware;urgent\nreset my password,accounts\nprinter jam,hardware\n",
-        encoding="utf-8",
-    )
+    for name, content in example_files().items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content, encoding="utf-8")
     test = gandalf.load("man").test
     rng = np.random.default_rng(0)
     ids = np.stack([rng.choice(test.num_labels, size=20, replace=False) for _ in range(len(test))])
@@ -84,3 +97,25 @@ def test_there_is_something_to_run():
 def test_links_to_files_hold(page):
     for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8")):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_examples_are_of_the_layout_they_show(place):
+    import gandalf
+
+    shown = {"raw": "raw", "sparse": "sparse", "old": "sparse", "renee": "renee", "text2text": "pecos"}
+    for folder, layout in (shown | {"weighted": "table", "helpdesk": "table"}).items():
+        assert gandalf.load(place / folder).layout == layout
+    helpdesk = gandalf.load(place / "helpdesk").train
+    assert helpdesk.label_texts == ["broken hardware", "user accounts", "urgent"]
+    assert helpdesk.targets.toarray().tolist() == [[1, 0, 1], [0, 1, 0]]
+
+
+def test_every_kind_of_problem_is_described():
+    code = "".join(path.read_text("utf-8") for path in sorted((ROOT / "gandalf" / "data").rglob("*.py")))
+    kinds = {kind for kind in re.findall(r'"([a-z]+(?:-[a-z0-9]+)+)"', code) if kind != "utf-8"}
+    described = set(
+        re.findall(r"^\| `([a-z0-9-]+)` \|", (ROOT / "docs" / "data.md").read_text("utf-8"), re.M)
+    )
+    written_otherwise = {"nan", "duplicate-label", "duplicate-feature", "bad-input"}
+    assert "bad-line" in kinds
+    assert kinds | written_otherwise <= described | {"no-features"}

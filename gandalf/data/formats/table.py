@@ -101,7 +101,9 @@ def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
     points = _read_points(train, table, names, options, findings)
     others = None
     if test is not None:
-        others = _read_points(test, open_table(test, findings), names, options, findings)
+        # Lists in the training file say nothing of how another file separates its labels.
+        table, separator = _with_separator(open_table(test, findings), test, options, findings)
+        others = _read_points(test, table, names, replace(options, separator=separator), findings)
     names.report(train, findings)
     return assemble(
         points.dataset(names), None if others is None else others.dataset(names), source, "table", findings
