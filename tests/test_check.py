@@ -73,7 +73,7 @@ BAD = {
     ),
     "train-test-overlap": (
         lambda f: raw(f, test=[*TEST, TRAIN[1]]),
-        "",
+        "tst.json:2:",
         "1 of 2 test points are training points",
     ),
     "unseen-test-label": (

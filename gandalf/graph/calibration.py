@@ -12,6 +12,7 @@ too stiff for large sets, cells alone are too noisy for small ones (docs/estimat
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -34,17 +35,18 @@ CELL_PRIOR = 10.0  # how much evidence (sum of p (1 - p)) halves the pull of the
 class Calibrated:
     """Logistic surface over the counts of a pair, with a shrunken correction for each cell."""
 
-    weights: Floats  # shape: (1 + F,)
-    mean: Floats  # shape: (F,)
-    spread: Floats  # shape: (F,)
+    offset: float
+    slopes: Floats  # of the surface, one for each feature; shape: (F,)
     corrections: Floats  # added to the logit; shape: (cells,)
     unit_diagonal: ClassVar[bool] = True
     below_ratio: ClassVar[bool] = False
 
     def score(self, joint: Floats, given: Floats, other: Floats) -> Floats:
         """Expected target of the pair on a point whose text is the input label's."""
-        surface = _design(_features(joint, given, other), self.mean, self.spread) @ self.weights
-        return np.asarray(expit(surface + self.corrections[_cells(joint, given, other)]), dtype=np.float64)
+        logits = self.offset + self.corrections[_cells(joint, given, other)]
+        for slope, feature in zip(self.slopes, _features(joint, given, other), strict=True):
+            logits += slope * feature  # one at a time: a table of all of them would not fit a cache
+        return np.asarray(expit(logits), dtype=np.float64)
 
     def target(self, score: Floats) -> Floats:
         """The score itself."""
@@ -53,29 +55,27 @@ class Calibrated:
 
 def fit_calibrated(pairs: Pairs) -> Calibrated:
     """Fit the surface to the observed targets, then each cell's correction in one step."""
-    features = _features(pairs.joint, pairs.given, pairs.other)
+    features = np.stack(list(_features(pairs.joint, pairs.given, pairs.other)), axis=1)  # shape: (P, F)
     mean, spread = features.mean(axis=0), features.std(axis=0) + 1e-9
-    weights = _logistic(_design(features, mean, spread), pairs.observed)
-    surface = Calibrated(weights, mean, spread, np.zeros(_cell_count()))
+    features = (features - mean) / spread
+    weights = _logistic(np.column_stack([np.ones(len(features)), features]), pairs.observed)
+    slopes = weights[1:] / spread
+    offset = float(weights[0] - slopes @ mean)
+    surface = Calibrated(offset, slopes, np.zeros(_cell_count()))
     expected = surface.score(pairs.joint, pairs.given, pairs.other)
     cells = _cells(pairs.joint, pairs.given, pairs.other)
     slope = np.bincount(cells, pairs.observed - expected, minlength=_cell_count())
     curvature = np.bincount(cells, expected * (1 - expected), minlength=_cell_count())
-    return Calibrated(weights, mean, spread, slope / (curvature + CELL_PRIOR))
+    return Calibrated(offset, slopes, slope / (curvature + CELL_PRIOR))
 
 
-def _features(joint: Floats, given: Floats, other: Floats) -> Floats:
-    """What the surface is linear in."""  # shape: (P, F)
+def _features(joint: Floats, given: Floats, other: Floats) -> Iterator[Floats]:
+    """What the surface is linear in."""  # shape of each: (P,)
     c, j, i = np.log(joint), np.log(given), np.log(other)
-    ratios = [joint / given, joint / other, joint / (given + other - joint)]
-    corners = [joint == 1, given == 1, other == 1, joint == given, joint == other]
-    return np.stack([c, j, i, c * c, j * j, i * i, c * j, c * i, j * i, *ratios, *corners], axis=1).astype(
-        float
-    )
-
-
-def _design(features: Floats, mean: Floats, spread: Floats) -> Floats:
-    return np.column_stack([np.ones(len(features)), (features - mean) / spread])
+    yield from (c, j, i, c * c, j * j, i * i, c * j, c * i, j * i)
+    yield from (joint / given, joint / other, joint / (given + other - joint))
+    yield from (corner.astype(np.float64) for corner in (joint == 1, given == 1, other == 1))
+    yield from (corner.astype(np.float64) for corner in (joint == given, joint == other))
 
 
 def _logistic(design: Floats, observed: Floats) -> Floats:

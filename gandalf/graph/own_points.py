@@ -35,8 +35,11 @@ def own_points(of_points: Ints, of_labels: Ints) -> csr_array:
     last = np.searchsorted(of_points[order], of_labels, side="right")
     indptr = np.concatenate([[0], np.cumsum(last - first)])
     places = np.arange(indptr[-1]) + np.repeat(first - indptr[:-1], last - first)
-    indices = order[places]
-    return csr_array((np.ones(len(indices)), indices, indptr), shape=(len(of_labels), len(of_points)))
+    # Types of the targets it will meet: SciPy would otherwise widen copies of them again and again.
+    wide = np.int32 if indptr[-1] < 2**31 else np.int64
+    indices, indptr = order[places].astype(wide), indptr.astype(wide)
+    ones = np.ones(len(indices), dtype=np.float32)
+    return csr_array((ones, indices, indptr), shape=(len(of_labels), len(of_points)))
 
 
 def leave_out(
@@ -44,15 +47,19 @@ def leave_out(
 ) -> PairCounts:
     """Counts of pairs (row, other label, joint) without the own points of `labels`, the rows of `own`."""
     row, column, joint = pairs
-    carried = csr_array(own @ targets)
-    # Own points that carry the label itself are in its joint counts and its frequency.
+    mine = csr_array(targets[own.indices])  # a row for each own point: work in step with these, not with N
+    places = np.arange(own.nnz, dtype=own.indices.dtype)
     holder = np.repeat(np.arange(len(labels)), np.diff(own.indptr))
-    self_target = entries(targets, own.indices, labels[holder])
-    with_self = csr_array((self_target, own.indices, own.indptr), shape=own.shape)
+    # Own points that carry the label itself are in its joint counts and its frequency.
+    self_target = entries(mine, places, labels[holder]).astype(targets.dtype)
     of_self = np.bincount(holder, self_target, minlength=len(labels))
-    of_other = entries(carried, row, column)
+    summed, with_self = (
+        csr_array((weight, places, own.indptr), shape=(len(labels), own.nnz)) @ mine
+        for weight in (own.data, self_target)
+    )
+    of_other = entries(csr_array(summed), row, column)
     return PairCounts(
-        joint=joint - entries(csr_array(with_self @ targets), row, column),
+        joint=joint - entries(csr_array(with_self), row, column),
         given=(frequency[labels] - of_self)[row],
         other=frequency[column] - of_other,
         carried=of_other,
