@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gandalf.data.export import export
 from gandalf.data.formats import TableOptions
 from gandalf.data.load import bundled, load
 from gandalf.errors import DataError
@@ -221,3 +222,24 @@ def test_a_table_may_begin_with_an_unnamed_column(tmp_path):
 def test_options_that_the_layout_cannot_use_are_not_ignored(tmp_path):
     with pytest.raises(DataError, match="is in the raw layout, which has its own place for what --labels"):
         load("man", options=TableOptions(labels=tmp_path / "labels.txt"))
+
+
+def test_a_column_taken_for_weights_by_its_name_is_mentioned(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("text,labels,score\nred hat,a,0.5\n", encoding="utf-8")
+    findings = load(table).findings
+    assert [one.kind for one in findings] == ["guessed-weights"]
+    assert "column 'score' is taken for the labels' weights" in str(findings[0])
+    named = load(table, options=TableOptions(weight_column="score")).findings
+    assert named == ()
+
+
+def test_folders_written_for_a_trainer_say_what_they_are(tmp_path):
+    made = load("man")
+    record = {"data": "LF-ManSeeAlso-9K", "points": 9599, "format": "libmultilabel"}
+    extra = {"gandalf.json": json.dumps(record), "label_frequencies.txt": "1\n" * made.train.num_labels}
+    export(made, tmp_path / "out", "libmultilabel", extra_files=extra)
+    with pytest.raises(
+        DataError, match="in the format libmultilabel, and cannot be read back; give the original"
+    ):
+        load(tmp_path / "out")

@@ -148,7 +148,8 @@ def _overlap(splits: Splits, findings: Findings, places: _Places) -> None:
         known = set(ids)
         both = [row for row, name in enumerate(test_ids) if name in known]
         by, example = "id", test_ids[both[0]] if both else ""
-    elif train.texts is not None and test.texts is not None:
+    elif train.texts is not None and test.texts is not None and splits.origin is None:
+        # Label points of an augmented set have the texts of test points on purpose.
         group, test_group = text_groups(train.texts, test.texts)
         points = set(_signatures(group, train))
         both = [row for row, seen in enumerate(_signatures(test_group, test)) if seen in points]

@@ -11,7 +11,7 @@ from gandalf.data.dataset import Splits
 from gandalf.data.files import plain_name
 from gandalf.data.formats import LAYOUTS, Layout
 from gandalf.data.formats.table import TableOptions
-from gandalf.data.origin import FREQUENCIES, Origin, read_origin
+from gandalf.data.origin import FREQUENCIES, ONE_WAY, Origin, read_origin
 from gandalf.errors import DataError, Findings
 
 
@@ -32,11 +32,18 @@ def load(
     findings = Findings() if findings is None else findings
     of_package = bundled().get(str(source))
     path = Path(source) if of_package is None else of_package
+    origin = read_origin(path)
+    if origin is not None and origin.format in ONE_WAY:
+        raise DataError(
+            f"is written for a trainer, in the format {origin.format}, and cannot be read back",
+            remedy=f"give the original set, {origin.name}",
+            file=path,
+            kind="unknown-layout",
+        )
     layout = _layout_of(path, options)
     _refuse_unheeded(layout, path, options)
     splits = layout.read(path, findings, options)
     name = _name(path) if of_package is None else _bundled_name(path)
-    origin = read_origin(path)
     if origin is not None:
         _check_origin(origin, splits, path)
         name = origin.name  # the constants of the metrics go by it

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from gandalf.errors import DataError
 
 RECORD = "gandalf.json"  # how the folder was made
+ONE_WAY = ("fasttext", "libmultilabel", "pairs")  # formats that do not say all of a data set
 FREQUENCIES = "label_frequencies.txt"  # training points of each label in the original set, one number a line
 
 
@@ -25,6 +26,7 @@ class Origin:
 
     name: str
     points: int
+    format: str
     label_frequencies: npt.NDArray[np.int64]  # shape: (L,)
 
 
@@ -36,7 +38,7 @@ def read_origin(folder: Path) -> Origin | None:
     try:
         facts = json.loads(record.read_text("utf-8"))
         frequencies = np.array([int(line) for line in counts.read_text("utf-8").split()], dtype=np.int64)
-        return Origin(str(facts["data"]), int(facts["points"]), frequencies)
+        return Origin(str(facts["data"]), int(facts["points"]), str(facts["format"]), frequencies)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"does not say what the folder was made from ({error})",

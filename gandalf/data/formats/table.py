@@ -201,6 +201,9 @@ def _read_points(
     path: Path, table: Table, names: LabelNames, options: TableOptions, findings: Findings
 ) -> _Points:
     columns = _columns(table, path, options)
+    if columns.weight is not None and options.weight_column is None:
+        what = f"column '{columns.weight}' is taken for the labels' weights"
+        findings.note("guessed-weights", what, remedy="rename it if it is not", file=path)
     points = _Points(
         Texts(path, findings), None if columns.id is None else [], SparseRows(None, LABEL, path, findings)
     )
