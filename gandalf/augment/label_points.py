@@ -40,6 +40,8 @@ class Keep:
 def augment(points: Dataset, graph: csr_array, keep: Keep | None = None) -> Dataset:
     """Training points and label points as one data set: the label points follow, in label order."""
     keep = keep or Keep()
+    if points.texts is not None and points.features is not None and points.label_features is None:
+        points = replace(points, features=None)  # the texts can make features for points and labels alike
     generator = np.random.default_rng(keep.seed)
     labels = sample_labels(points.label_frequencies, keep.share, keep.order, generator)
     return KEEPS[keep.keep](points, label_points(points, graph, labels), generator)

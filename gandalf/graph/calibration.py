@@ -28,6 +28,7 @@ COUNT_CAP = 6  # joint counts from here on share a cell
 FREQUENCY_EDGES = np.array([1.5, 2.5, 4.5, 8.5, 16.5, 64.5])
 DECILES = 10  # cells of the ratio
 RIDGE = 1.0  # on standardised coefficients
+PIECE = 1 << 16  # pairs scored at once: what they need on the way stays in a cache, not in memory
 CELL_PRIOR = 10.0  # how much evidence (sum of p (1 - p)) halves the pull of the surface
 
 
@@ -43,9 +44,16 @@ class Calibrated:
 
     def score(self, joint: Floats, given: Floats, other: Floats) -> Floats:
         """Expected target of the pair on a point whose text is the input label's."""
+        score = np.empty(len(joint))
+        for start in range(0, len(joint), PIECE):
+            piece = slice(start, start + PIECE)
+            score[piece] = self._piece(joint[piece], given[piece], other[piece])
+        return score
+
+    def _piece(self, joint: Floats, given: Floats, other: Floats) -> Floats:
         logits = self.offset + self.corrections[_cells(joint, given, other)]
         for slope, feature in zip(self.slopes, _features(joint, given, other), strict=True):
-            logits += slope * feature  # one at a time: a table of all of them would not fit a cache
+            logits += slope * feature
         return np.asarray(expit(logits), dtype=np.float64)
 
     def target(self, score: Floats) -> Floats:

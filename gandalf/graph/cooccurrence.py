@@ -92,10 +92,7 @@ def conditional_graph(
     the smaller label where they tie. `own` (L x N, see `own_points`) names points to leave out of each
     label's counts. The result does not depend on the number of threads (default: one for each core).
     """
-    if not 0 <= delta < 1:
-        raise DataError(f"delta is {delta}, but a threshold on a probability lies in [0, 1)")
-    if top_k is not None and top_k < 1:
-        raise DataError(f"top_k is {top_k}, but a row keeps at least its own label")
+    check_threshold(delta, top_k)
     frequency = frequencies(targets)
     # A little below delta x given, lest rounding drop a pair that the exact comparison would keep.
     prune = estimate.below_ratio and own is None
@@ -110,6 +107,14 @@ def conditional_graph(
         return _thresholded(pairs, np.arange(*block), frequency, keep)
 
     return _stacked(_in_threads(rows, _blocks(work), work, threads), len(frequency))
+
+
+def check_threshold(delta: float, top_k: int | None = None) -> None:
+    """Refuse a threshold that is no probability below 1, and a row of no entries."""
+    if not 0 <= delta < 1:
+        raise DataError(f"delta is {delta}, but a threshold on a probability lies in [0, 1)")
+    if top_k is not None and top_k < 1:
+        raise DataError(f"top-k is {top_k}, but a row keeps at least its own label")
 
 
 def largest_entries(

@@ -41,7 +41,7 @@ class Shrunk:
     below_ratio: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not self.strength >= 0:
+        if not 0 <= self.strength < np.inf:
             raise DataError(f"the strength of shrinkage is {self.strength}, but it must be 0 or more")
 
     def score(self, joint: Floats, given: Floats, other: Floats) -> Floats:

@@ -13,7 +13,7 @@ from gandalf.data.dataset import Dataset
 from gandalf.data.matching import text_groups
 from gandalf.errors import DataError
 from gandalf.graph.calibration import fit_calibrated
-from gandalf.graph.cooccurrence import Estimate, conditional_graph
+from gandalf.graph.cooccurrence import Estimate, check_threshold, conditional_graph, largest_entries
 from gandalf.graph.estimates import Glas, Ratio, Shrunk
 from gandalf.graph.matched_pairs import Matches, match
 from gandalf.graph.random_walk import walk_graph
@@ -24,6 +24,7 @@ SharedText = Literal["own", "pool"]
 
 # Below this a calibration would fit noise: a few hundred pairs of a few dozen texts.
 MIN_TEXTS, MIN_PAIRS = 50, 500
+ECLARE_TOP = 10  # entries that ECLARE keeps of a row
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class GraphOptions:
     targets: ratio (the paper), shrunk, calibrated, glas, walk or self. delta: entries must be strictly
     greater. top_k: entries kept in a row, itself among them. scale: multiplies targets off the diagonal.
     strength: of shrinkage; fitted to the data where it is None. shared_text: labels with one and the same
-    text each keep their `own` row, as in the paper, or `pool` them into one.
+    text each keep their `own` row, as in the paper, or `pool` finished rows into one mean (whose values may
+    lie below delta).
     """
 
     targets: TargetName = "ratio"
@@ -50,12 +52,14 @@ class GraphOptions:
             raise DataError(
                 f"there is no estimate {self.targets!r}", remedy=f"choose from {', '.join(BUILDERS)}"
             )
-        if not 0 <= self.delta < 1:
-            raise DataError(f"delta is {self.delta}, but a threshold on a probability lies in [0, 1)")
-        if self.top_k is not None and self.top_k < 1:
-            raise DataError(f"top-k is {self.top_k}, but a row keeps at least its own label")
+        check_threshold(self.delta, self.top_k)
         if not 0 <= self.scale <= 1:
             raise DataError(f"scale is {self.scale}, but targets can only be scaled by a number in [0, 1]")
+        if self.strength is not None and self.targets not in ("shrunk", "calibrated"):
+            raise DataError(
+                f"a strength of shrinkage says nothing about {self.targets} targets",
+                remedy="leave it out, or choose shrunk targets",
+            )
         if self.shared_text not in SHARED_TEXT:
             raise DataError(
                 f"there is no way {self.shared_text!r} to treat labels that share a text",
@@ -76,13 +80,22 @@ def label_graph(points: Dataset, options: GraphOptions | None = None) -> LabelGr
     """Build the label graph of the training points. Give it D, never an augmented set."""
     options = options or GraphOptions()
     graph = BUILDERS[options.targets](points, options)
-    matrix = _scaled(graph.matrix, options.scale)
-    return replace(graph, matrix=SHARED_TEXT[options.shared_text](points, matrix))
+    matrix = SHARED_TEXT[options.shared_text](points, _scaled(graph.matrix, options.scale))
+    return replace(graph, matrix=_cut(matrix, options.top_k))
 
 
-def enough_to_calibrate(matches: Matches) -> bool:
-    """Whether enough labels have the text of a training point for a calibrated estimate."""
-    return matches.texts >= MIN_TEXTS and len(matches.pairs) >= MIN_PAIRS
+def too_few_to_calibrate(matches: Matches) -> str:
+    """Why a calibrated estimate cannot be fitted, or nothing if it can."""
+    if matches.texts < MIN_TEXTS:
+        return (
+            f"only {matches.texts} label texts are also training texts, and a calibration needs {MIN_TEXTS}"
+        )
+    if len(matches.pairs) < MIN_PAIRS:
+        return (
+            f"labels whose text is a training text make only {len(matches.pairs)} pairs that occur together, "
+            f"and a calibration needs {MIN_PAIRS}"
+        )
+    return ""
 
 
 def _from_estimate(
@@ -122,11 +135,8 @@ def _calibrated(points: Dataset, options: GraphOptions) -> LabelGraph:
     if points.texts is None or points.label_texts is None:
         return _fall_back(points, options, "the data set has no texts to match labels with points")
     matches = match(points, seed=options.seed)
-    if not enough_to_calibrate(matches):
-        why = (
-            f"only {matches.texts} label texts are also training texts, with {len(matches.pairs)} pairs to "
-            f"learn from, and a calibration needs {MIN_TEXTS} and {MIN_PAIRS}"
-        )
+    why = too_few_to_calibrate(matches)
+    if why:
         return _fall_back(points, options, why)
     details: dict[str, float | str] = {"matched_labels": matches.labels, "pairs": len(matches.pairs)}
     estimate = fit_calibrated(matches.pairs)
@@ -140,7 +150,8 @@ def _fall_back(points: Dataset, options: GraphOptions, why: str) -> LabelGraph:
 
 
 def _walk(points: Dataset, options: GraphOptions) -> LabelGraph:
-    matrix = walk_graph(points.targets, seed=options.seed, delta=options.delta)
+    top_k = ECLARE_TOP if options.top_k is None else options.top_k
+    matrix = walk_graph(points.targets, seed=options.seed, delta=options.delta, top_k=top_k)
     return LabelGraph(matrix, "walk")
 
 
@@ -169,6 +180,19 @@ def _pooled(points: Dataset, matrix: csr_array) -> csr_array:
     together = csr_array(member @ csr_array(member.T))  # pairs of labels with one text, itself included
     together.data = matrix.diagonal()[together.indices].astype(np.float64)
     return csr_array(mean.maximum(together)).astype(np.float32)
+
+
+def _cut(matrix: csr_array, top_k: int | None) -> csr_array:
+    """At most so many entries in a row: pooled rows may hold more than each had."""
+    if top_k is None or np.diff(matrix.indptr).max(initial=0) <= top_k:
+        return matrix
+    row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    order = np.where(
+        matrix.indices == row, np.inf, matrix.data.astype(np.float64)
+    )  # itself before all others
+    best = largest_entries(row, matrix.indices, order, top_k)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row[best], minlength=matrix.shape[0]))])
+    return csr_array((matrix.data[best], matrix.indices[best], indptr), shape=matrix.shape)
 
 
 def _scaled(matrix: csr_array, scale: float) -> csr_array:

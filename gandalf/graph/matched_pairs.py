@@ -18,7 +18,7 @@ from gandalf.data.dataset import Dataset
 from gandalf.data.matching import text_groups
 from gandalf.graph.cooccurrence import Floats, counts, frequencies
 from gandalf.graph.own_points import SEEN, entries, leave_out, own_points
-from gandalf.graph.shrinkage import sample_labels
+from gandalf.graph.shrinkage import labels_of_pairs
 
 MAX_PAIRS = 2_000_000
 Labels = npt.NDArray[np.int64]
@@ -68,7 +68,7 @@ def match(points: Dataset, *, seed: int = 0, most_pairs: int = MAX_PAIRS) -> Mat
     points_of = np.where(of_labels >= 0, size[np.maximum(of_labels, 0)], 0)  # matched points of each label
     matched = np.flatnonzero(points_of)
     labels_of = _group_sizes(of_labels, len(size))
-    chosen = sample_labels(points.targets, matched, np.random.default_rng(seed), most_pairs)
+    chosen = labels_of_pairs(points.targets, matched, np.random.default_rng(seed), most_pairs)
     pairs, links = _pairs(points.targets, of_points, of_labels, chosen)
     return Matches(
         labels=len(matched),

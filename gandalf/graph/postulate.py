@@ -2,6 +2,10 @@
 
 For labels whose text is a training text, the targets of those points are compared with what each estimate
 says from all *other* points. Fitted estimates are fitted on the texts of other folds.
+
+Two questions are kept apart. Is P(Y_i | X = z_j) what P(Y_i | Y_j) says? The shrunk estimate answers for the
+right side: it is fitted to predict held-out co-occurrences and knows of no text. And is the ratio of counts a
+good estimate of P(Y_i | Y_j)? It is too high wherever counts are small, whether the postulate holds or not.
 """
 
 from __future__ import annotations
@@ -14,16 +18,21 @@ import numpy.typing as npt
 
 from gandalf.data.dataset import Dataset
 from gandalf.graph.calibration import fit_calibrated
-from gandalf.graph.cooccurrence import Estimate, Floats
+from gandalf.graph.cooccurrence import Estimate, Floats, check_threshold
 from gandalf.graph.estimates import Ratio
-from gandalf.graph.label_graph import enough_to_calibrate
+from gandalf.graph.label_graph import too_few_to_calibrate
 from gandalf.graph.matched_pairs import Matches, Pairs, match
 from gandalf.graph.shrinkage import fit_shrunk
 
 FOLDS = 5
 EDGES = np.linspace(0.0, 1.0, 11)  # of the reliability table
 FLOOR = 1e-3  # estimates are clipped to [FLOOR, 1 - FLOOR] for the log loss, which is infinite otherwise
-HOLDS, FAILS = 0.85, 0.4  # observed / ratio: above, the ratio is right; below, the postulate does not hold
+HOLDS, FAILS = (
+    0.75,
+    0.4,
+)  # observed / shrunk: from the first on the postulate holds, below the second it fails
+SURE = 1.2  # ratio / shrunk from which the ratio is called too sure of itself
+FEW = 0.1  # share of pairs kept below which label points teach little but themselves
 
 
 @dataclass(frozen=True)
@@ -74,10 +83,14 @@ class Diagnosis:
 
 def diagnose(points: Dataset, *, delta: float = 0.1, seed: int = 0) -> Diagnosis:
     """Compare each estimate with the observed targets of labels whose text is a training text."""
-    matches = match(points, seed=seed)
+    check_threshold(delta)
     shrunk = fit_shrunk(points.targets, seed=seed)
+    if points.texts is None or points.label_texts is None:
+        return _unobserved(points, shrunk.strength, "the data set has no texts to match labels with points")
+    matches = match(points, seed=seed)
+    why_not = too_few_to_calibrate(matches)
     qualities: tuple[EstimateQuality, ...] = ()
-    if enough_to_calibrate(matches):
+    if not why_not:
         pairs = matches.pairs
         scores = {
             "ratio": _score(Ratio(), pairs),
@@ -100,7 +113,24 @@ def diagnose(points: Dataset, *, delta: float = 0.1, seed: int = 0) -> Diagnosis
         strength=shrunk.strength,
         estimates=qualities,
         recommended=recommended,
-        verdict=_verdict(qualities, observed, recommended, shrunk.strength, matches, points.num_labels),
+        verdict=_unknown(why_not, shrunk.strength) if why_not else _verdict(qualities, observed, recommended),
+    )
+
+
+def _unobserved(points: Dataset, strength: float, why_not: str) -> Diagnosis:
+    return Diagnosis(
+        labels=points.num_labels,
+        matched_labels=0,
+        matched_texts=0,
+        texts_of_several_points=0,
+        labels_that_share_a_text=0,
+        pairs=0,
+        mean_observed=None,
+        reachable=None,
+        strength=strength,
+        estimates=(),
+        recommended="shrunk",
+        verdict=_unknown(why_not, strength),
     )
 
 
@@ -160,34 +190,37 @@ def _folds(texts: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
     return np.asarray(drawn[number], dtype=np.int64)
 
 
-def _verdict(
-    qualities: tuple[EstimateQuality, ...],
-    observed: Floats,
-    recommended: str,
-    strength: float,
-    matches: Matches,
-    labels: int,
-) -> str:
-    """The diagnosis in plain words."""
-    share = matches.labels / max(labels, 1)
-    if not qualities:
-        return (
-            f"The postulate cannot be observed: only {matches.labels:,} of {labels:,} labels ({share:.0%})"
-            f" have the text of a training point. Use shrunk targets: their strength, {strength:g}, was"
-            " fitted by predicting held-out co-occurrences, which needs no matching texts."
-        )
-    by_name = {q.name: q for q in qualities}
-    ratio, best = by_name["ratio"].mean_estimate, by_name[recommended]
-    holds = float(observed.mean()) / max(ratio, 1e-12)
-    measured = (
-        "Where a label's text is a training text, the labels that occur with that label elsewhere were there "
-        f"with probability {observed.mean():.2f}; the paper's ratio promises {ratio:.2f}. "
+def _unknown(why_not: str, strength: float) -> str:
+    return (
+        f"The postulate cannot be observed: {why_not}. Use shrunk targets: their strength, {strength:g}, was "
+        "fitted by predicting held-out co-occurrences, which needs no matching texts."
     )
+
+
+def _verdict(qualities: tuple[EstimateQuality, ...], observed: Floats, recommended: str) -> str:
+    """The diagnosis in plain words: the postulate, the ratio, what to use."""
+    by_name = {q.name: q for q in qualities}
+    seen, best = float(observed.mean()), by_name[recommended]
+    ratio, shrunk = by_name["ratio"].mean_estimate, by_name["shrunk"].mean_estimate
+    holds, sure = seen / max(shrunk, 1e-12), ratio / max(shrunk, 1e-12)
+    words = [
+        "Where a label's text is a training text, the labels that occur with that label elsewhere were there "
+        f"with probability {seen:.2f}; held-out co-occurrences alone promise {shrunk:.2f}."
+    ]
     if holds >= HOLDS:
-        judgement = "The postulate holds on this data. "
+        words.append("So the postulate holds on this data.")
     elif holds >= FAILS:
-        judgement = f"The postulate holds in part: the ratio overstates by a factor of {1 / holds:.1f}. "
+        words.append(f"So the postulate holds in part: {holds:.0%} of what the labels promise.")
     else:
-        judgement = "The postulate does not hold here: the ratio would mostly teach what is not so. "
-    advice = f"Use {recommended} targets: on held-out texts they come closest, and they keep {best.kept:.0%} "
-    return measured + judgement + advice + "of the pairs."
+        words.append("So the postulate does not hold here: a label's text says other things than the label.")
+    if sure >= SURE:
+        words.append(
+            f"The paper's ratio, {ratio:.2f}, is too sure of rare labels, by a factor of {sure:.1f}."
+        )
+    words.append(f"Use {recommended} targets: they come closest on held-out texts.")
+    if best.kept < FEW:
+        words.append(
+            f"Only {best.kept:.0%} of the pairs pass the threshold, so label points will teach little beyond "
+            "each label itself."
+        )
+    return " ".join(words)

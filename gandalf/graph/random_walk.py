@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array, vstack
 
 from gandalf.errors import DataError
-from gandalf.graph.cooccurrence import largest_entries
+from gandalf.graph.cooccurrence import check_threshold, largest_entries
 from gandalf.progress import track
 
 Floats = npt.NDArray[np.float64]
@@ -116,6 +116,7 @@ def walk_graph(
 
     `exact` takes the walk's expectation in place of a drawn walk, and then every label above `delta`.
     """
+    check_threshold(delta, top_k)
     if exact:
         visits = expected_walk(
             targets, reset=walk.reset, verbose=walk.verbose, visits=walk.visits, steps=8, floor=1e-5

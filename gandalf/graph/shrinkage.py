@@ -50,7 +50,7 @@ def leave_one_out_loss(strength: float, joint: Floats, given: Floats, weight: Fl
     return -float(on.sum() + off.sum())
 
 
-def sample_labels(
+def labels_of_pairs(
     targets: csr_array, labels: npt.NDArray[np.int64], generator: np.random.Generator, most: int = MAX_PAIRS
 ) -> npt.NDArray[np.int64]:
     """As many of the labels, drawn at random, as have about `most` pairs between them; sorted."""
@@ -64,7 +64,7 @@ def sample_labels(
 def _pair_table(targets: csr_array, generator: np.random.Generator) -> tuple[Floats, Floats, Floats]:
     """Distinct (joint, given) of the pairs whose input label has two points or more, and how many each."""
     frequency = frequencies(targets)
-    labels = sample_labels(targets, np.flatnonzero(frequency > 1), generator)
+    labels = labels_of_pairs(targets, np.flatnonzero(frequency > 1), generator)
     block = counts(targets, labels)
     row = np.repeat(labels, np.diff(block.indptr))
     off = block.indices != row
