@@ -107,3 +107,10 @@ def test_what_cannot_be_augmented_says_why():
         augment(small(matrix), graph, Keep(order="head"))
     with pytest.raises(DataError, match="choose from both, labels, uniform"):
         Keep("some")
+
+
+def test_features_of_points_alone_give_way_to_texts():
+    matrix = csr_array(np.ones((2, 3), dtype=np.float32))
+    points = Dataset(matrix, ["a", "b"], ["x", "y", "z"], features=matrix)
+    whole = augment(points, csr_array(eye_array(3, dtype=np.float32)))
+    assert whole.features is None and len(whole) == 5

@@ -262,7 +262,8 @@ def test_formats_of_texts_need_texts(tmp_path, format, says):
 
 def test_unknown_format_lists_the_known_ones(hard, tmp_path):
     with pytest.raises(
-        DataError, match="choose one of raw, xc, npz, pecos, libsvm, fasttext, libmultilabel, pairs"
+        DataError,
+        match="choose one of raw, renee, csv, jsonl, xc, npz, pecos, libsvm, fasttext, libmultilabel, pairs",
     ):
         export(hard, tmp_path / "out", "arff")
 

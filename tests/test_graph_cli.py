@@ -158,9 +158,41 @@ def test_nothing_is_written_over_unless_asked(tiny, tmp_path):
     result = run("augment", tiny, out)
     assert result.exit_code == 2 and "not empty" in result.stderr
     assert (out / "precious.txt").read_text() == "mine"
-    assert run("augment", tiny, out, "--overwrite").exit_code == 0
-    assert not (out / "precious.txt").exists()
+    result = run("augment", tiny, out, "--overwrite")
+    assert result.exit_code == 2 and "was not written by gandalf augment" in result.stderr
+    assert (out / "precious.txt").read_text() == "mine"
+    (out / "precious.txt").unlink()
+    assert run("augment", tiny, out).exit_code == 0
+    assert run("augment", tiny, out).exit_code == 2
+    assert run("augment", tiny, out, "--overwrite", "--keep", "labels").exit_code == 0
+    assert len(raw_rows(out / "trn.json.gz")) == 4
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "tiny"]  # no temporary left behind
+
+
+def test_the_data_that_is_read_is_never_replaced(tiny, tmp_path):
+    before = sorted(path.name for path in tiny.iterdir())
+    table = tmp_path / "project" / "tickets.csv"
+    table.parent.mkdir()
+    table.write_text("text,labels\na,x\n", encoding="utf-8")
+    for words in (
+        [tiny, tiny],
+        [tiny / "trn.json", tiny],
+        [table, table.parent],
+        [tiny, tiny / ".." / "tiny"],
+    ):
+        result = run("augment", *words, "--overwrite")
+        assert result.exit_code == 2
+        assert "the data to read is in the folder to write" in result.stderr
+    assert sorted(path.name for path in tiny.iterdir()) == before
+    assert table.exists()
+
+
+def test_what_was_guessed_or_changed_is_told_by_every_command(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("text,labels\nred hat,hats;red\nzip,tools\n", encoding="utf-8")
+    result = run("stats", table, "--json")
+    assert "separated by ';'" in result.stderr
+    assert json.loads(result.stdout)["labels"] == 3
 
 
 def test_label_points_are_never_counted_twice(tiny, tmp_path):
@@ -185,6 +217,9 @@ def test_label_points_are_never_counted_twice(tiny, tmp_path):
         (["--share", "1.2"], "share is 1.2"),
         (["--top-k", "0"], "top-k is 0"),
         (["--targets", "shrunk", "--strength", "-1"], "strength of shrinkage is -1"),
+        (["--targets", "shrunk", "--strength", "inf"], "strength of shrinkage is inf"),
+        (["--strength", "2"], "says nothing about ratio targets"),
+        (["--seed", "-1"], "--seed"),
         (["--targets", "shrunken"], "shrunken"),
         (["--format", "arff"], "arff"),
         (["--keep", "some"], "some"),

@@ -125,7 +125,7 @@ def test_calibrated_scores_stay_probabilities_far_outside_what_was_fitted():
 
 
 @pytest.mark.parametrize(
-    ("holds", "words"), [(1.0, "The postulate holds on this data"), (0.1, "does not hold")]
+    ("holds", "words"), [(1.0, "So the postulate holds on this data"), (0.1, "does not hold")]
 )
 def test_the_verdict_follows_the_data(holds, words):
     found = diagnose(items(3000, 160, holds, seed=2))

@@ -20,12 +20,15 @@ from gandalf.cli.output import console, print_json
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import export
 from gandalf.data.origin import FREQUENCIES, RECORD
+from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, LabelGraph, label_graph
 
 _POINTS, _OUT = "Which points", "What is written"
 
-Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; it must not exist or be empty.")]
-FormatName = Literal["raw", "xc", "npz", "pecos", "libsvm", "fasttext", "libmultilabel", "pairs"]
+Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write: a new one, or an empty one.")]
+FormatName = Literal[
+    "raw", "xc", "npz", "pecos", "libsvm", "fasttext", "libmultilabel", "pairs", "renee", "csv", "jsonl"
+]
 Hardening = Literal["threshold", "sample"]
 
 
@@ -58,7 +61,10 @@ WRITING = Bundle(
     {
         "format": (_option(FormatName, "--format", _OUT, "Layout or trainer to write for."), "raw"),
         "harden": (_option(Hardening | None, "--harden", _OUT, "How to make soft targets 0 or 1."), None),
-        "overwrite": (_option(bool, "--overwrite", _OUT, "Replace what OUT holds, at the very end."), False),
+        "overwrite": (
+            _option(bool, "--overwrite", _OUT, "Replace an OUT that gandalf augment wrote."),
+            False,
+        ),
     },
     Writing,
 )
@@ -77,10 +83,11 @@ def augment(
     [bold]gandalf augment man out --format fasttext --harden sample[/]
     """
     keep = replace(keep, seed=options.seed)
+    _refuse_to_lose(out, source, writing)
     splits = source.load_original()
     found = label_graph(splits.train, options)
     train = augmented(splits.train, found.matrix, keep)
-    record = _record(splits, found, train, options, keep) | {
+    record = _record(source, splits, found, train, options, keep) | {
         "format": writing.format,
         "harden": writing.harden,
     }
@@ -102,8 +109,29 @@ def augment(
     _show(out, record, [str(note) for note in notes])
 
 
+def _refuse_to_lose(out: Path, source: Source, writing: Writing) -> None:
+    """Only what this command once wrote is ever replaced, and never what is being read."""
+    read = [Path(source.data), source.options.labels, source.options.test]
+    if any(path is not None and _holds(out, path) for path in read):
+        raise DataError("the data to read is in the folder to write", remedy="choose another OUT", file=out)
+    filled = out.is_dir() and any(out.iterdir())
+    if filled and not writing.overwrite:
+        raise DataError("is not empty", remedy="choose another OUT, or replace it with --overwrite", file=out)
+    if filled and not (out / RECORD).is_file():
+        raise DataError(
+            f"holds no {RECORD}, so it was not written by gandalf augment and is not replaced",
+            remedy="choose another OUT, or remove it yourself",
+            file=out,
+        )
+
+
+def _holds(folder: Path, path: Path) -> bool:
+    folder, path = folder.resolve(), path.resolve()
+    return path.exists() and (folder == path or folder in path.parents)
+
+
 def _record(
-    splits: Splits, found: LabelGraph, train: Dataset, options: GraphOptions, keep: Keep
+    source: Source, splits: Splits, found: LabelGraph, train: Dataset, options: GraphOptions, keep: Keep
 ) -> dict[str, Any]:
     """How the folder was made: enough to make it again."""
     graph = asdict(options)
@@ -111,6 +139,7 @@ def _record(
     return {
         "made_by": f"gandalf {__version__}",
         "data": splits.name,
+        "table": {name: str(value) for name, value in asdict(source.options).items() if value is not None},
         "points": len(splits.train),
         "labels": splits.train.num_labels,
         "points_written": len(train),

@@ -21,7 +21,10 @@ Data = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw it into this picture.")]
-Seed = Annotated[int, typer.Option("--seed", help="Same seed, same result.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same result.")]
+
+# What every command tells, not only `check`: the data is not what its files say to the letter.
+TOLD = ("guessed-separator", "guessed-weights", "graded-targets-scaled", "duplicate-label")
 
 _TABLE = "Reading one CSV, TSV, JSONL or Parquet file"
 
@@ -48,8 +51,12 @@ class Source:
     options: TableOptions
 
     def load(self) -> Splits:
-        """Read it; the first error in it ends the command."""
-        return load(self.data, options=self.options)
+        """Read it; the first error in it ends the command, and what was guessed or changed is said."""
+        splits = load(self.data, options=self.options)
+        for problem in splits.findings:
+            if problem.kind in TOLD:
+                typer.secho(f"{problem.severity}: {problem}", err=True, dim=True)
+        return splits
 
     def load_original(self) -> Splits:
         """Read it, if it is a set as it was collected: label points must not be counted a second time."""

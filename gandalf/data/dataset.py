@@ -25,7 +25,7 @@ class Dataset:
     `texts` may be None for data that ships as bag-of-words features only (and then `label_texts` may be too).
     """
 
-    targets: csr_array  # N x L float32, values in (0, 1], sorted indices, no duplicates
+    targets: csr_array  # N x L float32, values in (0, 1], rows sorted, each pair once
     texts: Sequence[str] | None = None  # N
     label_texts: Sequence[str] | None = None  # L
     exclude: csr_array | None = None  # N x L bool: pairs never to be predicted (the filter files)
@@ -35,6 +35,7 @@ class Dataset:
     label_features: csr_array | None = None  # L x D float32
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "targets", _as_targets(self.targets))
         points, labels = self.targets.shape
         for name, rows in (
             ("texts", points),
@@ -107,6 +108,15 @@ class Dataset:
         kind = "texts" if self.texts is not None else "feature rows"
         return f"<Dataset {len(self):,} {kind}, {self.num_labels:,} labels, {self.targets.nnz:,} targets>"
 
+    def need_probabilities(self) -> None:
+        """Refuse targets outside (0, 1]: readers see to it, a caller may have forgotten."""
+        low, high = self.targets.data.min(initial=1.0), self.targets.data.max(initial=1.0)
+        if not (low > 0 and high <= 1):
+            raise DataError(
+                f"targets lie between {low:g} and {high:g}, not in (0, 1]",
+                remedy="divide counts or grades by the largest",
+            )
+
     def need_texts(self, purpose: str) -> tuple[Sequence[str], Sequence[str]]:
         """Texts and label texts, or one sentence saying why `purpose` cannot do without them."""
         if self.texts is None or self.label_texts is None:
@@ -138,6 +148,21 @@ class Splits:
     def original_frequencies(self) -> npt.NDArray[np.int64]:
         """Number of training points of each label before any augmentation: what metrics count with."""
         return self.train.label_frequencies if self.origin is None else self.origin.label_frequencies
+
+
+def _as_targets(given: csr_array) -> csr_array:
+    """Targets as every step relies on them: float32, each pair once, no zeros, rows sorted."""
+    targets = csr_array(given)
+    if not targets.has_canonical_format or targets.dtype != np.float32:
+        targets = targets.astype(np.float32)  # a copy: what was given stays as it is
+        entries = targets.nnz
+        targets.sum_duplicates()
+        if targets.nnz != entries:
+            raise DataError("the targets hold a pair of point and label twice", remedy="merge them first")
+    if targets.nnz and targets.data.min() == 0:
+        targets = targets.copy()
+        targets.eliminate_zeros()
+    return targets
 
 
 def binary_pairs(rows: npt.ArrayLike, labels: npt.ArrayLike, shape: tuple[int, int]) -> csr_array:

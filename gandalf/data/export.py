@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from scipy.sparse import csr_array, hstack
 from gandalf.data.bag_of_words import add_features
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.files import new_folder, written
-from gandalf.data.formats import pecos, raw, xc
+from gandalf.data.formats import pecos, raw, renee, table, xc
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.harden import harden as hardened
 from gandalf.data.harden import is_soft
@@ -125,6 +126,9 @@ def write_pairs(splits: Splits, folder: Path) -> None:
 
 FORMATS: dict[str, Format] = {
     "raw": Format(raw.write, carries_soft=True),
+    "renee": Format(renee.write, carries_soft=True),
+    "csv": Format(table.write, carries_soft=True),
+    "jsonl": Format(partial(table.write, suffix=".jsonl"), carries_soft=True),
     "xc": Format(xc.write, carries_soft=True, needs_features=True),
     "npz": Format(pecos.write_npz, carries_soft=True, needs_features=True),
     "pecos": Format(pecos.write_text, carries_soft=True),

@@ -26,8 +26,8 @@ class Origin:
 
     name: str
     points: int
-    format: str
     label_frequencies: npt.NDArray[np.int64]  # shape: (L,)
+    format: str = "raw"
 
 
 def read_origin(folder: Path) -> Origin | None:
@@ -38,7 +38,7 @@ def read_origin(folder: Path) -> Origin | None:
     try:
         facts = json.loads(record.read_text("utf-8"))
         frequencies = np.array([int(line) for line in counts.read_text("utf-8").split()], dtype=np.int64)
-        return Origin(str(facts["data"]), int(facts["points"]), str(facts["format"]), frequencies)
+        return Origin(str(facts["data"]), int(facts["points"]), frequencies, str(facts["format"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(
             f"does not say what the folder was made from ({error})",

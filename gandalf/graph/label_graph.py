@@ -79,6 +79,7 @@ class LabelGraph:
 def label_graph(points: Dataset, options: GraphOptions | None = None) -> LabelGraph:
     """Build the label graph of the training points. Give it D, never an augmented set."""
     options = options or GraphOptions()
+    points.need_probabilities()
     graph = BUILDERS[options.targets](points, options)
     matrix = SHARED_TEXT[options.shared_text](points, _scaled(graph.matrix, options.scale))
     return replace(graph, matrix=_cut(matrix, options.top_k))

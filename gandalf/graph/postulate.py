@@ -84,6 +84,7 @@ class Diagnosis:
 def diagnose(points: Dataset, *, delta: float = 0.1, seed: int = 0) -> Diagnosis:
     """Compare each estimate with the observed targets of labels whose text is a training text."""
     check_threshold(delta)
+    points.need_probabilities()
     shrunk = fit_shrunk(points.targets, seed=seed)
     if points.texts is None or points.label_texts is None:
         return _unobserved(points, shrunk.strength, "the data set has no texts to match labels with points")
