@@ -98,6 +98,28 @@ def test_every_resample_scores_the_points_it_drew(splits, good, poor):
         assert (seen.low, seen.high) == pytest.approx(tuple(np.percentile(differences[name], [2.5, 97.5])))
 
 
+def test_p_counts_the_resamples_on_the_other_side_and_the_data_itself(splits, good, poor):
+    """p = 2 (1 + c) / (1 + R), at most 1, with c the resamples whose difference is 0 or turns round."""
+    resamples, other = 40, evaluate(noisy(splits, 1.5, 8), splits)
+    found, clear = (compare(good, scores, seed=7, resamples=resamples) for scores in (other, poor))
+    rng = np.random.default_rng(7)
+    drawn = []
+    for _ in range(resamples):
+        rows = rng.integers(POINTS, size=POINTS)
+        ours, theirs = (
+            evaluate(noisy(splits, 1.5, seed)[rows], Splits(splits.train, splits.test[rows]))
+            for seed in (1, 8)
+        )
+        drawn.append({name: ours[name] - theirs[name] for name in found.every})
+    turned = {}
+    for name, difference in found.every.items():
+        down, up = (sum(sign * one[name] <= 1e-9 for one in drawn) for sign in (1, -1))
+        turned[name] = min(down, up)
+        assert difference.p == pytest.approx(min(1, 2 * (1 + turned[name]) / (1 + resamples)))
+    assert any(0 < c < resamples // 2 - 1 for c in turned.values())
+    assert clear["P@5"].p == pytest.approx(2 / (1 + resamples))  # never 0, however clear
+
+
 def test_without_texts_there_are_no_halves():
     splits = make_splits(texts=False)
     scores = evaluate(noisy(splits, 1.0, 1), splits)
