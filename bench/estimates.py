@@ -27,11 +27,11 @@ import numpy as np
 from scipy.sparse import csr_array, csr_matrix
 
 from bench.machine import keep
-from gandalf import load, synthetic
+from gandalf import GraphOptions, label_graph, load, synthetic
 from gandalf.data.dataset import Dataset
 from gandalf.data.matching import text_groups
 from gandalf.graph.calibration import fit_calibrated
-from gandalf.graph.cooccurrence import Estimate, Floats, counts, frequencies
+from gandalf.graph.cooccurrence import Floats, counts, frequencies
 from gandalf.graph.estimates import Ratio
 from gandalf.graph.matched_pairs import Pairs, match
 from gandalf.graph.postulate import log_loss, reliability
@@ -190,8 +190,8 @@ def bias_and_variance() -> list[dict[str, Any]]:
     sums: dict[str, Any] = {}
     for draw in range(DRAWS):
         points = law.splits.train[draw * POINTS : (draw + 1) * POINTS]
-        for name, estimate in shipped(points).items():
-            value = values_at(points.targets, estimate, given, other)
+        for name, graph in shipped(points).items():
+            value = values_at(graph, given, other)
             first, second = sums.setdefault(name, (np.zeros(len(given)), np.zeros(len(given))))
             first += value
             second += value**2
@@ -216,23 +216,17 @@ def bias_and_variance() -> list[dict[str, Any]]:
     return rows
 
 
-def shipped(points: Dataset) -> dict[str, Estimate]:
-    """The estimates a user can choose between, fitted to the points."""
+def shipped(points: Dataset) -> dict[str, csr_array]:
+    """The graphs a user can choose between, as they are before any threshold."""
     return {
-        "ratio": Ratio(),
-        "shrunk": fit_shrunk(points.targets),
-        "calibrated": fit_calibrated(match(points).pairs),
+        name: label_graph(points, GraphOptions(name, delta=0.0)).matrix
+        for name in ("ratio", "shrunk", "calibrated")
     }
 
 
-def values_at(targets: csr_array, estimate: Estimate, given: Any, other: Any) -> Floats:  # noqa: ANN401
-    """Estimated P(other | given) for the pairs; 0 where they were never seen together."""
-    joint = np.asarray(csr_matrix(counts(targets))[given, other], dtype=float).ravel()
-    frequency = frequencies(targets)
-    value = np.zeros(len(joint))
-    seen = joint > 0
-    value[seen] = estimate.score(joint[seen], frequency[given[seen]], frequency[other[seen]])
-    return value
+def values_at(graph: csr_array, given: Any, other: Any) -> Floats:  # noqa: ANN401
+    """Entries of the graph for the pairs; 0 where they were never seen together."""
+    return np.asarray(csr_matrix(graph)[given, other], dtype=float).ravel()
 
 
 if __name__ == "__main__":

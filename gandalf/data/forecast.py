@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.sparse_rows import products_by_label
 
 # Co-occurrence products that one core counts in a second; an order of magnitude, from the graph benchmark.
 PRODUCTS_PER_SECOND = 60e6
@@ -108,10 +109,7 @@ def _graph(train: Dataset, plan: Plan, machine: _Machine) -> Cost:
     products = float(np.sum(per_point**2))
     # A row's probabilities sum to the mean number of labels on the points of its label, so at most
     # that sum divided by delta of them can exceed delta.
-    pairs = np.bincount(
-        train.targets.indices, np.repeat(per_point, per_point.astype(np.int64)), train.num_labels
-    )
-    row_sums = pairs / np.maximum(train.label_frequencies, 1)  # shape: (L,)
+    row_sums = products_by_label(train.targets) / np.maximum(train.label_frequencies, 1)  # shape: (L,)
     entries = min(products, float(np.sum(row_sums)) / max(plan.delta, 1e-9)) + train.num_labels
     held = 8 * (2 * train.targets.nnz + entries) + machine.cores * min(GRAPH_BLOCK_BYTES, 12 * products)
     cost = Cost("graph", products / (PRODUCTS_PER_SECOND * machine.cores), int(held))

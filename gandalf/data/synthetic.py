@@ -17,6 +17,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array, vstack
 
 from gandalf.data.dataset import Dataset, Splits, binary_pairs
+from gandalf.data.sparse_rows import random_entries
 from gandalf.errors import DataError
 
 Floats = npt.NDArray[np.float64]
@@ -221,7 +222,7 @@ class _Writer:
         self._words = np.array([_word(n) for n in range(self._first_own + labels)], dtype=object)
         lengths = 1 + rng.poisson(max(words_per_point - 1, 0), size=labels)
         label = np.repeat(np.arange(labels), lengths)
-        words = self._topic_words(_any_of(csr_array(topics.T), label, rng))
+        words = self._topic_words(random_entries(csr_array(topics.T), label, rng))
         ends = np.cumsum(lengths)
         words[ends - 1] = self._first_own + np.arange(labels)
         self.label_texts = self._joined(words, ends)
@@ -230,7 +231,7 @@ class _Writer:
         """Texts of points, the items among them bearing a label's text."""
         lengths = 1 + self._rng.poisson(max(self._mean - 1, 0), size=len(topic_of))
         point = np.repeat(np.arange(len(topic_of)), lengths)
-        own = self._first_own + _any_of(targets, point, self._rng)
+        own = self._first_own + random_entries(targets, point, self._rng)
         of_topic = self._rng.random(len(point)) < 0.5
         # Labels' texts end in a word of their own. Points' texts do not, so none is an item by accident.
         ends = np.cumsum(lengths)
@@ -248,7 +249,7 @@ class _Writer:
         sizes = np.diff(targets.indptr)
         rate = known / sizes.mean()
         items = np.flatnonzero(self._rng.random(len(sizes)) < _raised(rate, sizes, known) * sizes)
-        label = _any_of(targets, items, self._rng)
+        label = random_entries(targets, items, self._rng)
         strange = np.flatnonzero(self._rng.random(len(items)) >= postulate)
         label[strange] = label[self._rng.permutation(strange)]
         return items, label
@@ -267,13 +268,6 @@ def _raised(rate: float, sizes: npt.NDArray[Any], known: float) -> float:
     for _ in range(30):
         rate *= known / max(float(np.minimum(1, rate * sizes).mean()), 1e-12)
     return rate
-
-
-def _any_of(matrix: csr_array, rows: Ints, rng: np.random.Generator) -> Ints:
-    """A random column of each given row, all its entries equally likely."""
-    start, size = matrix.indptr[rows], np.diff(matrix.indptr)[rows]
-    chosen: Ints = matrix.indices[start + (rng.random(len(rows)) * size).astype(np.int64)].astype(np.int64)
-    return chosen
 
 
 def _word(number: int) -> str:

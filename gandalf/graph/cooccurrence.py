@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from gandalf.data.sparse_rows import products_by_label
 from gandalf.errors import DataError
 from gandalf.graph.kernels import Arrays, Kernel, compiled
 from gandalf.graph.own_points import SEEN, leave_out
@@ -170,18 +171,6 @@ def _both_ways(targets: csr_array) -> tuple[csr_array, csr_array]:
     return points.astype(np.float32, copy=False), csr_array(ones.T)
 
 
-def _products(points: csr_array, by_label: csr_array) -> npt.NDArray[np.int64]:
-    """Number of products behind each label's row: the labels of its points, counted with repetition."""
-    sizes = np.diff(points.indptr)
-    work = np.zeros(by_label.shape[0], dtype=np.int64)  # shape: (L,)
-    for first, last in _blocks(np.diff(by_label.indptr)):
-        start = by_label.indptr[first : last + 1]
-        total = np.zeros(start[-1] - start[0] + 1, dtype=np.int64)
-        np.cumsum(sizes[by_label.indices[start[0] : start[-1]]], out=total[1:])
-        work[first:last] = np.diff(total[start - start[0]])
-    return work
-
-
 def _blocks(work: npt.NDArray[np.integer[Any]], budget: int = BLOCK) -> list[Block]:
     """Cut the labels where their work passes a multiple of the budget."""
     cuts = np.flatnonzero(np.diff(np.cumsum(work, dtype=np.int64) // budget)) + 1
@@ -191,7 +180,7 @@ def _blocks(work: npt.NDArray[np.integer[Any]], budget: int = BLOCK) -> list[Blo
 def _plan(targets: csr_array) -> tuple[npt.NDArray[np.int64], Callable[[Block, Floats], _Rows]]:
     """Products behind each row, and the function that gives the joint sums above `least` of a block."""
     points, by_label = _both_ways(targets)
-    work = _products(points, by_label)
+    work = products_by_label(points)
     kernel = compiled() if work.sum() >= LARGE else None
     if kernel is None:
         return work, partial(_by_scipy, points, by_label)

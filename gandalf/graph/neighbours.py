@@ -81,8 +81,8 @@ def typical_labels(points: Dataset, graph: csr_array, number: int = 3) -> list[i
     if not len(known):
         known = np.arange(points.num_labels)
     order = known[np.argsort(-points.label_frequencies[known], kind="stable")]
-    places = np.linspace(0, len(order) - 1, number + 2).astype(np.int64)[:-1]
-    return list(dict.fromkeys(order[places].tolist()))[:number]
+    places = np.linspace(0, len(order) - 1, min(number, len(order))).astype(np.int64)
+    return [int(label) for label in order[places]]
 
 
 def _where(values: list[str], fits: Callable[[str], bool]) -> Iterator[int]:

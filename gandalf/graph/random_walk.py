@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array, vstack
 
+from gandalf.data.sparse_rows import random_entries
 from gandalf.errors import DataError
 from gandalf.graph.cooccurrence import check_threshold, largest_entries
 from gandalf.progress import track
@@ -127,6 +128,12 @@ def walk_graph(
         )
     own = visits.diagonal()
     row = np.repeat(np.arange(len(own)), np.diff(visits.indptr))
+    if not exact:
+        # ECLARE keeps the root beside the largest where it is not among them; a row here counts it in.
+        rank = np.where(visits.indices == row, np.inf, visits.data.astype(np.float64))
+        visits.data[
+            np.setdiff1d(np.arange(visits.nnz), largest_entries(row, visits.indices, rank, top_k))
+        ] = 0
     share = np.minimum(visits.data / own[row], 1)
     share[visits.indices == row] = 1
     share[share <= delta] = 0
@@ -157,19 +164,13 @@ def _walked(
     for visit in range(walk.visits):
         if visit > 0:
             current = np.where(rng.random(len(origin)) < walk.reset, origin, current)
-        current = _any_of(by_point, _any_of(by_label, current, rng), rng)
+        current = random_entries(by_point, random_entries(by_label, current, rng), rng)
         visited[:, visit] = current
     starts = np.concatenate([[0], np.cumsum(able * walk.visits)]).astype(np.int32)
     shape = (len(roots), by_point.shape[1])
     counted = csr_array((np.ones(visited.size), visited.ravel(), starts), shape=shape)
     counted.sum_duplicates()
     return counted
-
-
-def _any_of(matrix: csr_array, rows: Ints, rng: np.random.Generator) -> Ints:
-    """A random column of each given row, all its entries equally likely."""
-    start, end = matrix.indptr[rows], matrix.indptr[rows + 1]
-    return matrix.indices[start + (rng.random(len(rows)) * (end - start)).astype(np.int64)].astype(np.int64)
 
 
 def _largest(visited: csr_array, roots: Ints, top_k: int) -> csr_array:

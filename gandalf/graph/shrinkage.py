@@ -13,6 +13,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 
+from gandalf.data.sparse_rows import products_by_label
 from gandalf.graph.cooccurrence import Floats, counts, frequencies
 from gandalf.graph.estimates import Shrunk
 
@@ -55,9 +56,8 @@ def labels_of_pairs(
 ) -> npt.NDArray[np.int64]:
     """As many of the labels, drawn at random, as have about `most` pairs between them; sorted."""
     drawn = generator.permutation(labels)
-    sizes = np.repeat(np.diff(targets.indptr), np.diff(targets.indptr))  # labels of the point of each entry
-    pairs = np.bincount(targets.indices, weights=sizes, minlength=targets.shape[1])  # at most; shape: (L,)
-    enough = int(np.searchsorted(np.cumsum(pairs[drawn]), most)) + 1
+    at_most = products_by_label(targets)[drawn]  # pairs of each
+    enough = int(np.searchsorted(np.cumsum(at_most), most)) + 1
     return np.sort(drawn[:enough])
 
 

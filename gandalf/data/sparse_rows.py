@@ -1,0 +1,31 @@
+"""Small questions about sparse rows that several rooms ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+Ints = npt.NDArray[np.int64]
+
+_ROWS = 1 << 18  # looked at together: bounds what `bincount` needs on the way
+
+
+def products_by_label(targets: csr_array) -> Ints:
+    """Labels on the points of each label, counted with repetition: the work behind its co-occurrences."""
+    sizes = np.diff(targets.indptr)
+    total = np.zeros(targets.shape[1])  # shape: (L,)
+    for start in range(0, targets.shape[0], _ROWS):
+        here = sizes[start : start + _ROWS]
+        labels = targets.indices[targets.indptr[start] : targets.indptr[start + len(here)]]
+        total += np.bincount(labels, np.repeat(here, here), minlength=len(total))
+    return total.astype(np.int64)
+
+
+def random_entries(matrix: csr_array, rows: npt.NDArray[np.integer[Any]], rng: np.random.Generator) -> Ints:
+    """A random column of each given row, all its entries equally likely; no row may be empty."""
+    start, end = matrix.indptr[rows], matrix.indptr[rows + 1]
+    places = start + (rng.random(len(rows)) * (end - start)).astype(np.int64)
+    return np.asarray(matrix.indices[places], dtype=np.int64)
