@@ -33,13 +33,14 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Half an hour, some 20 GB of memory; each part also runs alone: .venv/bin/python -m bench.graph
+# Some 25 minutes; each part also runs alone: .venv/bin/python -m bench.graph
 bench: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[oracle]'
 	$(BIN)/python -m bench.metrics
 	$(BIN)/python -m bench.estimates real
 	$(BIN)/python -m bench.estimates synthetic
 	$(BIN)/python -m bench.graph
+	$(BIN)/python -m bench.pipeline
 
 clean:
 	rm -rf $(VENV) demo-out .mypy_cache .ruff_cache .pytest_cache

@@ -128,15 +128,13 @@ def walk_graph(
         )
     own = visits.diagonal()
     row = np.repeat(np.arange(len(own)), np.diff(visits.indptr))
-    if not exact:
-        # ECLARE keeps the root beside the largest where it is not among them; a row here counts it in.
-        rank = np.where(visits.indices == row, np.inf, visits.data.astype(np.float64))
-        visits.data[
-            np.setdiff1d(np.arange(visits.nnz), largest_entries(row, visits.indices, rank, top_k))
-        ] = 0
+    # ECLARE keeps the root beside the largest where it is not among them; a row of the graph counts it in.
+    rank = np.where(visits.indices == row, np.inf, visits.data)
+    kept = np.full(visits.nnz, exact)
+    kept[largest_entries(row, visits.indices, rank, top_k)] = True
     share = np.minimum(visits.data / own[row], 1)
     share[visits.indices == row] = 1
-    share[share <= delta] = 0
+    share[~kept | (share <= delta)] = 0
     graph = csr_array((share.astype(np.float32), visits.indices, visits.indptr), shape=visits.shape)
     graph.eliminate_zeros()
     return graph
