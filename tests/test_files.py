@@ -99,7 +99,7 @@ def test_find_takes_the_first_name_that_exists(tmp_path):
 @pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])
 @pytest.mark.parametrize("end", ["", "\n"])
 def test_blocks_are_whole_lines_with_their_numbers(size, end, tmp_path, monkeypatch):
-    monkeypatch.setattr("gandalf.data.files._READ_BYTES", 16)
+    monkeypatch.setattr("gandalf.data.compression._READ_BYTES", 16)
     lines = [f"{number} " + "x" * (number % 37) for number in range(200)]
     path = tmp_path / "a.txt"
     path.write_text("\n".join(lines) + end)

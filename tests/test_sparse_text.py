@@ -113,7 +113,7 @@ def test_blocks_meet_where_lines_end(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     dense = np.where(rng.random((3000, 40)) < 0.3, rng.random((3000, 40)), 0).astype(np.float32)
     write_sparse(csr_array(dense), tmp_path / "m.txt")
-    monkeypatch.setattr("gandalf.data.files._READ_BYTES", 1000)
+    monkeypatch.setattr("gandalf.data.compression._READ_BYTES", 1000)
     monkeypatch.setattr(
         sparse_text, "read_blocks", lambda path, findings: sparse_text_blocks(path, findings, 5000)
     )
@@ -121,7 +121,7 @@ def test_blocks_meet_where_lines_end(tmp_path, monkeypatch):
     (tmp_path / "m.txt").write_text((tmp_path / "m.txt").read_text() + "0:1\n")
     findings = Findings(strict=False)
     read_sparse(tmp_path / "m.txt", FEATURE, findings)
-    assert findings.problems[0].what == "the header says 3000 rows, and 3001 follow"
+    assert findings.problems[0].what == "the header says 3,000 rows, and 3,001 follow"
 
 
 def sparse_text_blocks(path, findings, size):

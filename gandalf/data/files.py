@@ -1,26 +1,21 @@
-"""Bytes on disk: plain, gzip or zstd told apart by content, and writes that happen wholly or not at all."""
+"""Files by name and by line, and writes that happen wholly or not at all."""
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import shutil
 import uuid
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from gandalf.data.compression import COMPRESS, DamagedError, as_is, chunks
 from gandalf.errors import DataError, Findings
-from gandalf.progress import Meter, meter
 
 COMPRESSIONS = ("", ".gz", ".zst")
 BLOCK_BYTES = 8 << 20  # of text handed on at once: enough for NumPy to pay off, little beside a data set
-
-_READ_BYTES = 1 << 18  # of the file as it is on disk; small, because compressed blocks may expand a lot
-_BOM = b"\xef\xbb\xbf"
 
 
 class Block(NamedTuple):
@@ -37,7 +32,21 @@ def find(folder: Path, stems: Iterable[str]) -> Path | None:
             path = folder / f"{stem}{suffix}"
             if path.is_file():
                 return path
+            if path.exists() or path.is_symlink():
+                raise DataError(
+                    f"is {_what(path)} where a file is expected",
+                    remedy="put the file there, or give what is there another name",
+                    file=path,
+                    kind="missing-file",
+                )
     return None
+
+
+def _what(path: Path) -> str:
+    """What a path is that is no regular file."""
+    if path.is_dir():
+        return "a folder"
+    return "no regular file" if path.exists() else "a link to nothing"
 
 
 def plain_name(path: Path) -> str:
@@ -49,7 +58,7 @@ def read_blocks(path: Path, findings: Findings, size: int = BLOCK_BYTES) -> Iter
     """Yield the file's decompressed bytes as blocks of whole lines of about `size` bytes, with a bar."""
     line, rest = 1, b""
     try:
-        for chunk in _chunks(path, size, show=True):
+        for chunk in chunks(path, size, show=True):
             end = chunk.rfind(b"\n") + 1
             if not end:
                 rest += chunk
@@ -58,7 +67,7 @@ def read_blocks(path: Path, findings: Findings, size: int = BLOCK_BYTES) -> Iter
             rest = chunk[end:]
             yield block
             line += block.data.count(b"\n")
-    except _DamagedError:
+    except DamagedError:
         findings.error(
             "truncated-file",
             f"the compressed data is cut short or damaged; it can be read up to line {line}",
@@ -86,8 +95,8 @@ def read_lines(path: Path, findings: Findings) -> Iterator[tuple[int, str]]:
 def first_line(path: Path) -> str:
     """The first line of the file, or as much of it as is readable: enough to recognise a layout by."""
     try:
-        head = next(_chunks(path, size=1 << 16), b"")
-    except _DamagedError:
+        head = next(chunks(path, size=1 << 16), b"")
+    except DamagedError:
         return ""
     return head.split(b"\n", 1)[0].decode("utf-8", "replace").removesuffix("\r")
 
@@ -98,9 +107,10 @@ def written(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
     The same content always gives the same bytes: no time stamp and no file name goes into a gzip header.
     """
+    _refuse_to_write(path)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
-        with open(temporary, "wb") as raw, _COMPRESS.get(path.suffix, _as_is)(raw) as packed:
+        with open(temporary, "wb") as raw, COMPRESS.get(path.suffix, as_is)(raw) as packed:
             if "b" in mode:
                 yield packed
             else:
@@ -142,7 +152,21 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
         shutil.rmtree(old, ignore_errors=True)
 
 
+def _refuse_to_write(path: Path) -> None:
+    # The new file takes the place of what is there, and a device such as /dev/full would be lost.
+    if not path.name or (path.exists() and not path.is_file()):
+        what = f"is {_what(path)} where a file is to be written"
+        raise DataError(what, file=path, remedy="choose another name")
+
+
 def _refuse_to_replace(path: Path, overwrite: bool) -> None:
+    here = Path.cwd().resolve()
+    if path == here or path in here.parents:
+        raise DataError(
+            "is the folder that the command runs in, or one around it",
+            file=path,
+            remedy="name a new folder in it",
+        )
     if not path.exists():
         return
     if not path.is_dir():
@@ -158,89 +182,6 @@ def _refuse_to_replace(path: Path, overwrite: bool) -> None:
         raise DataError("holds folders, so it is not replaced", file=path, remedy="choose another name")
 
 
-# ---- reading
-
-
-class _DamagedError(Exception):
-    """What follows in a compressed file cannot be read."""
-
-
-def _chunks(path: Path, size: int, *, show: bool = False) -> Iterator[bytes]:
-    """Decompressed bytes, gathered to about `size`, without a byte order mark; with a bar to `show` them."""
-    try:
-        with open(path, "rb") as file, ExitStack() as stack:
-            kind = _kind(file.read(4))
-            file.seek(0)
-            bar = stack.enter_context(meter(f"reading {path.name}", path.stat().st_size)) if show else None
-            pieces = _gathered(_DECOMPRESS[kind](_pieces(file, bar), path), size)
-            yield next(pieces, b"").removeprefix(_BOM)
-            yield from pieces
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror or error})", file=path) from error
-
-
-def _gathered(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
-    held, length = [], 0
-    try:
-        for piece in pieces:
-            held.append(piece)
-            length += len(piece)
-            if length >= size:
-                yield b"".join(held)
-                held, length = [], 0
-    except _DamagedError:
-        yield b"".join(held)  # what came before the damage is good
-        raise
-    if held:
-        yield b"".join(held)
-
-
-def _kind(head: bytes) -> str:
-    if head.startswith(b"\x1f\x8b"):
-        return "gzip"
-    return "zstd" if head == b"\x28\xb5\x2f\xfd" else "plain"
-
-
-def _pieces(file: IO[bytes], bar: Meter | None) -> Iterator[bytes]:
-    while piece := file.read(_READ_BYTES):
-        if bar is not None:
-            bar.advance(len(piece))
-        yield piece
-
-
-def _plain(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    return pieces
-
-
-def _gunzip(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    return _inflate(pieces, lambda: zlib.decompressobj(wbits=31), zlib.error)
-
-
-def _unzstd(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    zstandard = _zstandard("reading", path)
-    return _inflate(pieces, zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError)
-
-
-def _inflate(packed: Iterator[bytes], member: Callable[[], Any], failure: type[Exception]) -> Iterator[bytes]:
-    """Decompress members that follow one another, as `cat a.gz b.gz` makes them."""
-    state = member()
-    started = False
-    for piece in packed:
-        while piece:
-            try:
-                out = state.decompress(piece)
-            except failure as error:
-                raise _DamagedError from error
-            started, piece = True, b""
-            if out:
-                yield out
-            if state.eof:
-                piece = state.unused_data.lstrip(b"\0")  # tape drives and some tools pad with zeros
-                state, started = member(), False
-    if started:
-        raise _DamagedError
-
-
 def _decode_each(block: Block, path: Path, findings: Findings) -> Iterator[str]:
     for number, line in enumerate(block.data.split(b"\n"), start=block.first_line):
         try:
@@ -254,44 +195,3 @@ def _decode_each(block: Block, path: Path, findings: Findings) -> Iterator[str]:
                 line=number,
             )
             yield line.decode("utf-8", "replace")
-
-
-_DECOMPRESS: dict[str, Callable[[Iterator[bytes], Path], Iterator[bytes]]] = {
-    "plain": _plain,
-    "gzip": _gunzip,
-    "zstd": _unzstd,
-}
-
-
-# ---- writing
-
-
-@contextmanager
-def _as_is(raw: IO[bytes]) -> Iterator[IO[bytes]]:
-    yield raw
-
-
-@contextmanager
-def _gzipped(raw: IO[bytes]) -> Iterator[gzip.GzipFile]:
-    with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as packed:
-        yield packed
-
-
-@contextmanager
-def _zstd(raw: IO[bytes]) -> Iterator[IO[bytes]]:
-    compressor = _zstandard("writing").ZstdCompressor(write_checksum=True)
-    with compressor.stream_writer(raw, closefd=False) as packed:
-        yield packed
-
-
-_COMPRESS: dict[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {".gz": _gzipped, ".zst": _zstd}
-
-
-def _zstandard(doing: str, path: Path | None = None) -> Any:  # noqa: ANN401  a module of an optional extra
-    try:
-        import zstandard
-    except ImportError as error:
-        raise DataError(
-            f"{doing} zstd files needs zstandard", file=path, remedy="pip install 'gandalf-xmc[zstd]'"
-        ) from error
-    return zstandard
