@@ -57,7 +57,7 @@ ERRORS = {
     "header-mismatch": [
         (renee("4 2\n0:1\n\n1:1\n"), "trn_X_Y.txt:1", "the header says 4 rows, and 3 follow; correct"),
         (renee("2 2\n0:1\n\n1:1\n"), "trn_X_Y.txt:1", "the header says 2 rows, and 3 follow; correct"),
-        (renee(labels="first\n"), "Y.txt", "holds 1 lines, and trn_X_Y.txt calls for 2; both files"),
+        (renee(labels="first\n"), "Y.txt", "holds 1 line, and trn_X_Y.txt calls for 2; both files"),
         (renee(x="a\nb\nc\nd\n"), "trn_X.txt", "holds 4 lines, and trn_X_Y.txt calls for 3"),
         (
             renee(tst_X_Y="1 3\n\n", tst_X="a\n"),
@@ -81,7 +81,7 @@ ERRORS = {
         (renee("3 2\n0:1\n\n1.5:1\n"), "trn_X_Y.txt:4", "'1.5:1' holds something that is no number"),
         (single("0 1:1\nx 2:1\n"), "train.txt:3", "'x' holds something that is no number"),
         ({"train.txt": "0\ta\n1::much\tb\n", "Y.txt": "x\ny\n"}, "train.txt:2", "'1::much' is neither"),
-        ({"t.csv": "text,labels,scores\na,b,high\n"}, "t.csv:2", "the weight 'high' is no number"),
+        ({"t.csv": "text,labels,scores\na,b;c,1;2\na,b,high\n"}, "t.csv:3", "the weight 'high' is no number"),
     ],
     "nan": [
         (renee("3 2\n0:1\n1:nan\n\n"), "trn_X_Y.txt:3", "the value of label 1 is nan"),
@@ -101,7 +101,7 @@ ERRORS = {
         ({"train.txt": "0\ta\nonly text\n", "Y.txt": "x\n"}, "train.txt:2", "there is no tab between"),
         ({"t.csv": "text,labels\na,b,c\n"}, "t.csv:2", "the row has 3 cells, and the header has 2; put"),
         ({"t.csv": 'text,labels\nx,y\n"a,b\n'}, "t.csv:3", "is no CSV"),
-        ({"t.tsv": "text\tlabels\na\n"}, "t.tsv:2", "the row has 1 cells, and the header has 2"),
+        ({"t.tsv": "text\tlabels\na\n"}, "t.tsv:2", "the row has 1 cell, and the header has 2"),
     ],
     "bad-json": [
         (raw(POINT + '{"title": \n'), "trn.json:2", "the line is no JSON object: '{\"title\": '; write one"),
@@ -123,7 +123,7 @@ ERRORS = {
             "trn.json:1",
             "target_ind has 2 entries and target_rel has 1; give one value for each label",
         ),
-        ({"t.csv": "text,labels,scores\na,b,1\na,b;c,1\n"}, "t.csv:3", "the row has 2 labels and 1 weights"),
+        ({"t.csv": "text,labels,scores\na,b;c,1;2\na,b;c,1\n"}, "t.csv:3", "has 2 labels and 1 weight; give"),
     ],
     "broken-utf8": [
         (
@@ -153,6 +153,9 @@ ERRORS = {
     "empty-file": [
         (raw(""), "", "there are no training points"),
         ({"t.csv": "text,labels\n"}, "", "there are no training points"),
+        ({"t.csv": ""}, "t.csv", "the file is empty; write a line with the names of the columns"),
+        ({"t.tsv": ""}, "t.tsv", "the file is empty"),
+        ({"t.jsonl": "\n"}, "t.jsonl", "there is no JSON object in it; write one"),
         (renee("3 0\n\n\n\n", labels=""), "", "there are no labels"),
     ],
     "duplicate-label-id": [
@@ -169,7 +172,7 @@ ERRORS = {
             "the columns are: words, labels; name it with --text-col",
         ),
         ({"t.csv": "text,things\na,b\n"}, "t.csv", "the columns are: text, things; name it with --label-col"),
-        ({"t.jsonl": ""}, "t.jsonl", "the columns are: none"),
+        ({"t.csv": "\ntext,labels\n"}, "t.csv", "the columns are: none"),
         (
             {"train.csv": "text,labels\n", "labels.csv": "id,words\n"},
             "labels.csv",
@@ -182,7 +185,7 @@ ERRORS = {
         ({"train.txt": "0\ta\n"}, "", "train.txt has no output-items.txt beside it"),
     ],
     "unknown-layout": [
-        ({"notes.md": "x", "a.bin": "y"}, "", "it holds a.bin, notes.md; known are sparse (trn_X_Y.txt"),
+        ({"notes.md": "x", "a.bin": "y"}, "", "it holds a.bin, notes.md; docs/data.md describes those that"),
         ({}, "", "the folder is empty"),
     ],
 }
@@ -215,7 +218,7 @@ WARNINGS = {
     "filter-hides-truth": (
         renee(tst_X="a\n", tst_X_Y="1 2\n0:1 1:1\n") | {"tst_filter_labels.txt": "0 1\n"},
         "tst_filter_labels.txt",
-        "1 pairs are in the test truth too, such as '0 1'",
+        "1 pair is in the test truth too, such as '0 1'",
     ),
 }
 NOTES = {

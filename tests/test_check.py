@@ -79,7 +79,7 @@ BAD = {
     "unseen-test-label": (
         lambda f: raw(f, with_row(1, target_ind=[2]), [{"uid": "d", "title": "x", "target_ind": [0, 1]}]),
         "lbl.json:2:",
-        "1 labels of the test points never occur in training (1 of 2 test positives): label 1 'zip'",
+        "1 label of the test points never occurs in training (1 of 2 test positives): label 1 'zip'",
     ),
     "broken-utf8": (latin1, "trn.json:2:", "UTF-8"),
     "truncated-file": (truncated, "trn.json.gz:", "cut short"),

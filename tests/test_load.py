@@ -176,9 +176,9 @@ def test_lists_to_train_on_and_separators_in_the_test_file(tmp_path):
 
 
 def test_a_record_of_an_augmentation_is_no_table(tmp_path):
-    (tmp_path / "gandalf.json").write_text("{}\n")
-    (tmp_path / "train.txt").write_text("__label__0 a\n")
-    with pytest.raises(DataError, match=r"in no layout that can be read: it holds gandalf\.json, train\.txt"):
+    (tmp_path / "gandalf.json").write_text('{"data": "x", "points": 1, "format": "raw"}\n')
+    (tmp_path / "label_frequencies.txt").write_text("1\n")
+    with pytest.raises(DataError, match=r"in no layout that can be read: it holds gandalf\.json, label_freq"):
         load(tmp_path)
 
 
@@ -194,11 +194,24 @@ def test_weights_in_the_label_column(tmp_path):
     check(load(tmp_path / "a.csv"), ["a"], ["x", "std::vector", "y"], [[0.5, 1, 1]])
 
 
-def test_naming_columns_makes_a_table_of_any_folder(tmp_path):
+def test_naming_columns_makes_a_table_of_a_folder_or_file_that_has_one(tmp_path):
     (tmp_path / "trn.json").write_text('{"title": "a", "content": "long", "target_ind": [0]}\n')
     (tmp_path / "lbl.json").write_text('{"title": "x"}\n')
     assert load(tmp_path).layout == "raw"
+    options = TableOptions(text_column="content", labels=tmp_path / "lbl.json")
+    check(load(tmp_path / "trn.json", options=options), ["long"], ["x"], [[1]])
+    (tmp_path / "train.csv").write_text("text,content,labels\na,long,0\n")
+    assert load(tmp_path).layout == "raw"
     check(load(tmp_path, options=TableOptions(text_column="content")), ["long"], ["x"], [[1]])
+
+
+@pytest.mark.parametrize("option", ["text_column", "label_column", "weight_column", "separator"])
+def test_naming_columns_makes_no_table_of_another_layout(option):
+    flag = f"--{option.replace('_', '-')}"
+    with pytest.raises(
+        DataError, match=f"^man: is in the raw layout.* what {flag} gives to a table; leave {flag}"
+    ):
+        load("man", options=TableOptions(**{option: ";"}))
 
 
 def test_labels_that_are_only_numbers_are_no_label_texts(tmp_path):
@@ -220,18 +233,9 @@ def test_a_table_may_begin_with_an_unnamed_column(tmp_path):
 
 
 def test_options_that_the_layout_cannot_use_are_not_ignored(tmp_path):
+    (tmp_path / "labels.txt").touch()
     with pytest.raises(DataError, match="is in the raw layout, which has its own place for what --labels"):
         load("man", options=TableOptions(labels=tmp_path / "labels.txt"))
-
-
-def test_a_column_taken_for_weights_by_its_name_is_mentioned(tmp_path):
-    table = tmp_path / "t.csv"
-    table.write_text("text,labels,score\nred hat,a,0.5\n", encoding="utf-8")
-    findings = load(table).findings
-    assert [one.kind for one in findings] == ["guessed-weights"]
-    assert "column 'score' is taken for the labels' weights" in str(findings[0])
-    named = load(table, options=TableOptions(weight_column="score")).findings
-    assert named == ()
 
 
 def test_folders_written_for_a_trainer_say_what_they_are(tmp_path):

@@ -17,6 +17,7 @@ from gandalf.data.forecast import Forecast, Plan, forecast
 from gandalf.data.formats.table import TableOptions
 from gandalf.data.load import bundled, load
 from gandalf.data.matching import known_points, text_groups
+from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings, Problem, Severity
 
 _EXAMPLES = 3
@@ -116,8 +117,8 @@ def _labels_without_points(splits: Splits, findings: Findings, places: _Places) 
     if len(empty):
         findings.warn(
             "label-without-points",
-            f"{len(empty):,} of {splits.train.num_labels:,} labels have no training point: "
-            + _examples(splits.train, empty),
+            f"{len(empty):,} of {counted(splits.train.num_labels, 'label has', 'labels have')}"
+            f" no training point: {_examples(splits.train, empty)}",
             remedy="train with their texts (gandalf augment gives every label a point) or drop them",
             **places.of(_LABELS, empty[0]),
         )
@@ -131,8 +132,11 @@ def _unseen_test_labels(splits: Splits, findings: Findings, places: _Places) -> 
         positives = int(splits.test.label_frequencies[unseen].sum())
         findings.warn(
             "unseen-test-label",
-            f"{len(unseen):,} labels of the test points never occur in training ({positives:,} of"
-            f" {splits.test.targets.nnz:,} test positives): {_examples(splits.train, unseen)}",
+            counted(
+                len(unseen), "label of the test points never occurs", "labels of the test points never occur"
+            )
+            + f" in training ({positives:,} of {counted(splits.test.targets.nnz, 'test positive')}):"
+            f" {_examples(splits.train, unseen)}",
             remedy="only a model that reads label texts can predict them; else split the points anew",
             **places.of(_LABELS, unseen[0]),
         )
@@ -159,8 +163,9 @@ def _overlap(splits: Splits, findings: Findings, places: _Places) -> None:
     if both:
         findings.warn(
             "train-test-overlap",
-            f"{len(both):,} of {len(test):,} test points are training points too, by their {by}: {example!r}"
-            f" (test point {both[0]})",
+            f"{len(both):,} of "
+            + counted(len(test), "test point is a training point", "test points are training points")
+            + f" too, by {by}: {example!r} (test point {both[0]})",
             remedy="remove them from one of the splits, or the scores will flatter",
             **places.of(_TEST, both[0]),
         )
@@ -176,8 +181,8 @@ def _shared_texts(splits: Splits, findings: Findings, places: _Places) -> None:
     if len(shared):
         findings.note(
             "shared-text",
-            f"{len(shared):,} of {len(test):,} test points ({len(shared) / len(test):.1%}) have the text of a"
-            f" training point: {test.texts[shared[0]]!r} (test point {shared[0]})",
+            f"{len(shared):,} of {counted(len(test), 'test point')} ({len(shared) / len(test):.1%}) with"
+            f" the text of a training point: {test.texts[shared[0]]!r} (test point {shared[0]})",
             **places.of(_TEST, shared[0]),
         )
 
@@ -188,7 +193,8 @@ def _empty_rows(splits: Splits, findings: Findings, places: _Places) -> None:
         if len(empty):
             findings.note(
                 "empty-row",
-                f"{len(empty):,} of {len(points):,} {name} points have no label, point {empty[0]} first",
+                f"{len(empty):,} of {counted(len(points), f'{name} point')} without a label,"
+                f" point {empty[0]} first",
                 **places.of(name, empty[0]),
             )
 
@@ -207,7 +213,8 @@ def _duplicate_points(splits: Splits, findings: Findings, places: _Places) -> No
         one, other = again[0]
         findings.note(
             "duplicate-point",
-            f"{len(again):,} training points repeat another's text and labels: points {one} and {other},"
+            f"{counted(len(again), 'training point repeats', 'training points repeat')} another's text and"
+            f" labels: points {one} and {other},"
             f" {texts[one]!r}",
             **places.of(_TRAIN, other),
         )
@@ -218,8 +225,8 @@ def _no_test_filter(splits: Splits, findings: Findings, places: _Places) -> None
     if known is not None and known.any():
         findings.note(
             "no-test-filter",
-            f"{int(known.sum()):,} of {len(known):,} test points have the text of a label, and no filter file"
-            " keeps a point from being answered with itself",
+            f"{int(known.sum()):,} of {counted(len(known), 'test point has', 'test points have')} the text"
+            " of a label, and no filter file keeps a point from being answered with itself",
             remedy="add filter_labels_test.txt if such answers do not count",
         )
 
@@ -227,7 +234,7 @@ def _no_test_filter(splits: Splits, findings: Findings, places: _Places) -> None
 def _label_counts(splits: Splits, findings: Findings, places: _Places) -> None:
     if splits.test is not None and splits.test.num_labels != splits.train.num_labels:
         raise DataError(
-            f"the training points have {splits.train.num_labels:,} labels and the test points"
+            f"the training points have {counted(splits.train.num_labels, 'label')} and the test points"
             f" {splits.test.num_labels:,}",
             remedy="both splits must count the same list of labels",
             kind="label-count-mismatch",
@@ -263,7 +270,10 @@ def _examples(points: Dataset, labels: npt.NDArray[np.int64]) -> str:
 def _own_ids(points: Dataset) -> Sequence[str] | None:
     """Ids that name items; mere row numbers, which every split has alike, do not."""
     ids = points.ids
-    numbered = ids is not None and all(name == str(row) for row, name in enumerate(ids))
+    if not ids or not (ids[0].isascii() and ids[0].isdigit() and len(ids[0]) < 19):
+        return ids
+    first = int(ids[0])  # splits may be numbered from 0 or from 1 or one after the other
+    numbered = all(name == str(number) for number, name in enumerate(ids, start=first))
     return None if numbered else ids
 
 

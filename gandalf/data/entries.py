@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from gandalf.data.sentences import there_are
 from gandalf.errors import Findings, Severity
 
 Ints = npt.NDArray[np.int64]
@@ -19,6 +21,7 @@ Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 _PENDING_ROWS = 1 << 16
+_SHOWN_DIGITS = 30
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,12 @@ class SparseRows:
         start = len(self._pending_indices)
         values = [1.0] * len(indices) if values is None else values
         try:
-            self._extend(start, indices, values)
-        except OverflowError:  # out of every range, and reported as such once it fits into a machine's number
-            self._extend(start, [*map(_bounded, indices)], [*map(_bounded, values)])
+            if bool in map(type, indices) or bool in map(type, values):
+                raise TypeError("Python counts True as 1, but no label is called so")
+            try:
+                self._extend(start, indices, values)
+            except OverflowError:
+                self._extend(start, *self._in_range(indices, values, line))
         except TypeError:
             self._extend(start, (), ())
             raise
@@ -71,6 +77,26 @@ class SparseRows:
         """Append many rows at once: `counts[r]` entries for row r, which stands in `lines[r]` of the file."""
         self._flush()
         self._append(counts, indices, values, lines)
+
+    def _in_range(
+        self, indices: Sequence[int], values: Sequence[float], line: int
+    ) -> tuple[list[int], list[float]]:
+        """The pairs whose column a machine's integer can hold; the others are reported as they stand."""
+        kept = []
+        for index, value in zip(indices, values, strict=True):
+            if abs(index) < 2**63:
+                kept.append((index, _as_float(value)))
+            else:
+                self._report_outside(_abbreviated(index), (line, True))
+        return [index for index, _ in kept], [value for _, value in kept]
+
+    def _report_outside(self, index: str, place: tuple[int, bool]) -> None:
+        noun = self.column.noun
+        what = f"{noun} {index} is out of range"
+        if self.columns is not None:
+            what += f": {there_are(self.columns, noun)}, counted from 0"
+        remedy = f"correct the {noun}, or the {noun} file or header that gives their number"
+        self._report("error", "index-out-of-range", what, remedy, place)
 
     def _extend(self, start: int, indices: Sequence[int], values: Sequence[float]) -> None:
         del self._pending_indices[start:], self._pending_values[start:]
@@ -122,9 +148,7 @@ class SparseRows:
         negative = np.zeros_like(odd) if self.column.signed else values < 0
         noun = self.column.noun
         for at in np.flatnonzero(outside):
-            what = f"{noun} {indices[at]} is out of range: there are {self.columns} {noun}s, counted from 0"
-            remedy = f"correct the {noun}, or the {noun} file or header that gives their number"
-            self._report("error", "index-out-of-range", what, remedy, _place(lines, rows[at]))
+            self._report_outside(str(indices[at]), _place(lines, rows[at]))
         for at in np.flatnonzero(odd & ~outside):
             what = f"the value of {noun} {indices[at]} is {values[at]}, which is no number to train on"
             remedy = "write a number or leave the entry out"
@@ -184,8 +208,17 @@ def fit_rows(matrix: csr_array, rows: int) -> csr_array:
     return csr_array((matrix.data[:end], matrix.indices[:end], indptr), shape=(rows, matrix.shape[1]))
 
 
-def _bounded(number: Any) -> Any:  # noqa: ANN401  an integer of any size, or a float
-    return max(-(2**62), min(number, 2**62))
+def _as_float(number: Any) -> float:  # noqa: ANN401  an integer of any size, or a float
+    """The number, or infinity for an integer that no float can hold, as a float written so long would be."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.copysign(math.inf, number > 0 or -1)
+
+
+def _abbreviated(number: int) -> str:
+    digits = str(number)
+    return digits if len(digits) <= _SHOWN_DIGITS else f"{digits[:_SHOWN_DIGITS]}..."
 
 
 def _strictly_increasing(rows: Ints, indices: Ints) -> bool:

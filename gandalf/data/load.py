@@ -9,10 +9,14 @@ from pathlib import Path
 
 from gandalf.data.dataset import Splits
 from gandalf.data.files import plain_name
-from gandalf.data.formats import LAYOUTS, Layout
+from gandalf.data.formats import LAYOUTS, Layout, table
 from gandalf.data.formats.table import TableOptions
+from gandalf.data.formats.table_files import is_table
 from gandalf.data.origin import FREQUENCIES, ONE_WAY, Origin, read_origin
+from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings
+
+_INSTEAD = dict.fromkeys(("labels", "test"), ", and give the folder that holds all files of the data set")
 
 
 def bundled() -> dict[str, Path]:
@@ -40,8 +44,9 @@ def load(
             file=path,
             kind="unknown-layout",
         )
+    _refuse_missing(options)
     layout = _layout_of(path, options)
-    _refuse_unheeded(layout, path, options)
+    _refuse_unheeded(layout, source, options)
     splits = layout.read(path, findings, options)
     name = _name(path) if of_package is None else _bundled_name(path)
     if origin is not None:
@@ -57,35 +62,55 @@ def _layout_of(path: Path, options: TableOptions) -> Layout:
             remedy=f"bundled are: {', '.join(bundled())}",
             kind="unknown-source",
         )
-    for layout in LAYOUTS:
-        # To name columns is to say that the source is a table.
-        if (layout.name == "table" or not options.names_columns) and layout.recognise(path):
-            return layout
-    known = "; ".join(f"{layout.name} ({layout.needs})" for layout in LAYOUTS)
+    if options.names_columns and _has_table(path):
+        return LAYOUTS[-1]  # to name columns is to say that the source is a table
+    found = next((layout for layout in LAYOUTS if layout.recognise(path)), None)
+    if found is not None:
+        return found
     raise DataError(
         f"is in no layout that can be read: {_contents(path)}",
-        remedy=f"known are {known}; docs/data.md describes them",
+        remedy=f"docs/data.md describes those that can: {', '.join(layout.name for layout in LAYOUTS)}",
         file=path,
         kind="unknown-layout",
     )
 
 
+def _has_table(path: Path) -> bool:
+    """Whether there is a table that is nothing but one; `trn.json` belongs to the raw layout."""
+    train = path if path.is_file() else table.train_file(path)
+    return train is not None and is_table(train) and plain_name(train) != "trn.json"
+
+
+def _refuse_missing(options: TableOptions) -> None:
+    for name, path in (("labels", options.labels), ("test", options.test)):
+        if path is not None and (not path.exists() or path.is_dir()):
+            what = "is a folder" if path.is_dir() else "does not exist"
+            raise DataError(
+                f"{what}, and --{name} names a file",
+                remedy="correct the name",
+                file=path,
+                kind="unknown-source",
+            )
+
+
 def _check_origin(origin: Origin, splits: Splits, path: Path) -> None:
     if len(origin.label_frequencies) != splits.train.num_labels:
         raise DataError(
-            f"lists {len(origin.label_frequencies)} labels, but the data set has {splits.train.num_labels}",
+            f"lists {counted(len(origin.label_frequencies), 'label')}, but the data set has"
+            f" {splits.train.num_labels:,}",
             remedy="write the folder again with gandalf augment",
             file=path / FREQUENCIES,
         )
 
 
-def _refuse_unheeded(layout: Layout, path: Path, options: TableOptions) -> None:
+def _refuse_unheeded(layout: Layout, source: str | Path, options: TableOptions) -> None:
     for name, value in asdict(options).items():
         if value is not None and name not in layout.heeds:
+            option = f"--{name.replace('_', '-')}"
             raise DataError(
-                f"is in the {layout.name} layout, which has its own place for what --{name} gives",
-                remedy=f"leave --{name} out, and give the folder that holds all files of the data set",
-                file=path,
+                f"is in the {layout.name} layout, which has its own place for what {option} gives to a table",
+                remedy=f"leave {option} out" + _INSTEAD.get(name, ", or give the table's file itself"),
+                file=source,
             )
 
 

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 
 from gandalf.data.entries import FEATURE, LABEL, Column, Floats, Ints, SparseRows, fit_rows, mending
 from gandalf.data.files import Block, first_line, read_blocks, written
+from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings
 
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -119,7 +120,7 @@ def _of_height(matrix: csr_array, rows: int, path: Path, findings: Findings) -> 
     if found != rows and not surplus_is_blank:
         mending(findings, found, rows).error(
             "header-mismatch",
-            f"the header says {rows} rows, and {found} follow",
+            f"the header says {counted(rows, 'row')}, and {counted(found, 'follows', 'follow')}",
             remedy="correct the header, or copy the file again if it was cut short",
             file=path,
             line=1,

@@ -17,7 +17,6 @@ class Layout:
     """A way to keep a data set in files."""
 
     name: str
-    needs: str  # what a folder must hold, for the sentence that lists the layouts
     recognise: Callable[[Path], bool]
     read: Callable[[Path, Findings, TableOptions], Splits]
     heeds: tuple[str, ...] = ()  # the options it can make use of
@@ -25,9 +24,9 @@ class Layout:
 
 # In this order: a sparse layout may have raw texts beside it, and almost any folder could pass for a table.
 LAYOUTS = (
-    Layout("sparse", xc.NEEDS, xc.recognise, xc.read),
-    Layout("raw", raw.NEEDS, raw.recognise, raw.read),
-    Layout("renee", renee.NEEDS, renee.recognise, renee.read),
-    Layout("pecos", pecos.NEEDS, pecos.recognise, pecos.read, ("labels", "test")),
-    Layout("table", table.NEEDS, table.recognise, table.read, tuple(asdict(TableOptions()))),
+    Layout("sparse", xc.recognise, xc.read),
+    Layout("raw", raw.recognise, raw.read),
+    Layout("renee", renee.recognise, renee.read),
+    Layout("pecos", pecos.recognise, pecos.read, ("labels", "test")),
+    Layout("table", table.recognise, table.read, tuple(asdict(TableOptions()))),
 )

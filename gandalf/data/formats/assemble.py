@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.entries import fit_rows, mending
 from gandalf.data.formats.filters import with_filters
+from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings
 
 
@@ -32,6 +35,36 @@ def need_features(points: Dataset, layout: str) -> tuple[csr_array, csr_array | 
             remedy="make features first (gandalf.data.bag_of_words), or write the raw layout",
         )
     return points.features, points.label_features
+
+
+def fit_features(features: csr_array, rows: int, says: Path, path: Path, findings: Findings) -> csr_array:
+    """The features, `rows` of them; another number than `says` calls for is reported and mended."""
+    if features.shape[0] != rows:
+        mending(findings, features.shape[0], rows).error(
+            "header-mismatch",
+            f"has {counted(features.shape[0], 'row')}, and {says.name} calls for {rows:,}",
+            remedy="both files must have the same rows, in the same order",
+            file=path,
+            line=None if path.suffix == ".npz" else 1,
+        )
+    return fit_rows(features, rows)
+
+
+def check_feature_columns(
+    of_train: csr_array | None, others: Iterable[tuple[csr_array | None, Path | None]], findings: Findings
+) -> None:
+    """Report features, each with its file, that have other columns than those of the training points."""
+    for features, file in others:
+        if of_train is None or features is None or features.shape[1] == of_train.shape[1]:
+            continue
+        findings.error(
+            "feature-mismatch",
+            f"has {counted(features.shape[1], 'column')}, and the training features have"
+            f" {of_train.shape[1]:,}",
+            remedy="write the features of training points, test points and labels with one vocabulary",
+            file=file,
+            line=None if file is None or file.suffix == ".npz" else 1,
+        )
 
 
 def _scaled(

@@ -10,6 +10,7 @@ import numpy as np
 
 from gandalf.data.dataset import Dataset, binary_pairs
 from gandalf.data.files import find, read_lines, written
+from gandalf.data.sentences import counted, there_are
 from gandalf.errors import Findings
 
 TRAIN_NAMES = ("filter_labels_train.txt", "trn_filter_labels.txt", "filter_labels_trn.txt")
@@ -19,6 +20,7 @@ TEST_NAMES = (
     "filter_labels_tst.txt",
     "filter_labels_text.txt",  # a misspelling that has spread
 )
+_DIGITS = 30  # of a number that are read: Python refuses thousands, and it is out of range long before
 
 
 def with_filters(
@@ -67,12 +69,12 @@ def _pair(text: str, points: Dataset, path: Path, line: int, findings: Findings)
             line=line,
         )
         return None
-    row, label = int(words[0]), int(words[1])
+    row, label = (int(word.lstrip("0")[:_DIGITS] or "0") for word in words)
     for noun, number, size in (("row", row, len(points)), ("label", label, points.num_labels)):
         if number >= size:
             findings.error(
                 "index-out-of-range",
-                f"{noun} {number} is out of range: there are {size} {noun}s, counted from 0",
+                f"{noun} {number} is out of range: {there_are(size, noun)}, counted from 0",
                 remedy="the filter file must belong to this split",
                 file=path,
                 line=line,
@@ -88,8 +90,8 @@ def _report_hidden_truth(test: Dataset, path: Path | None, findings: Findings) -
     if hidden.nnz:
         findings.warn(
             "filter-hides-truth",
-            f"{hidden.nnz} pairs are in the test truth too, such as '{hidden.row[0]} {hidden.col[0]}', "
-            "and can never be predicted right",
+            f"{counted(hidden.nnz, 'pair is', 'pairs are')} in the test truth too, such as "
+            f"'{hidden.row[0]} {hidden.col[0]}', and can never be predicted right",
             remedy="take them out of the filter or out of the truth",
             file=path,
         )

@@ -14,9 +14,11 @@ SEPARATORS = (";", "|", ",")  # in this order: a comma is the most likely to be 
 
 
 def guess_separator(cells: Iterable[Any]) -> str | None:
-    """The first usual separator that occurs in the cells; None if they hold no text with one."""
+    """The usual separator that occurs in most of the cells; None if they hold no text with one."""
     texts = [cell for cell in cells if isinstance(cell, str) and _as_list(cell) is None]
-    return next((mark for mark in SEPARATORS if any(mark in text for text in texts)), None)
+    found = {mark: sum(mark in text for text in texts) for mark in SEPARATORS}
+    best = max(SEPARATORS, key=lambda mark: found[mark])  # the first of those that occur equally often
+    return best if found[best] else None
 
 
 def split_cell(cell: Any, separator: str | None) -> list[Any]:  # noqa: ANN401  a cell can hold anything
@@ -32,6 +34,11 @@ def split_cell(cell: Any, separator: str | None) -> list[Any]:  # noqa: ANN401  
         return found
     parts = [cell] if separator is None else cell.split(None if separator == " " else separator)
     return [part for part in map(str.strip, parts) if part]
+
+
+def split_labels(cell: Any, separator: str | None) -> list[Any]:  # noqa: ANN401
+    """The labels of a cell: its items without those that are empty."""
+    return [item for item in split_cell(cell, separator) if item is not None and item != ""]
 
 
 def name_and_weight(item: Any) -> tuple[str, float]:  # noqa: ANN401
@@ -53,9 +60,13 @@ def key_of(value: Any) -> str:  # noqa: ANN401
 
 
 def number_of(value: Any) -> float | None:  # noqa: ANN401
-    """The value as a number, or None if it is none."""
+    """The value as a number, or None if it is none; infinity for an integer that no float can hold."""
+    if isinstance(value, bool):
+        return None
     try:
         return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
     except (TypeError, ValueError):
         return None
 

@@ -28,7 +28,7 @@ class LabelNames:
         known = self.numbers.get(item) if isinstance(item, str) else None
         if known is not None:  # a name that is known as it stands, even if it holds "::"
             return known, 1.0
-        if isinstance(item, dict | list):
+        if isinstance(item, dict | list | bytes):
             return None, 1.0
         name, weight = name_and_weight(item)
         known = self.numbers.get(name)
@@ -84,8 +84,7 @@ def _read_label_table(path: Path, findings: Findings) -> tuple[list[str], list[s
     texts, ids, start = Texts(path, findings, of_labels=True), [], None
     for line, row in table.rows:
         start = line if start is None else start
-        text = row.get(text_column)
-        texts.add("" if text is None else str(text), line)
+        texts.add_cell(row.get(text_column), line)
         ids.append("" if id_column is None else key_of(row.get(id_column)))
     report_alike(texts.found, findings, path, first_line=start or 1)
     return texts.found, None if id_column is None else ids

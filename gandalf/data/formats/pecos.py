@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, csr_matrix, load_npz, save_npz
@@ -13,15 +14,13 @@ from scipy.sparse import csr_array, csr_matrix, load_npz, save_npz
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.entries import FEATURE, LABEL, Column, SparseRows, matrix_of
 from gandalf.data.files import find, first_line, read_lines, written
-from gandalf.data.formats.assemble import assemble, need_features
+from gandalf.data.formats.assemble import assemble, check_feature_columns, fit_features, need_features
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.formats.table import TableOptions
 from gandalf.data.formats.table_files import is_table
 from gandalf.data.formats.texts import Texts, clean, fit_texts, read_texts, write_texts
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
-
-NEEDS = "Y.trn.npz with X.trn.npz or X.trn.txt; or train.txt of 'id,id<TAB>text' with output-items.txt"
 
 _SPLITS = {"trn": ("trn", "train"), "tst": ("tst", "test")}
 _LABEL_FEATURES = ("Yf.npz", "X.lbl.npz", "lbl_X.npz", "X_lbl.npz", "lbl.X.npz")
@@ -110,7 +109,7 @@ def _read_matrices(source: Path, findings: Findings) -> Splits:
     label_texts = None if texts is None else read_texts(texts, findings, of_labels=True)
     if texts is not None and label_texts is not None:
         label_texts = fit_texts(label_texts, train.num_labels, says, texts, findings)
-    label_features = None if features is None else _read_matrix(features, FEATURE, findings)
+    label_features = _read_features(features, train.num_labels, says, findings)
     if test is not None and test.num_labels != train.num_labels:
         raise DataError(
             f"the test targets have {test.num_labels} columns and the training targets {train.num_labels}",
@@ -118,6 +117,9 @@ def _read_matrices(source: Path, findings: Findings) -> Splits:
             file=source,
             kind="header-mismatch",
         )
+    others = [(label_features, features)]
+    others += [] if test is None else [(test.features, _matrix_path(source, "X", "tst"))]
+    check_feature_columns(train.features, others, findings)
     train = replace(train, label_texts=label_texts, label_features=label_features)
     test = None if test is None else replace(test, label_texts=label_texts, label_features=label_features)
     return assemble(train, test, source, "pecos", findings)
@@ -129,19 +131,30 @@ def _read_split(source: Path, split: str, findings: Findings) -> Dataset | None:
         return None
     targets = _read_matrix(says, LABEL, findings)
     matrix, lines = _matrix_path(source, "X", split), _matrix_path(source, "X", split, "txt")
-    features = None if matrix is None else _read_matrix(matrix, FEATURE, findings)
+    features = _read_features(matrix, targets.shape[0], says, findings)
     texts = None if lines is None else read_texts(lines, findings)
     if texts is not None and lines is not None:
         texts = fit_texts(texts, targets.shape[0], says, lines, findings)
     return Dataset(targets, texts, features=features)
 
 
+def _read_features(path: Path | None, rows: int, says: Path, findings: Findings) -> csr_array | None:
+    if path is None:
+        return None
+    return fit_features(_read_matrix(path, FEATURE, findings), rows, says, path, findings)
+
+
 def _read_matrix(path: Path, column: Column, findings: Findings) -> csr_array:
     try:
         with open(path, "rb") as file:
-            found = csr_array(load_npz(file)).astype(np.float32)
+            stored: Any = load_npz(file)
+        if stored.format in ("csc", "bsr"):  # turned into rows by code that trusts their numbers
+            stored.check_format(full_check=True)
+        found = csr_array(stored)
         if (np.diff(found.indptr) < 0).any():
             raise ValueError("rows that end before they begin")
+        is_complex = np.iscomplexobj(found.data)
+        found = found if is_complex else found.astype(np.float32)
     except Exception as error:  # zip, NumPy and SciPy raise almost anything at bytes they did not write
         raise DataError(
             "cannot be read as a SciPy sparse matrix",
@@ -149,6 +162,9 @@ def _read_matrix(path: Path, column: Column, findings: Findings) -> csr_array:
             file=path,
             kind="truncated-file",
         ) from error
+    if is_complex:
+        what, remedy = "the matrix holds complex numbers", "write real numbers"
+        raise DataError(what, remedy=remedy, file=path, kind="bad-number")
     return matrix_of(found, column, path, findings)
 
 

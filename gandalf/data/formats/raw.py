@@ -14,10 +14,9 @@ from gandalf.data.formats.assemble import assemble
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.formats.table import TableOptions
 from gandalf.data.formats.texts import Texts, clean, report_alike
+from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
-
-NEEDS = "trn.json and lbl.json, perhaps tst.json"
 
 
 def recognise(source: Path) -> bool:
@@ -107,7 +106,7 @@ def _add_targets(rows: SparseRows, record: dict[str, Any], line: int) -> None:
         labels, values = [], None
     if values is not None and (not isinstance(values, list) or len(values) != len(labels)):
         size = len(values) if isinstance(values, list) else "no"
-        what = f"target_ind has {len(labels)} entries and target_rel has {size}"
+        what = f"target_ind has {counted(len(labels), 'entry', 'entries')} and target_rel has {size}"
         _report(rows, line, "length-mismatch", what, "give one value for each label")
         values = None
     try:

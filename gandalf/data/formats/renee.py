@@ -10,8 +10,6 @@ from gandalf.data.formats.table import TableOptions
 from gandalf.data.formats.xc import read_split_files, write_targets_and_texts
 from gandalf.errors import DataError, Findings
 
-NEEDS = "trn_X.txt, Y.txt and trn_X_Y.txt, perhaps tst_X.txt and tst_X_Y.txt"
-
 
 def recognise(source: Path) -> bool:
     """Whether the folder holds texts and a sparse matrix of targets."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,12 @@ from gandalf.data.entries import LABEL, SparseRows
 from gandalf.data.files import find, written
 from gandalf.data.formats.assemble import assemble
 from gandalf.data.formats.filters import write_filters
-from gandalf.data.formats.label_cells import guess_separator, key_of, number_of, split_cell
+from gandalf.data.formats.label_cells import key_of, number_of, split_cell, split_labels
 from gandalf.data.formats.label_names import LabelNames, read_label_file
+from gandalf.data.formats.table_columns import Columns, TableOptions, settle_columns
 from gandalf.data.formats.table_files import (
     Row,
     Table,
-    find_column,
     is_table,
     open_table,
     table_names,
@@ -28,38 +27,11 @@ from gandalf.data.formats.table_files import (
 )
 from gandalf.data.formats.texts import Texts, write_texts
 from gandalf.data.origin import RECORD
+from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
 
-NEEDS = "one CSV, TSV, JSONL or Parquet file, or train.* with perhaps test.* and labels.*"
-
-TEXT_COLUMNS = ("text", "title", "query", "input", "sentence", "question", "name", "content")
-LABEL_COLUMNS = (
-    *("labels", "label", "targets", "target", "categories", "category", "tags", "tag"),
-    *("target_ind", "classes", "class", "topics"),
-)
-WEIGHT_COLUMNS = ("scores", "relevance", "weights", "target_rel", "clicks", "score", "weight")
-ID_COLUMNS = ("uid", "id")
-
-_PEEK_ROWS = 1000  # looked at to guess the separator between labels
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """Columns and files of a table; what is None is guessed from the header and the folder."""
-
-    text_column: str | None = None
-    label_column: str | None = None
-    weight_column: str | None = None
-    separator: str | None = None  # between the labels of one cell; " " is any white space
-    labels: Path | None = None  # label texts
-    test: Path | None = None
-
-    @property
-    def names_columns(self) -> bool:
-        """Whether anything was said that only a table can have."""
-        said = (self.text_column, self.label_column, self.weight_column, self.separator)
-        return any(value is not None for value in said)
+__all__ = ["TableOptions", "read", "recognise", "train_file", "write"]
 
 
 @dataclass(frozen=True)
@@ -76,34 +48,21 @@ class _Points:
         )
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """Where a table keeps what."""
-
-    text: str
-    label: str
-    weight: str | None
-    id: str | None
-
-
 def recognise(source: Path) -> bool:
     """Whether the file is a table, or the folder has one to train on."""
-    return is_table(source) or (source.is_dir() and _train_file(source) is not None)
+    return is_table(source) or (source.is_dir() and train_file(source) is not None)
 
 
 def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
     """Read the table; without label texts, a label's name is its text, numbered as it first appears."""
     train, test, labels = _paths(source, options)
     names = LabelNames() if labels is None else read_label_file(labels, findings)
-    table = open_table(train, findings)
-    table, separator = _with_separator(table, train, options, findings)
-    options = replace(options, separator=separator)
-    points = _read_points(train, table, names, options, findings)
+    table, columns = settle_columns(open_table(train, findings), options, findings)
+    points = _read_points(table, names, columns, findings)
     others = None
     if test is not None:
-        # Lists in the training file say nothing of how another file separates its labels.
-        table, separator = _with_separator(open_table(test, findings), test, options, findings)
-        others = _read_points(test, table, names, replace(options, separator=separator), findings)
+        table, columns = settle_columns(open_table(test, findings), options, findings, like=columns)
+        others = _read_points(table, names, columns, findings)
     names.report(train, findings)
     return assemble(
         points.dataset(names), None if others is None else others.dataset(names), source, "table", findings
@@ -126,13 +85,13 @@ def write(splits: Splits, folder: Path, suffix: str = ".csv") -> None:
     write_filters(splits.train, splits.test, folder)
 
 
-# ---- files and columns
+# ---- files
 
 
 def _paths(source: Path, options: TableOptions) -> tuple[Path, Path | None, Path | None]:
     if source.is_file():
         return source, options.test, options.labels
-    train = _train_file(source)
+    train = train_file(source)
     if train is None:
         raise DataError("there is no train.csv, .tsv, .jsonl or .parquet", file=source, remedy="add it")
     test = options.test or find(source, [*table_names("test"), *table_names("tst")])
@@ -144,7 +103,8 @@ def _label_file(folder: Path) -> Path | None:
     return find(folder, [*names, "Y.txt"])
 
 
-def _train_file(folder: Path) -> Path | None:
+def train_file(folder: Path) -> Path | None:
+    """The table to train on: called so, or the only one that is nothing else."""
     train = find(folder, [*table_names("train"), *table_names("trn")])
     if train is not None:
         return train
@@ -154,77 +114,36 @@ def _train_file(folder: Path) -> Path | None:
     return tables[0] if len(tables) == 1 else None
 
 
-def _columns(table: Table, path: Path, options: TableOptions) -> _Columns:
-    def column(said: str | None, guesses: Sequence[str]) -> str | None:
-        return find_column(table, (said,) if said is not None else guesses)
-
-    text = column(options.text_column, TEXT_COLUMNS)
-    label = column(options.label_column, LABEL_COLUMNS)
-    weight = column(options.weight_column, WEIGHT_COLUMNS)
-    missing = (
-        ("text", text, options.text_column),
-        ("label", label, options.label_column),
-        ("weight", weight, options.weight_column),
-    )
-    for role, found, said in missing:
-        if found is None and (role != "weight" or said is not None):
-            called = f"column '{said}'" if said is not None else f"{role} column known by its name"
-            raise DataError(
-                f"there is no {called}; the columns are: {', '.join(table.columns) or 'none'}",
-                remedy=f"name it with --{role}-column",
-                file=path,
-                kind="missing-column",
-            )
-    assert text is not None and label is not None, "checked above"
-    return _Columns(text, label, weight, find_column(table, ID_COLUMNS))
-
-
-def _with_separator(
-    table: Table, path: Path, options: TableOptions, findings: Findings
-) -> tuple[Table, str | None]:
-    """The table, unread, and the separator between labels: the one given, or guessed from the first rows."""
-    if options.separator is not None:
-        return table, options.separator
-    label = _columns(table, path, options).label
-    peeked = list(itertools.islice(table.rows, _PEEK_ROWS))
-    separator = guess_separator(row.get(label) for _, row in peeked)
-    if separator is not None:
-        what = f"labels in column '{label}' are taken to be separated by '{separator}'"
-        findings.note("guessed-separator", what, remedy="say so with --separator if not", file=path)
-    return table._replace(rows=itertools.chain(peeked, table.rows)), separator
-
-
 # ---- rows
 
 
-def _read_points(
-    path: Path, table: Table, names: LabelNames, options: TableOptions, findings: Findings
-) -> _Points:
-    columns = _columns(table, path, options)
-    if columns.weight is not None and options.weight_column is None:
-        what = f"column '{columns.weight}' is taken for the labels' weights"
-        findings.note("guessed-weights", what, remedy="rename it if it is not", file=path)
+def _read_points(table: Table, names: LabelNames, columns: Columns, findings: Findings) -> _Points:
+    path = table.path
     points = _Points(
         Texts(path, findings), None if columns.id is None else [], SparseRows(None, LABEL, path, findings)
     )
+    zeros = []  # lines
     for line, row in table.rows:
-        text = row.get(columns.text)
-        points.texts.add("" if text is None else str(text), line)
+        points.texts.add_cell(row.get(columns.text), line)
         if points.ids is not None and columns.id is not None:
             points.ids.append(key_of(row.get(columns.id)))
-        _add_targets(points.rows, row, columns, options.separator, names, line)
+        values = _add_targets(points.rows, row, columns, names, line)
+        zeros += [line] * values.count(0)
+    if zeros:
+        what = f"{counted(len(zeros), 'label is', 'labels are')} left out of a row for a weight of 0"
+        remedy = "give a weight above 0 to keep a label"
+        findings.note("zero-weight", what, remedy=remedy, file=path, line=zeros[0])
     return points
 
 
-def _add_targets(
-    rows: SparseRows, row: Row, columns: _Columns, separator: str | None, names: LabelNames, line: int
-) -> None:
-    items = [item for item in split_cell(row.get(columns.label), separator) if item not in (None, "")]
+def _add_targets(rows: SparseRows, row: Row, columns: Columns, names: LabelNames, line: int) -> list[float]:
+    """Add the targets of one row, and return their weights."""
+    items = split_labels(row.get(columns.label), columns.separator)
     found = [names.resolve(item) for item in items]
     weights: list[Any] = [weight for _, weight in found]
     cell = None if columns.weight is None else row.get(columns.weight)
     if cell is not None:
-        weights = split_cell(cell, separator)
+        weights = split_cell(cell, columns.separator)
     for item, (number, _) in zip(items, found, strict=True):
         if number is None:
             _report_unknown(item, rows, names, line)
@@ -233,10 +152,11 @@ def _add_targets(
     if len(known) < len(found):
         values = [value for value, (number, _) in zip(values, found, strict=True) if number is not None]
     rows.add(known, values, line)
+    return values
 
 
 def _report_unknown(item: object, rows: SparseRows, names: LabelNames, line: int) -> None:
-    if names.file is None or isinstance(item, dict | list):
+    if names.file is None or isinstance(item, dict | list | bytes):
         what, remedy = f"'{str(item)[:60]}' is no label", "list names or numbers"
     else:
         what, remedy = f"label '{str(item)[:60]}' is not in {names.file}", "add it there, or correct it here"
@@ -246,7 +166,7 @@ def _report_unknown(item: object, rows: SparseRows, names: LabelNames, line: int
 def _values(weights: list[Any], expected: int, rows: SparseRows, line: int) -> list[float]:
     """The weights as numbers; what is none, or one too many, is reported and taken for 1."""
     if len(weights) != expected:
-        what = f"the row has {expected} labels and {len(weights)} weights"
+        what = f"the row has {counted(expected, 'label')} and {counted(len(weights), 'weight')}"
         remedy = "give one weight for each label"
         rows.findings.error("length-mismatch", what, remedy=remedy, file=rows.file, line=line)
         weights = [1.0] * expected

@@ -9,23 +9,36 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gandalf.data.compression import is_packed
 from gandalf.data.files import plain_name, read_lines
 from gandalf.data.formats.texts import clean
+from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings
 
 Row = Mapping[str, Any]
 
+_CELL_CHARACTERS = 1 << 24
+
 
 class Table(NamedTuple):
-    """Columns, and rows with the line each starts in."""
+    """A file's columns, and its rows with the line each starts in."""
 
+    path: Path
     columns: list[str]
     rows: Iterator[tuple[int, Row]]
 
 
 def open_table(path: Path, findings: Findings) -> Table:
     """Open the file by the suffix of its name, a compression's suffix aside."""
-    return _READERS[Path(plain_name(path)).suffix.lower()](path, findings)
+    read = _READERS.get(Path(plain_name(path)).suffix.lower())
+    if read is None:
+        raise DataError(
+            "is no table by its name",
+            remedy=f"give a file whose name ends in {', '.join(_READERS)}",
+            file=path,
+            kind="unknown-source",
+        )
+    return read(path, findings)
 
 
 def is_table(path: Path) -> bool:
@@ -46,30 +59,59 @@ def tables_in(folder: Path) -> list[Path]:
 def find_column(table: Table, names: Sequence[str]) -> str | None:
     """The table's column of the first of these names it has, whatever the case of the letters."""
     columns = {column.casefold(): column for column in reversed(table.columns)}
-    return next((columns[name.casefold()] for name in names if name.casefold() in columns), None)
+    columns |= {column: column for column in table.columns}  # as it is written, before any other case
+    keys = (name if name in columns else name.casefold() for name in names)
+    found = next((columns[key] for key in keys if key in columns), None)
+    if found is not None and table.columns.count(found) > 1:
+        raise DataError(
+            f"there are {table.columns.count(found)} columns called '{found}'",
+            remedy="give each a name of its own",
+            file=table.path,
+            kind="duplicate-column",
+        )
+    return found
 
 
 def _open_csv(path: Path, findings: Findings) -> Table:
     lines = read_lines(path, findings)
-    first = next(lines, (1, ""))
+    first = _header(lines, path)
     delimiter = next((mark for mark in ",;\t" if mark in first[1]), ",")
     texts = (f"{text}\n" for _, text in itertools.chain([first], lines))
     reader = csv.reader(texts, delimiter=delimiter, strict=True)
     try:
-        columns = [clean(name) for name in next(reader, [])]
+        columns = [clean(name) for name in _next_row(reader)]
     except csv.Error as error:
         remedy = "write the names of the columns, such as text,labels"
         raise DataError(
             f"the header is no CSV ({error})", remedy=remedy, file=path, line=1, kind="bad-line"
         ) from error
-    return Table(columns, _csv_rows(reader, columns, path, findings))
+    return Table(path, columns, _csv_rows(reader, columns, path, findings))
+
+
+def _header(lines: Iterator[tuple[int, str]], path: Path) -> tuple[int, str]:
+    first = next(lines, None)
+    if first is None:
+        remedy = "write a line with the names of the columns, such as text,labels, and the rows below it"
+        raise DataError("the file is empty", remedy=remedy, file=path, kind="empty-file")
+    return first
+
+
+def _next_row(reader: Any) -> list[str]:  # noqa: ANN401  the csv module does not name its type
+    # The csv module refuses cells of 131,072 characters, which documents reach. Its limit belongs to the
+    # whole process, so others get it back after every row. Some limit must stay: after a quote that is
+    # never closed, a cell would grow to the size of the file.
+    limit = csv.field_size_limit(_CELL_CHARACTERS)
+    try:
+        return next(reader)
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _csv_rows(reader: Any, columns: list[str], path: Path, findings: Findings) -> Iterator[tuple[int, Row]]:  # noqa: ANN401
     while True:
         line = reader.line_num + 1  # a quoted cell may hold newlines, so a row may be several lines
         try:
-            cells = next(reader)
+            cells = _next_row(reader)
         except StopIteration:
             return
         except csv.Error as error:
@@ -82,14 +124,14 @@ def _csv_rows(reader: Any, columns: list[str], path: Path, findings: Findings) -
 
 def _open_tsv(path: Path, findings: Findings) -> Table:
     lines = read_lines(path, findings)
-    columns = [clean(name) for name in _tsv_cells(next(lines, (1, ""))[1])]
+    columns = [clean(name) for name in _tsv_cells(_header(lines, path)[1])]
 
     def rows() -> Iterator[tuple[int, Row]]:
         for line, text in lines:
             if text:
                 yield from _row(columns, _tsv_cells(text), path, line, findings)
 
-    return Table(columns, rows())
+    return Table(path, columns, rows())
 
 
 def _tsv_cells(text: str) -> list[str]:
@@ -108,7 +150,7 @@ def _row(
         return
     findings.error(
         "bad-line",
-        f"the row has {len(cells)} cells, and the header has {len(columns)}",
+        f"the row has {counted(len(cells), 'cell')}, and the header has {len(columns)}",
         remedy="put cells that hold the separator in double quotes",
         file=path,
         line=line,
@@ -119,8 +161,9 @@ def _open_json_lines(path: Path, findings: Findings) -> Table:
     rows = _json_rows(path, findings)
     first = next(rows, None)
     if first is None:
-        return Table([], iter(()))
-    return Table(list(first[1]), itertools.chain([first], rows))
+        remedy = "write one {...} a line"
+        raise DataError("there is no JSON object in it", remedy=remedy, file=path, kind="empty-file")
+    return Table(path, list(first[1]), itertools.chain([first], rows))
 
 
 def _json_rows(path: Path, findings: Findings) -> Iterator[tuple[int, Row]]:
@@ -153,21 +196,51 @@ def _open_parquet(path: Path, findings: Findings) -> Table:
     except ImportError as error:
         remedy = "pip install 'gandalf-xmc[parquet]'"
         raise DataError("reading Parquet needs pyarrow", file=path, remedy=remedy) from error
+    if is_packed(path):
+        remedy = "unpack it (gunzip or unzstd)"
+        raise DataError("is compressed twice: Parquet is compressed inside", file=path, remedy=remedy)
+    damage = (pyarrow.ArrowException, OSError, UnicodeDecodeError)  # the last where a string is no UTF-8
     try:
         file = pyarrow.parquet.ParquetFile(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        remedy = "download or copy it again"
-        raise DataError(
-            "cannot be read as Parquet", file=path, remedy=remedy, kind="truncated-file"
-        ) from error
-    return Table(list(file.schema_arrow.names), _parquet_rows(file))
+    except damage as error:
+        raise _damaged(path) from error
+    return Table(path, list(file.schema_arrow.names), _parquet_rows(file, path, damage))
 
 
-def _parquet_rows(file: Any) -> Iterator[tuple[int, Row]]:  # noqa: ANN401  of an optional extra
+def _parquet_rows(
+    file: Any,  # noqa: ANN401  of an optional extra
+    path: Path,
+    damage: tuple[type[Exception], ...],
+) -> Iterator[tuple[int, Row]]:
     number = itertools.count(1)
-    for batch in file.iter_batches(batch_size=1 << 14):
-        for row in batch.to_pylist():
-            yield next(number), row
+    batches = file.iter_batches(batch_size=1 << 14)
+    while True:
+        try:
+            batch = next(batches, None)
+            rows = None if batch is None else batch.to_pylist()
+        except damage as error:
+            raise _damaged(path) from error
+        if rows is None:
+            return
+        for row in rows:
+            yield next(number), {name: _decoded(value) for name, value in row.items()}
+
+
+def _decoded(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything
+    """Text where Parquet has bytes that are UTF-8, as some writers keep it; other bytes stay as they are."""
+    if isinstance(value, list):
+        return [_decoded(item) for item in value]
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value
+
+
+def _damaged(path: Path) -> DataError:
+    remedy = "download or copy it again"
+    return DataError("cannot be read as Parquet", file=path, remedy=remedy, kind="truncated-file")
 
 
 _READERS: dict[str, Callable[[Path, Findings], Table]] = {

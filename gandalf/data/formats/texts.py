@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from gandalf.data.entries import mending
 from gandalf.data.files import read_lines, written
 from gandalf.data.matching import text_groups, text_key
+from gandalf.data.sentences import counted
 from gandalf.errors import Findings
 
 # Whatever some reader takes for the end of a line becomes a space; a byte order mark does not belong here.
@@ -46,6 +48,14 @@ class Texts:
         if not self.found[-1]:
             self._report_empty(line)
 
+    def add_cell(self, value: Any, line: int) -> None:  # noqa: ANN401  a cell can hold anything
+        """Append what stands in a table's cell."""
+        if isinstance(value, bytes):
+            what, remedy = "the text is bytes that are not UTF-8", "write it as UTF-8"
+            self.findings.error("broken-utf8", what, remedy=remedy, file=self.file, line=line)
+            value = value.decode("utf-8", "replace")
+        self.add("" if value is None else str(value), line)
+
     def _report_empty(self, line: int) -> None:
         if self._of_labels:
             kind, what = "missing-label-text", "the label has no text, so nothing can be learned from it"
@@ -76,7 +86,7 @@ def fit_texts(texts: list[str], rows: int, says: Path, path: Path, findings: Fin
     if len(texts) != rows:
         mending(findings, len(texts), rows).error(
             "header-mismatch",
-            f"holds {len(texts)} lines, and {says.name} calls for {rows}",
+            f"holds {counted(len(texts), 'line')}, and {says.name} calls for {rows:,}",
             remedy="both files must have one line for each row, in the same order",
             file=path,
         )

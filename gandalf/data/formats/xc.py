@@ -9,17 +9,16 @@ from pathlib import Path
 from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.entries import FEATURE, LABEL, fit_rows, mending
+from gandalf.data.entries import FEATURE, LABEL
 from gandalf.data.files import find, first_line
-from gandalf.data.formats.assemble import assemble, need_features
+from gandalf.data.formats.assemble import assemble, check_feature_columns, fit_features, need_features
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.formats.raw import read_titles
 from gandalf.data.formats.table import TableOptions
 from gandalf.data.formats.texts import fit_texts, read_texts, report_alike, write_texts
+from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import header_of, read_single, read_sparse, write_sparse
 from gandalf.errors import DataError, Findings
-
-NEEDS = "trn_X_Y.txt with trn_X_Xf.txt, or an old train.txt that starts with three numbers"
 
 _LABEL_FEATURES = ("lbl_X_Xf.txt", "Yf.txt")
 _LABEL_TEXTS = ("Y.txt", "lbl_X.txt")
@@ -61,13 +60,9 @@ class _Beside:
         path = find(self.folder, names)
         if path is None:
             return None
-        found = read_sparse(path, FEATURE, self.findings)
-        if found.shape[0] != self.rows:
-            what = f"has {found.shape[0]} rows, and {self.says.name} calls for {self.rows}"
-            remedy = "both files must have the same rows, in the same order"
-            reports = mending(self.findings, found.shape[0], self.rows)
-            reports.error("header-mismatch", what, remedy=remedy, file=path, line=1)
-        return fit_rows(found, self.rows)
+        return fit_features(
+            read_sparse(path, FEATURE, self.findings), self.rows, self.says, path, self.findings
+        )
 
     def _fitted(self, texts: list[str], path: Path) -> list[str]:
         return fit_texts(texts, self.rows, self.says, path, self.findings)
@@ -100,12 +95,14 @@ def read_split_files(source: Path, layout: str, findings: Findings) -> Splits:
     targets = read_sparse(path, LABEL, findings)
     labels = _read_labels(_Beside(source, path, targets.shape[1], findings, of_labels=True))
     train = _read_points("trn", targets, labels, _Beside(source, path, targets.shape[0], findings))
+    check_feature_columns(train.features, [(labels.features, find(source, _LABEL_FEATURES))], findings)
     test_path = find(source, ["tst_X_Y.txt"])
     if test_path is None:
         return assemble(train, None, source, layout, findings)
     targets = read_sparse(test_path, LABEL, findings)
     _same_labels(train.num_labels, targets.shape[1], test_path)
     test = _read_points("tst", targets, labels, _Beside(source, test_path, targets.shape[0], findings))
+    check_feature_columns(train.features, [(test.features, find(source, ["tst_X_Xf.txt"]))], findings)
     return assemble(train, test, source, layout, findings)
 
 
@@ -160,6 +157,7 @@ def _read_single(train: Path, test: Path | None, source: Path, findings: Finding
         return assemble(points, None, source, "sparse", findings)
     features, targets = read_single(test, findings)
     _same_labels(points.num_labels, targets.shape[1], test)
+    check_feature_columns(points.features, [(features, test)], findings)
     return assemble(points, Dataset(targets, features=features), source, "sparse", findings)
 
 
@@ -173,7 +171,7 @@ def _need(source: Path, name: str) -> Path:
 def _same_labels(of_train: int, of_test: int, path: Path) -> None:
     if of_train != of_test:
         raise DataError(
-            f"the header says {of_test} labels, and the training file says {of_train}",
+            f"the header says {counted(of_test, 'label')}, and the training file says {of_train}",
             remedy="both splits must be written with the same labels",
             file=path,
             line=1,
