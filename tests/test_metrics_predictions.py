@@ -105,6 +105,17 @@ GOOD = {"labels": [1]}
         ([GOOD, ""], r"p.jsonl:2: is not JSON"),
         ([GOOD, "[" * 100_000], r"p.jsonl:2: is JSON that cannot be read"),
         ([GOOD, '{"labels": [1], "scores": [1' + "0" * 400 + "]}"], r"p.jsonl:2: a score is too large"),
+        (
+            [GOOD, '{"labels": [1, 2], "scores": [1' + "0" * 400 + ', "x"]}'],
+            r'p.jsonl:2: the score "x" is not a number',
+        ),
+        ([GOOD, '{"labels": [1' + "0" * 400 + "]}"], r"p.jsonl:2: label index 10{59}\.\.\. is out of range"),
+        (
+            [GOOD, '{"labels": [' + "[" * 940 + "]" * 940 + "]}"],
+            r"p.jsonl:2: (\[...\] is no label|is JSON that)",
+        ),
+        ([GOOD, '{"labels": [1], "scores": [{}]}'], r"p.jsonl:2: the score \{...\} is not a number"),
+        ([GOOD, {"uid": [1], "labels": [1]}], r"p.jsonl:2: this line is for uid '\[...\]'"),
         ([GOOD, '{"labels": [1' + "0" * 5000 + "]}"], r"p.jsonl:2: is JSON that cannot be read"),
         ([GOOD, "[1]"], r"p.jsonl:2: is not a JSON object"),
         ([GOOD, {"label": [1]}], r"p.jsonl:2: has no list of labels under labels, ids, target_ind"),
@@ -149,6 +160,12 @@ def test_bad_json_lines(lines, sentence, splits, tmp_path):
         (lambda: (np.asarray([[5]] * 3), np.ones((3, 1))), r"label index 5 is out of range"),
         (lambda: (np.asarray([[1]] * 3), np.ones((3, 2))), r"must be N x k arrays"),
         (lambda: (np.asarray([[1]] * 4), np.ones((4, 1))), r"training points"),
+        (lambda: (np.asarray([[1]] * 3), np.full((3, 1), 1j)), r"the scores are complex128 values"),
+        (lambda: (np.asarray([[1]] * 3), np.full((3, 1), "x")), r"the scores are <U1 values"),
+        (lambda: ([[1], [1, 2], [1]], [[1], [1, 2], [1]]), r"must be N x k arrays"),
+        (lambda: matrix(dtype=np.complex128), r"holds complex128 values; write real numbers"),
+        (lambda: coo_array(([1.0, 2.0], ([1, 1], [3, 3])), shape=(3, 5)), r"a row predicts a label twice"),
+        (lambda: csr_array((5,)), r"cannot read predictions from csr_array"),
         (lambda: np.ones((3, 5)), r"cannot read predictions from ndarray"),
     ],
 )
@@ -167,10 +184,17 @@ def test_bad_files(splits, tmp_path):
     np.savez(tmp_path / "other.npz", x=np.ones(3))
     np.savez(tmp_path / "pickle.npz", format=np.asarray([object()], dtype=object))
     for name in ("no.npz", "other.npz", "pickle.npz"):
-        with pytest.raises(DataError, match=rf"{name}: is not a SciPy sparse matrix .*save_npz"):
+        with pytest.raises(DataError, match=rf"{name}: cannot be read as a SciPy sparse matrix .*save_npz"):
             as_predictions(tmp_path / name, splits)
     with pytest.raises(DataError, match="no such file"):
         as_predictions(tmp_path / "absent.jsonl", splits)
+
+
+def test_an_array_under_the_name_of_an_archive(splits, tmp_path):
+    with open(tmp_path / "p.npz", "wb") as file:
+        np.save(file, np.ones((3, 5)))
+    with pytest.raises(DataError, match=r"p.npz: cannot be read .*it is no zip file"):
+        as_predictions(tmp_path / "p.npz", splits)
 
 
 def test_no_test_split(splits):

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, csr_matrix, load_npz
+from scipy.sparse import csr_array, csr_matrix, issparse
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
+from gandalf.metrics.matrix_files import check_sparse, read_npz
 from gandalf.metrics.ranked_lists import read_ranked_lists
 
 # A sparse matrix of scores; ids and scores of k places, -1 where there is no prediction; or a file.
 Source = csr_array | csr_matrix | tuple[npt.ArrayLike, npt.ArrayLike] | str | Path
+
+ONCE = "give each label at most one score for each point"
 
 
 def as_predictions(source: Source, splits: Splits) -> csr_array:
@@ -34,7 +36,7 @@ def as_predictions(source: Source, splits: Splits) -> csr_array:
             f"cannot read predictions from {type(source).__name__}",
             remedy="give a SciPy CSR matrix, a pair (ids, scores) or the path of a file",
         )
-    return _checked(csr_array(matrix.tocsr()), splits, None)
+    return _checked(matrix if issparse(matrix) else matrix.tocsr(), splits, None)
 
 
 def read_predictions(path: str | Path, splits: Splits) -> csr_array:
@@ -45,7 +47,7 @@ def read_predictions(path: str | Path, splits: Splits) -> csr_array:
             "no such file", file=path, remedy="give a .npz matrix or a .jsonl file of predictions"
         )
     if path.suffix == ".npz":
-        return _checked(_load_matrix(path), splits, path)
+        return _checked(read_npz(path), splits, path)
     indptr, labels, scores = read_ranked_lists(path, test_points(splits))
     _check_rows(len(indptr) - 1, splits, path)
     shape = test_points(splits).targets.shape
@@ -64,46 +66,47 @@ def test_points(splits: Splits) -> Dataset:
     return splits.test
 
 
-def _load_matrix(path: Path) -> csr_array:
-    try:
-        return csr_array(load_npz(path))  # load_npz never unpickles
-    except (OSError, ValueError, KeyError, BadZipFile, EOFError, TypeError) as error:
-        raise DataError(
-            f"is not a SciPy sparse matrix ({error})",
-            file=path,
-            remedy="write it with scipy.sparse.save_npz(path, csr_matrix)",
-        ) from error
-
-
 def _from_places(ids: npt.ArrayLike, scores: npt.ArrayLike, splits: Splits) -> csr_array:
-    ids, scores = np.asarray(ids), np.asarray(scores, dtype=np.float64)  # shape: (N, k)
+    try:
+        ids, scores = np.asarray(ids), np.asarray(scores)  # shape: (N, k)
+    except (ValueError, OverflowError) as error:
+        raise DataError(f"ids and scores must be N x k arrays ({error})") from error
     if ids.ndim != 2 or ids.shape != scores.shape or not np.issubdtype(ids.dtype, np.integer):
         raise DataError(f"ids {ids.shape} and scores {scores.shape} must be N x k arrays, the ids integers")
+    if scores.dtype.kind not in "biuf":
+        raise DataError(f"the scores are {scores.dtype} values", remedy="give real numbers")
     test = test_points(splits)
     _check_rows(len(ids), splits, None)
     used = ids >= 0
-    _check_labels(ids[used], test.num_labels, None)
+    _check_labels(ids[used], test.num_labels)
     indptr = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
     return csr_array((scores[used], ids[used], indptr), shape=test.targets.shape)
 
 
-def _checked(matrix: csr_array, splits: Splits, path: Path | None) -> csr_array:
-    """Shape, duplicates and NaN; then without -inf, in canonical order, in floating point."""
-    test = test_points(splits)
-    _check_rows(matrix.shape[0], splits, path)
-    if matrix.shape[1] != test.num_labels:
-        raise DataError(
-            f"the predictions have {matrix.shape[1]:,} columns, the data set {test.num_labels:,} labels",
-            file=path,
-            remedy="give one column for each label, in the order of the label file",
-        )
-    _check_labels(matrix.indices, test.num_labels, path)
-    if not np.issubdtype(matrix.dtype, np.floating):
-        matrix = matrix.astype(np.float64)
+def _checked(given: Any, splits: Splits, path: Path | None) -> csr_array:  # noqa: ANN401  any SciPy form
+    """Format, shape, duplicates and NaN; then without -inf, in canonical order, in floating point."""
+    check_sparse(given, path)
+    _check_shape(given.shape, splits, path)  # before a conversion makes room for as many rows as it says
+    if given.dtype not in (np.float32, np.float64):
+        given = given.astype(np.float64)
+    matrix = csr_array(given.tocsr())
+    if given.format == "coo" and matrix.nnz < given.nnz:  # the conversion has added them up
+        raise DataError("a row predicts a label twice", file=path, remedy=ONCE)
     if not matrix.has_sorted_indices:
         matrix = matrix.sorted_indices()
     _check_entries(matrix, path)
     return _without_minus_infinity(matrix)
+
+
+def _check_shape(shape: tuple[int, ...], splits: Splits, path: Path | None) -> None:
+    _check_rows(shape[0], splits, path)
+    labels = test_points(splits).num_labels
+    if shape[1] != labels:
+        raise DataError(
+            f"the predictions have {shape[1]:,} columns, the data set {labels:,} labels",
+            file=path,
+            remedy="give one column for each label, in the order of the label file",
+        )
 
 
 def _check_rows(rows: int, splits: Splits, path: Path | None) -> None:
@@ -123,12 +126,10 @@ def _check_rows(rows: int, splits: Splits, path: Path | None) -> None:
     )
 
 
-def _check_labels(labels: npt.NDArray[Any], num_labels: int, path: Path | None) -> None:
-    if labels.size and (labels.max() >= num_labels or labels.min() < 0):
-        wrong = int(labels.max() if labels.max() >= num_labels else labels.min())
+def _check_labels(labels: npt.NDArray[Any], num_labels: int) -> None:
+    if labels.size and labels.max() >= num_labels:
         raise DataError(
-            f"label index {wrong} is out of range, the data set has {num_labels:,} labels",
-            file=path,
+            f"label index {labels.max()} is out of range, the data set has {num_labels:,} labels",
             remedy="count labels from 0, in the order of the label file",
         )
 
@@ -149,7 +150,7 @@ def _check_entries(matrix: csr_array, path: Path | None) -> None:
         raise DataError(
             f"row {_row(matrix, at)} predicts label {matrix.indices[at]} twice",
             file=path,
-            remedy="give each label at most one score for each point",
+            remedy=ONCE,
         )
 
 

@@ -59,10 +59,11 @@ class LabelNames:
         if isinstance(label, str):
             return self._named(label)
         if not isinstance(label, int) or isinstance(label, bool):
-            raise DataError(f"{json.dumps(label)} is no label", remedy="give label indices, ids or texts")
+            raise DataError(f"{_shown(label)} is no label", remedy="give label indices, ids or texts")
         if not 0 <= label < self._points.num_labels:
+            count = self._points.num_labels
             raise DataError(
-                f"label index {label} is out of range, the data set has {self._points.num_labels:,} labels",
+                f"label index {_shown(label)} is out of range, the data set has {count:,} labels",
                 remedy="count labels from 0, in the order of the label file",
             )
         return label
@@ -116,10 +117,13 @@ def _key(record: dict[str, Any], keys: tuple[str, ...]) -> str:
 
 def _check_uid(record: dict[str, Any], test: Dataset, row: int) -> None:
     """Lines in another order than the test split would be scored against the wrong points."""
-    if "uid" not in record or test.ids is None or row >= len(test) or str(record["uid"]) == test.ids[row]:
+    if "uid" not in record or test.ids is None or row >= len(test):
+        return
+    uid = record["uid"] if isinstance(record["uid"], str) else _shown(record["uid"])
+    if uid == test.ids[row]:
         return
     raise DataError(
-        f"this line is for uid {record['uid']!r}, the test point in this place has {test.ids[row]!r}",
+        f"this line is for uid {uid!r}, the test point in this place has {test.ids[row]!r}",
         remedy="predict the test split, and put the lines in its order",
     )
 
@@ -143,10 +147,20 @@ def _scores(record: dict[str, Any], count: int) -> npt.NDArray[np.float64]:
         scores = _as_floats(values)
         if not np.isnan(scores).any():
             return scores
-    bad = next(value for value in values if type(value) not in (int, float) or math.isnan(value))
-    raise DataError(
-        f"the score {json.dumps(bad)} is not a number", remedy="leave the pair out, or score it -inf"
-    )
+    bad = next(value for value in values if type(value) is not int and not _is_number(value))
+    raise DataError(f"the score {_shown(bad)} is not a number", remedy="leave the pair out, or score it -inf")
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is float and not math.isnan(value)
+
+
+def _shown(value: object) -> str:
+    """The value as JSON, cut where it would fill the screen or nest without end."""
+    if isinstance(value, list | dict):
+        return "[...]" if isinstance(value, list) else "{...}"
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def _as_floats(values: list[float]) -> npt.NDArray[np.float64]:

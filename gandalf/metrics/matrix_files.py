@@ -1,0 +1,96 @@
+"""A sparse matrix that anyone may have written, or damaged: checked before anything computes with it.
+
+SciPy's compiled loops trust the pointers of a compressed matrix. A wrong one makes them read and write beyond
+the arrays, which ends the process without a word.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from pathlib import Path
+from typing import IO, Any
+from zipfile import is_zipfile
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array, load_npz
+
+from gandalf.errors import DataError
+
+REMEDY = "write it with scipy.sparse.save_npz, or copy it again if it was cut short"
+
+_COMPRESSED = {"csr": csr_array, "csc": csc_array}
+_CHECKED_BY_SCIPY = {"csr", "csc", "bsr"}
+_REAL = "biuf"  # NumPy's letters for booleans, integers and floating point
+
+
+def read_npz(path: Path) -> Any:  # noqa: ANN401  SciPy's forms have no common public class
+    """Read what `scipy.sparse.save_npz` wrote, in the form it was stored in, and check all of it."""
+    try:
+        with open(path, "rb") as file:
+            matrix = _stored(file)
+    except Exception as error:  # zip, NumPy and SciPy raise almost anything at bytes they did not write
+        reason = (str(error) or type(error).__name__).splitlines()[0][:120]
+        raise DataError(
+            f"cannot be read as a SciPy sparse matrix ({reason})",
+            remedy=REMEDY,
+            file=path,
+            kind="truncated-file",
+        ) from error
+    check_sparse(matrix, path)
+    return matrix
+
+
+def check_sparse(matrix: Any, file: Path | None = None) -> None:  # noqa: ANN401  any of SciPy's forms
+    """Refuse values that are not real numbers, and pointers or indices that lead outside the matrix."""
+    if matrix.ndim != 2:
+        raise DataError(f"the sparse matrix has {matrix.ndim} dimensions, not 2", remedy=REMEDY, file=file)
+    if matrix.dtype.kind not in _REAL:
+        raise DataError(
+            f"the sparse matrix holds {matrix.dtype} values", remedy="write real numbers", file=file
+        )
+    try:
+        if matrix.format in _CHECKED_BY_SCIPY:
+            copy(matrix).check_format(full_check=True)  # a shallow copy: SciPy's check may exchange arrays
+            if (np.diff(matrix.indptr) < 0).any():  # SciPy looks only where the last pointer is above 0
+                raise ValueError("indptr must be a non-decreasing sequence")
+        if matrix.format == "coo":
+            _check_coordinates(matrix)
+    except ValueError as error:
+        remedy = "build it again" if file is None else REMEDY
+        raise DataError(
+            f"the sparse matrix is damaged ({error})", remedy=remedy, file=file, kind="truncated-file"
+        ) from error
+
+
+def _stored(file: IO[bytes]) -> Any:  # noqa: ANN401  any of SciPy's forms
+    if not is_zipfile(file):
+        raise ValueError("it is no zip file")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as parts:
+        make = _COMPRESSED.get(_word(parts["format"].item()))
+        if make is not None:
+            return _compressed(make, parts)
+    file.seek(0)
+    return load_npz(file)
+
+
+def _compressed(make: Any, parts: Any) -> Any:  # noqa: ANN401  SciPy's class, NumPy's open archive
+    """Stored by rows or columns. SciPy's own reader would silently drop entries that no pointer covers."""
+    data, indices, indptr, shape = (parts[name] for name in ("data", "indices", "indptr", "shape"))
+    if any(part.ndim != 1 or part.dtype.kind not in "iu" for part in (indices, indptr, shape)):
+        raise ValueError("indices, pointers or shape are no lists of integers")
+    if len(indptr) == 0 or not indptr[-1] == len(indices) == len(data):
+        raise ValueError("the pointers do not end where the entries do")
+    return make((data, indices, indptr), shape=tuple(shape.tolist()))
+
+
+def _word(text: str | bytes) -> str:
+    return text.decode("ascii") if isinstance(text, bytes) else text  # SciPy has written both
+
+
+def _check_coordinates(matrix: Any) -> None:  # noqa: ANN401  SciPy's coo_array or coo_matrix
+    for indices, size in zip((matrix.row, matrix.col), matrix.shape, strict=True):
+        if len(indices) != len(matrix.data):
+            raise ValueError("there are not as many indices as values")
+        if len(indices) and not 0 <= indices.min() <= indices.max() < size:
+            raise ValueError("an entry lies outside the matrix")
