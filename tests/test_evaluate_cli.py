@@ -63,7 +63,7 @@ def test_json_has_every_figure_and_they_equal_the_nested_loops(files, splits):
         "points",
         "labels",
     }
-    assert found["propensity"] == {"A": 0.55, "B": 1.5}
+    assert found["propensity"] == {"A": 0.55, "B": 1.5, "from": "default"}
     test, scores = splits.test, load_npz(files["good"])
     weights = [
         loops.inverse_propensity(f, len(splits.train), 0.55, 1.5) for f in splits.train.label_frequencies
@@ -114,7 +114,25 @@ def test_json_with_another_set(files):
 def test_k_and_propensity_options(files):
     found = run_json(files["good"], "man", "--k", 2, "--A", 0.6, "--B", 2.6)
     assert "P@2" in found and "P@1" not in found
-    assert found["propensity"] == {"A": 0.6, "B": 2.6}
+    assert found["propensity"] == {"A": 0.6, "B": 2.6, "from": "given"}
+
+
+def test_the_constants_say_where_they_come_from(tmp_path):
+    folder = tmp_path / "LF-AmazonTitles-131K.raw"
+    folder.mkdir()
+    for name in ("trn", "tst"):
+        (folder / f"{name}.json").write_text('{"uid": "x", "title": "a", "target_ind": [0]}\n')
+    (folder / "lbl.json").write_text('{"uid": "y", "title": "b"}\n')
+    (tmp_path / "p.jsonl").write_text('{"labels": [0]}\n')
+    assert "A = 0.6, B = 2.6 (by the set's name)" in run(tmp_path / "p.jsonl", folder).stdout
+    assert "A = 0.6, B = 2 (given)" in run(tmp_path / "p.jsonl", folder, "--B", 2).stdout
+    assert run_json(tmp_path / "p.jsonl", folder)["propensity"] == {"A": 0.6, "B": 2.6, "from": "name"}
+
+
+def test_k_beyond_all_labels_still_divides_by_k(files):
+    found = run_json(files["good"], "man", "--k", 8808, "--k", 999_999)
+    assert found["P@999999"] == pytest.approx(found["P@8808"] * 8808 / 999_999)
+    assert found["R@999999"] == pytest.approx(found["R@8808"]) and found["R@8808"] > 50
 
 
 def test_tables_for_people(files):
@@ -122,7 +140,7 @@ def test_tables_for_people(files):
     assert result.exit_code == 0, result.output
     for words in ("filtered", "unfiltered", "text is a label's", "new text", "PSnDCG@5", "mean frequency"):
         assert words in result.stdout
-    assert "A = 0.55, B = 1.5" in result.stdout
+    assert "A = 0.55, B = 1.5 (default)" in result.stdout
     assert "all points: P@1 the first is better by" in result.stdout and "and that is real" in result.stdout
     same = run(files["good"], "man", "--other", files["good"])
     assert "P@1 differs by +0.00, which may be chance" in same.stdout
@@ -132,6 +150,13 @@ def test_bad_input_is_one_sentence_and_exit_2(files, splits, tmp_path):
     train_shape = (len(splits.train), splits.train.num_labels)
     save_npz(tmp_path / "train.npz", csr_array(train_shape))
     (tmp_path / "bad.jsonl").write_text('{"labels": [1]}\n{"labels": [99999]}\n')
+    stored = dict(np.load(files["good"]))
+    jump = np.where(np.arange(len(stored["indptr"])) == 1000, 10**6, stored["indptr"])
+    np.savez(tmp_path / "jump.npz", **{**stored, "indptr": jump})
+    np.savez(tmp_path / "complex.npz", **{**stored, "data": stored["data"] * 1j})
+    damaged = bytearray(files["good"].read_bytes())
+    damaged[5000:5020] = bytes(20)
+    (tmp_path / "damaged.npz").write_bytes(damaged)
     only_train = tmp_path / "only-train"
     only_train.mkdir()
     (only_train / "trn.json").write_text('{"uid": "x", "title": "a", "target_ind": [0]}\n')
@@ -140,6 +165,11 @@ def test_bad_input_is_one_sentence_and_exit_2(files, splits, tmp_path):
         (tmp_path / "train.npz", "man"): "these are predictions for the 9,599 training points",
         (tmp_path / "bad.jsonl", "man"): "bad.jsonl:2: label index 99999 is out of range",
         (tmp_path / "none.npz", "man"): "no such file",
+        (tmp_path / "jump.npz", "man"): "jump.npz: the sparse matrix is damaged",
+        (tmp_path / "complex.npz", "man"): "complex.npz: the sparse matrix holds complex",
+        (tmp_path / "damaged.npz", "man"): "damaged.npz: cannot be read as a SciPy sparse matrix",
+        (files["good"], "man", "--A", 1000): "A = 1000, B = 1.5 give propensities too small to compute with",
+        (files["good"], "man", "--k", 10**20): "k must be at most 2,147,483,647",
         (files["good"], only_train): "has no test split to evaluate on",
     }
     for arguments, sentence in cases.items():

@@ -20,7 +20,7 @@ from gandalf.data.origin import Origin
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.predictions import as_predictions
-from gandalf.metrics.propensity import constants, inverse_propensities
+from gandalf.metrics.ranking import judge, rank
 from gandalf.metrics.topk import find_pairs, top_k
 
 NOTHING = None
@@ -84,7 +84,7 @@ def expected(splits, scores, ks, *, filtered=True, keep=None, A=0.55, B=1.5):
     return loops.everything([rankings[i] for i in chosen], [truth[i] for i in chosen], ks, weights)
 
 
-@given(problems(), st.sampled_from([(1, 3, 5), (2,), (1, 9)]))
+@given(problems(), st.sampled_from([(1, 3, 5), (2,), (1, 9), (3, 10**9)]))
 def test_every_figure_equals_the_nested_loops(problem, ks):
     splits, scores = problem
     found = evaluate(sparse(scores, splits.test.num_labels), splits, ks=ks)
@@ -120,6 +120,18 @@ def test_find_pairs_is_membership(matrix, data):
     stored = [(row, label) for row, there in enumerate(rows_of(matrix)) for label in sorted(there)]
     want = [stored.index(pair) if pair in stored else -1 for pair in pairs]
     assert find_pairs(matrix, rows, columns).tolist() == want
+
+
+@given(problems(), st.integers(1, 12) | st.just(10**9))
+def test_places_that_no_point_fills_take_no_memory(problem, k):
+    """The longest list of candidates bounds the ranking, the longest list of true labels the ideal one."""
+    splits, scores = problem
+    candidates, truth = as_predictions(sparse(scores, splits.test.num_labels), splits), splits.test.targets
+    ranking = rank(candidates, truth, k)
+    longest = max(sum(score > -math.inf for score in row.values()) for row in scores)
+    assert ranking.ids.shape == ranking.hits.shape == (len(scores), min(k, longest))
+    judged = judge(ranking, truth, np.ones(truth.shape[1]), k)
+    assert judged.best.shape == (len(scores), min(k, max(map(len, rows_of(truth)))))
 
 
 def small_splits(exclude=None, **more):
@@ -173,35 +185,13 @@ def test_bins_cut_the_positives_in_equal_shares(frequencies):
     assert found == [want[label] for label in range(len(frequencies))]
 
 
-@pytest.mark.parametrize(
-    ("name", "want"),
-    [
-        ("LF-AmazonTitles-131K", (0.6, 2.6)),
-        ("LF-AmazonTitles-1.3M", (0.6, 2.6)),
-        ("Amazon-670K", (0.6, 2.6)),
-        ("amazon-3m", (0.6, 2.6)),
-        ("AmazonCat-13K", (0.55, 1.5)),
-        ("LF-WikiTitles-500K", (0.5, 0.4)),
-        ("LF-Wikipedia-500K", (0.5, 0.4)),
-        ("WikiLSHTC-325K", (0.5, 0.4)),
-        ("LF-WikiSeeAlsoTitles-320K", (0.55, 1.5)),
-        ("LF-WikiSeeAlso-320K", (0.55, 1.5)),
-        ("Wiki10-31K", (0.55, 1.5)),
-        ("my-amazon-shop", (0.55, 1.5)),
-        ("man", (0.55, 1.5)),
-        ("", (0.55, 1.5)),
-    ],
-)
-def test_propensity_constants_go_by_the_whole_name(name, want):
-    assert constants(name) == want
-
-
 def test_constants_reach_the_scores_and_can_be_overruled():
     candidates = csr_array(np.asarray([[0.9, 0.8, 0, 0], [0.7, 0, 0, 0]]))
     uneven = np.asarray([[1, 1, 1, 1], [1, 1, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]], dtype=np.float32)
     splits = Splits(Dataset(csr_array(uneven)), small_splits().test, name="LF-Amazon-131K")
     by_name, given_ = evaluate(candidates, splits), evaluate(candidates, splits, A=0.5, B=0.4)
-    assert (by_name.A, by_name.B, given_.A, given_.B) == (0.6, 2.6, 0.5, 0.4)
+    assert by_name.as_dict()["propensity"] == {"A": 0.6, "B": 2.6, "from": "name"}
+    assert given_.as_dict()["propensity"] == {"A": 0.5, "B": 0.4, "from": "given"}
     scores = [{0: 0.9, 1: 0.8}, {0: 0.7}]
     assert by_name["PSP@1"] == pytest.approx(expected(splits, scores, (1,), A=0.6, B=2.6)["PSP@1"])
     assert given_["PSP@1"] == pytest.approx(expected(splits, scores, (1,), A=0.5, B=0.4)["PSP@1"])
@@ -220,21 +210,16 @@ def test_an_augmented_set_is_scored_with_the_frequencies_of_the_original():
     assert evaluate(candidates, forgetful).as_dict() != want
 
 
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=8), st.integers(3, 10**6))
-def test_inverse_propensities_follow_the_formula(frequencies, points):
-    found = inverse_propensities(np.asarray(frequencies), points, 0.6, 2.6)
-    assert found == pytest.approx([loops.inverse_propensity(f, points, 0.6, 2.6) for f in frequencies])
+@pytest.mark.parametrize("ks", [[1.5], [1, 3.0], ["5"], [True], [None]])
+def test_k_that_is_no_integer_is_refused(ks):
+    with pytest.raises(DataError, match="k must be an integer, not "):
+        evaluate(csr_array((2, 4)), small_splits(), ks=ks)
 
 
-@pytest.mark.parametrize("points", [0, 1, 2])
-def test_inverse_propensities_of_a_handful_of_points_are_1(points):
-    assert inverse_propensities(np.asarray([0, 1]), points).tolist() == [1.0, 1.0]
-
-
-@pytest.mark.parametrize(("A", "B"), [(-0.1, 1.5), (0.55, 0.0), (math.nan, 1.5), (0.55, math.inf)])
-def test_impossible_propensity_constants_are_refused(A, B):
-    with pytest.raises(DataError, match="give no propensities; choose A from 0 up and B above 0"):
-        evaluate(csr_array((2, 4)), small_splits(), A=A, B=B)
+def test_k_is_any_sequence_of_integers_and_has_an_upper_bound():
+    assert evaluate(csr_array((2, 4)), small_splits(), ks=np.asarray([3, 1, 3])).ks == (1, 3)
+    with pytest.raises(DataError, match="k must be at most 2,147,483,647"):
+        evaluate(csr_array((2, 4)), small_splits(), ks=[10**400])
 
 
 @pytest.mark.parametrize("ks", [(), (0,), (3, -1)])
@@ -252,6 +237,6 @@ def test_as_dict_has_the_filtered_figures_on_top():
     others = {"points", "labels", "bins", "unfiltered", "label_text", "new_text", "propensity"}
     assert set(found) == names | others
     assert found["P@1"] == 100.0 and found["unfiltered"]["P@1"] == 50.0
-    assert found["propensity"] == {"A": 0.55, "B": 1.5}
+    assert found["propensity"] == {"A": 0.55, "B": 1.5, "from": "default"}
     assert set(found["unfiltered"]) == names | {"points", "bins"}
     assert found["label_text"]["points"] == 2 and found["new_text"] == {"points": 0, "bins": []}

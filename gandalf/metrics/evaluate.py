@@ -16,7 +16,7 @@ from gandalf.data.matching import known_points
 from gandalf.errors import DataError
 from gandalf.metrics.bins import PLACES, Bin, bin_contributions, describe_bins
 from gandalf.metrics.predictions import Source, as_predictions, test_points
-from gandalf.metrics.propensity import constants, inverse_propensities
+from gandalf.metrics.propensity import Constants, constants, inverse_propensities
 from gandalf.metrics.ranking import (
     Contributions,
     Ranking,
@@ -29,6 +29,8 @@ from gandalf.metrics.ranking import (
 )
 
 KS = (1, 3, 5)
+DEFAULT_KS = "leave it out for 1, 3 and 5"
+HIGHEST_K = 2**31 - 1  # what any machine's integers hold; no data set has as many labels
 EVERY = slice(None)
 
 
@@ -54,8 +56,7 @@ class Scores:
     label_text: Part | None  # test points whose text is a label's text; None where there are no texts
     new_text: Part | None  # the other test points
     bins: tuple[Bin, ...]
-    A: float
-    B: float
+    propensity: Constants
     labels: int
     ks: tuple[int, ...]
     # Kept for the bootstrap, which resamples points.
@@ -67,6 +68,7 @@ class Scores:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, the filtered figures at the top level."""
+        used = self.propensity
         return {
             **self.filtered.as_dict(),
             "labels": self.labels,
@@ -74,7 +76,7 @@ class Scores:
             "unfiltered": self.unfiltered.as_dict(),
             "label_text": None if self.label_text is None else self.label_text.as_dict(),
             "new_text": None if self.new_text is None else self.new_text.as_dict(),
-            "propensity": {"A": self.A, "B": self.B},
+            "propensity": {"A": used.A, "B": used.B, "from": used.whence},
         }
 
 
@@ -94,10 +96,9 @@ def evaluate(
     """
     test, ks = test_points(splits), _checked_ks(ks)
     candidates = as_predictions(predictions, splits)
-    by_name = constants(splits.name)
-    A, B = by_name[0] if A is None else A, by_name[1] if B is None else B
+    used = constants(splits.name, A, B)
     frequencies = splits.original_frequencies
-    weights = inverse_propensities(frequencies, splits.original_points, A, B)
+    weights = inverse_propensities(frequencies, splits.original_points, used.A, used.B)
     of_label = label_bins(frequencies)
 
     filtered = _Scorer.of(candidates, test, test.exclude, weights, ks)
@@ -111,8 +112,7 @@ def evaluate(
         label_text=None if known is None else filtered.part(known, of_label),
         new_text=None if known is None else filtered.part(~known, of_label),
         bins=describe_bins(frequencies, of_label, everything.bins),
-        A=A,
-        B=B,
+        propensity=used,
         labels=test.num_labels,
         ks=ks,
         contributions=filtered.contributions,
@@ -137,8 +137,9 @@ class _Scorer:
         weights: npt.NDArray[np.float64],
         ks: tuple[int, ...],
     ) -> _Scorer:
-        ranking = rank(candidates, test.targets, max(*ks, PLACES), exclude)
-        judged = judge(ranking, test.targets, weights)
+        k = max(*ks, PLACES)
+        ranking = rank(candidates, test.targets, k, exclude)
+        judged = judge(ranking, test.targets, weights, k)
         return _Scorer(ranking, test.targets, contributions(judged, ks), ks)
 
     def part(self, rows: Rows, of_label: npt.NDArray[np.int64]) -> Part:
@@ -153,6 +154,12 @@ class _Scorer:
 
 
 def _checked_ks(ks: Sequence[int]) -> tuple[int, ...]:
+    ks = tuple(ks)
+    for k in ks:
+        if isinstance(k, bool) or not isinstance(k, int | np.integer):
+            raise DataError(f"k must be an integer, not {k!r}", remedy=DEFAULT_KS)
     if not ks or min(ks) < 1:
-        raise DataError("k must be at least 1", remedy="leave it out for 1, 3 and 5")
-    return tuple(sorted(set(ks)))
+        raise DataError("k must be at least 1", remedy=DEFAULT_KS)
+    if max(ks) > HIGHEST_K:
+        raise DataError(f"k must be at most {HIGHEST_K:,}", remedy=DEFAULT_KS)
+    return tuple(sorted({int(k) for k in ks}))

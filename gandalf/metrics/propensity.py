@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from gandalf.errors import DataError
 
+Whence = Literal["name", "default", "given"]
+
 DEFAULT = (0.55, 1.5)
+HEAVIEST = 1e200  # inverse propensities are summed over all points, and the sums must stay finite
 _WIKIPEDIA = (0.5, 0.4)
 _AMAZON = (0.6, 2.6)
 
@@ -34,9 +39,28 @@ _CONSTANTS = {
 }
 
 
-def constants(name: str) -> tuple[float, float]:
-    """A and B of the repository's data set of that name; 0.55 and 1.5 for every other name."""
-    return _CONSTANTS.get(_key(name), DEFAULT)
+# What folders of the repository's sets end in: the file layout, which does not change the labels. Only behind
+# a dot, a dash, an underscore or a space; a sample or a part of a set is another set.
+_ENDINGS = re.compile(r"([-_. ]+(raw|bow|texts?|txt|data|dataset))+$")
+
+
+@dataclass(frozen=True)
+class Constants:
+    """A and B of the propensity model, and where they come from: `given` if one of them was."""
+
+    A: float
+    B: float
+    whence: Whence
+
+
+def constants(name: str, A: float | None = None, B: float | None = None) -> Constants:
+    """A and B as given, else those of the repository's data set of that name, else 0.55 and 1.5."""
+    by_name = _CONSTANTS.get(_key(name))
+    default_A, default_B = by_name or DEFAULT
+    whence: Whence = "name" if by_name else "default"
+    if A is not None or B is not None:
+        whence = "given"
+    return Constants(default_A if A is None else A, default_B if B is None else B, whence)
 
 
 def inverse_propensities(
@@ -51,10 +75,17 @@ def inverse_propensities(
         raise DataError(
             f"A = {A:g}, B = {B:g} give no propensities", remedy="choose A from 0 up and B above 0"
         )
-    scale = max(np.log(max(points, 1)) - 1.0, 0.0) * (B + 1.0) ** A
-    return np.asarray(1.0 + scale * (frequencies + B) ** -A, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # inf and NaN are told below
+        scale = max(np.log(max(points, 1)) - 1.0, 0.0) * np.float64(B + 1.0) ** A
+        weights = np.asarray(1.0 + scale * (frequencies + B) ** -A, dtype=np.float64)
+    if not (scale <= HEAVIEST and np.max(weights, initial=1.0) <= HEAVIEST):
+        raise DataError(
+            f"A = {A:g}, B = {B:g} give propensities too small to compute with",
+            remedy=f"choose values near the default, {DEFAULT[0]:g} and {DEFAULT[1]:g}",
+        )
+    return weights
 
 
 def _key(name: str) -> str:
-    letters = re.sub(r"[^a-z0-9]", "", name.lower())
+    letters = re.sub(r"[^a-z0-9]", "", _ENDINGS.sub("", name.lower()))
     return re.sub(r"^(lf|mm)", "", letters)  # label features, images: same labels, same constants

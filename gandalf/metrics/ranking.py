@@ -22,7 +22,11 @@ Rows = npt.NDArray[np.bool_] | slice
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The best K labels of every point, and which of them are true."""
+    """The best labels of every point, and which of them are true.
+
+    K is the k that was asked for, or the number of candidates of the point that has most of them, if that
+    is less: a place that no point fills needs no memory. It is a miss all the same, so metrics divide by k.
+    """
 
     ids: Ints  # shape: (N, K), -1 where a point has fewer than K candidates
     hits: npt.NDArray[np.bool_]  # shape: (N, K)
@@ -38,7 +42,7 @@ class Judged:
 
     hits: Doubles  # shape: (N, K)
     gains: Doubles  # shape: (N, K) inverse propensity of a hit, 0 for a miss
-    best: Doubles  # shape: (N, K) the inverse propensities of the true labels, largest first
+    best: Doubles  # shape: (N, T) the inverse propensities of the true labels, largest first; T <= k
     relevant: Ints  # shape: (N,) number of true labels
     reciprocal_rank: Doubles  # shape: (N,)
 
@@ -71,7 +75,7 @@ def precision(judged: Judged, k: int) -> GainAndIdeal:
 
 def ndcg(judged: Judged, k: int) -> GainAndIdeal:
     """nDCG@k: hits discounted by 1 / log2(1 + place), over the same for a perfect ranking."""
-    return _per_ideal(judged.hits[:, :k] @ _discounts(k), judged.relevant, k), 1.0
+    return _per_ideal(_dcg(judged.hits[:, :k]), judged.relevant, k), 1.0
 
 
 def psp(judged: Judged, k: int) -> GainAndIdeal:
@@ -81,8 +85,8 @@ def psp(judged: Judged, k: int) -> GainAndIdeal:
 
 def psndcg(judged: Judged, k: int) -> GainAndIdeal:
     """PSnDCG@k: discounted inverse propensities of the hits, against those of the best possible ranking."""
-    gain = _per_ideal(judged.gains[:, :k] @ _discounts(k), judged.relevant, k)
-    return gain, _per_ideal(judged.best[:, :k] @ _discounts(k), judged.relevant, k)
+    gain = _per_ideal(_dcg(judged.gains[:, :k]), judged.relevant, k)
+    return gain, _per_ideal(_dcg(judged.best[:, :k]), judged.relevant, k)
 
 
 def recall(judged: Judged, k: int) -> GainAndIdeal:
@@ -102,16 +106,16 @@ METRICS: dict[str, Callable[[Judged, int], GainAndIdeal]] = {
 def rank(predictions: csr_array, truth: csr_array, k: int, exclude: csr_array | None = None) -> Ranking:
     """Rank the candidates, excluded pairs left out, and mark the true ones."""
     candidates = without(predictions, exclude)
-    ids, _ = top_k(candidates, k)
-    rows = np.repeat(np.arange(len(ids)), k)
+    ids, _ = top_k(candidates, min(k, _longest_row(candidates)))
+    rows = np.repeat(np.arange(len(ids)), ids.shape[1])
     hits = (ids >= 0) & (find_pairs(truth, rows, ids.ravel()) >= 0).reshape(ids.shape)
     return Ranking(ids, hits, _reciprocal_rank(candidates, truth))
 
 
-def judge(ranking: Ranking, truth: csr_array, weights: Doubles) -> Judged:
-    """Put the inverse propensities `weights` (L) on the hits and on the best possible ranking."""
+def judge(ranking: Ranking, truth: csr_array, weights: Doubles, k: int) -> Judged:
+    """Put the inverse propensities `weights` (L) on the hits and on the best possible k places."""
     weighted = csr_array((weights[truth.indices], truth.indices, truth.indptr), shape=truth.shape)
-    _, best = top_k(weighted, ranking.ids.shape[1])
+    _, best = top_k(weighted, min(k, _longest_row(truth)))
     return Judged(
         hits=ranking.hits.astype(np.float64),
         gains=np.where(ranking.hits, weights[ranking.ids], 0.0),
@@ -157,14 +161,23 @@ def _distinct(labels: npt.NDArray[np.integer]) -> int:
     return int(np.count_nonzero(np.bincount(labels)))
 
 
-def _discounts(k: int) -> Doubles:
-    return np.asarray(1.0 / np.log2(np.arange(k) + 2.0))  # shape: (k,)
+def _longest_row(matrix: csr_array) -> int:
+    return int(np.max(np.diff(matrix.indptr), initial=0))
+
+
+def _discounts(places: int) -> Doubles:
+    return np.asarray(1.0 / np.log2(np.arange(places) + 2.0))  # shape: (places,)
+
+
+def _dcg(gains: Doubles) -> Doubles:
+    return np.asarray(gains @ _discounts(gains.shape[1]))  # shape: (N,)
 
 
 def _per_ideal(dcg: Doubles, relevant: Ints, k: int) -> Doubles:
     """Divide by the DCG of a perfect ranking; a point without true labels gained nothing anyway."""
-    perfect = np.concatenate([[1.0], np.cumsum(_discounts(k))])  # shape: (k + 1,)
-    return np.asarray(dcg / perfect[np.minimum(relevant, k)])
+    hits = np.minimum(relevant, k)  # of a perfect ranking
+    perfect = np.concatenate([[1.0], np.cumsum(_discounts(int(hits.max(initial=0))))])
+    return np.asarray(dcg / perfect[hits])
 
 
 def _reciprocal_rank(candidates: csr_array, truth: csr_array) -> Doubles:

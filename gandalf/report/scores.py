@@ -12,10 +12,15 @@ from gandalf.metrics.bootstrap import Comparison, Difference, Differences
 from gandalf.metrics.evaluate import Part, Scores
 from gandalf.report.bars import bar
 
+WHENCE = {"name": "by the set's name", "default": "default", "given": "given"}
+
 
 def score_report(scores: Scores) -> Group:
     """Every figure of one prediction set, the label bins, and the constants behind the PS figures."""
-    constants = f"Propensities: A = {scores.A:g}, B = {scores.B:g}, from the training points."
+    used = scores.propensity
+    constants = (
+        f"Propensities: A = {used.A:g}, B = {used.B:g} ({WHENCE[used.whence]}), from the training points."
+    )
     return Group(_figures(scores), _bins(scores.bins), constants)
 
 
