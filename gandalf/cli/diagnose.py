@@ -37,6 +37,7 @@ def diagnose(
     )
     if found.estimates:
         out.print(quality_table(found))
+    out.print(f"Strength of shrinkage fitted to held-out co-occurrences: {found.strength:g}\n")
     for one in found.estimates:
         if one.name in ("ratio", found.recommended):
             out.print(reliability_table(one))
