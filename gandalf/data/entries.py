@@ -85,7 +85,7 @@ class SparseRows:
         kept = []
         for index, value in zip(indices, values, strict=True):
             if abs(index) < 2**63:
-                kept.append((index, _as_float(value)))
+                kept.append((index, as_float(value)))
             else:
                 self._report_outside(_abbreviated(index), (line, True))
         return [index for index, _ in kept], [value for _, value in kept]
@@ -192,6 +192,14 @@ def matrix_of(found: csr_array, column: Column, file: Path, findings: Findings) 
     return rows.finish()
 
 
+def as_float(value: Any) -> float:  # noqa: ANN401  a number of any size, or a text
+    """The value as a float: infinity for an integer too large for one, as for a decimal number so large."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value > 0 or -1)
+
+
 def mending(findings: Findings, found: int, expected: int) -> Findings:
     """Where to report that `found` rows are there of those `expected`; beyond mending, it raises at once."""
     # A damaged header can ask for billions of rows, and filling them up would take all memory.
@@ -206,14 +214,6 @@ def fit_rows(matrix: csr_array, rows: int) -> csr_array:
     indptr = np.concatenate((indptr, np.full(rows + 1 - len(indptr), indptr[-1], dtype=indptr.dtype)))
     end = indptr[-1]
     return csr_array((matrix.data[:end], matrix.indices[:end], indptr), shape=(rows, matrix.shape[1]))
-
-
-def _as_float(number: Any) -> float:  # noqa: ANN401  an integer of any size, or a float
-    """The number, or infinity for an integer that no float can hold, as a float written so long would be."""
-    try:
-        return float(number)
-    except OverflowError:
-        return math.copysign(math.inf, number > 0 or -1)
 
 
 def _abbreviated(number: int) -> str:

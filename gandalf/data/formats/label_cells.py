@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from gandalf.data.entries import as_float
 from gandalf.data.formats.texts import clean
 
 SEPARATORS = (";", "|", ",")  # in this order: a comma is the most likely to be part of a name
@@ -64,9 +65,7 @@ def number_of(value: Any) -> float | None:  # noqa: ANN401
     if isinstance(value, bool):
         return None
     try:
-        return float(value)
-    except OverflowError:
-        return math.copysign(math.inf, value)
+        return as_float(value)
     except (TypeError, ValueError):
         return None
 
