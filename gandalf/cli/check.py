@@ -12,6 +12,7 @@ from gandalf.cli.output import console, print_json
 from gandalf.data.check import CheckReport
 from gandalf.data.check import check as checked
 from gandalf.data.forecast import Forecast, duration, size
+from gandalf.data.sentences import counted
 
 PROBLEMS_FOUND = 1
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
@@ -42,7 +43,7 @@ def _show(report: CheckReport, out: Console) -> None:
         name = f"{report.splits.name} ({report.splits.layout})"
         labels = report.splits.train.num_labels
         out.print(
-            f"[bold]{escape(name)}[/]: {train:,} training points, {test:,} test points, {labels:,} labels"
+            f"[bold]{escape(name)}[/]: {counted(train, 'training point')}, {counted(test, 'test point')}, {counted(labels, 'label')}"
         )
     for problem in report.findings:
         style = _STYLES[problem.severity]
