@@ -24,7 +24,8 @@ def machine() -> dict[str, Any]:
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
         "commit": _git("rev-parse", "--short", "HEAD")
-        + ("+changes" if _git("status", "--porcelain", "-uno") else ""),
+        # What benchmarks write themselves is no change of what they measure.
+        + ("+changes" if _git("status", "--porcelain", "-uno", "--", ".", ":!bench/results") else ""),
     }
 
 

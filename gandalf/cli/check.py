@@ -41,10 +41,9 @@ def _show(report: CheckReport, out: Console) -> None:
         parts = (report.splits.train, report.splits.test)
         train, test = (0 if part is None else len(part) for part in parts)
         name = f"{report.splits.name} ({report.splits.layout})"
-        labels = report.splits.train.num_labels
-        out.print(
-            f"[bold]{escape(name)}[/]: {counted(train, 'training point')}, {counted(test, 'test point')}, {counted(labels, 'label')}"
-        )
+        numbers = {"training point": train, "test point": test, "label": report.splits.train.num_labels}
+        size = ", ".join(counted(number, noun) for noun, number in numbers.items())
+        out.print(f"[bold]{escape(name)}[/]: {size}")
     for problem in report.findings:
         style = _STYLES[problem.severity]
         out.print(
