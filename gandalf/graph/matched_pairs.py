@@ -64,7 +64,8 @@ def match(points: Dataset, *, seed: int = 0, most_pairs: int = MAX_PAIRS) -> Mat
     """Match labels to training points by text; collect the pairs of the matched labels, or of a sample."""
     texts, label_texts = points.need_texts("matching labels to points")
     of_points, of_labels = text_groups(texts, label_texts)
-    size = _group_sizes(of_points, max(of_points.max(initial=-1), of_labels.max(initial=-1)) + 1)
+    number = int(max(of_points.max(initial=-1), of_labels.max(initial=-1))) + 1
+    size = _group_sizes(of_points, number)
     points_of = np.where(of_labels >= 0, size[np.maximum(of_labels, 0)], 0)  # matched points of each label
     matched = np.flatnonzero(points_of)
     labels_of = _group_sizes(of_labels, len(size))
