@@ -13,32 +13,43 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 Item = TypeVar("Item")
 
 
-def _bar() -> Progress:
-    # stderr, so that `--json` on stdout stays clean; disabled when nobody watches.
+def _bar() -> Progress | None:
+    """A bar on standard error, so that `--json` on standard output stays clean; none when nobody watches."""
+    if not sys.stderr.isatty():
+        return None
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    return Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def track(items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
     """Yield the items, showing how far along they are."""
-    with _bar() as bar:
+    bar = _bar()
+    if bar is None:
+        yield from items
+        return
+    with bar:
         yield from bar.track(items, total=total, description=description)
 
 
 class Meter:
     """Handle to a bar measured in work units, for loops that advance unevenly."""
 
-    def __init__(self, bar: Progress, description: str, total: float) -> None:
-        self._bar, self._task = bar, bar.add_task(description, total=total)
+    def __init__(self, bar: Progress | None, description: str, total: float) -> None:
+        self._bar = bar
+        self._task = None if bar is None else bar.add_task(description, total=total)
 
     def advance(self, amount: float) -> None:
         """Move the bar forward. Safe to call from several threads."""
-        self._bar.advance(self._task, amount)
+        if self._bar is not None and self._task is not None:
+            self._bar.advance(self._task, amount)
 
 
 @contextmanager
 def meter(description: str, total: float) -> Iterator[Meter]:
     """Open a bar that the body moves with `advance`."""
-    with _bar() as bar:
+    bar = _bar()
+    if bar is None:
+        yield Meter(None, description, total)
+        return
+    with bar:
         yield Meter(bar, description, total)
