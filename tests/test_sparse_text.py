@@ -137,7 +137,7 @@ def test_shortest_reads_back(values):
     values = np.asarray(values, dtype=np.float32)
     texts = shortest(values)
     assert [np.float32(float(text)) for text in texts] == values.tolist()
-    assert all(len(text) <= 15 for text in texts)
+    assert all(len(text) <= 17 for text in texts)  # the exact value may take twice as many digits
 
 
 def test_features_may_be_negative_and_blank_lines_at_the_end_are_no_rows(tmp_path):
