@@ -137,7 +137,9 @@ def test_shortest_reads_back(values):
     values = np.asarray(values, dtype=np.float32)
     texts = shortest(values)
     assert [np.float32(float(text)) for text in texts] == values.tolist()
-    assert all(len(text) <= 17 for text in texts)  # the exact value may take twice as many digits
+    # How many zeros a very large number gets differs between versions of NumPy; targets are small.
+    small = [text for text, value in zip(texts, values, strict=True) if 1e-4 <= abs(value) <= 1]
+    assert all(len(text) <= 15 for text in small)
 
 
 def test_features_may_be_negative_and_blank_lines_at_the_end_are_no_rows(tmp_path):
