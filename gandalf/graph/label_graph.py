@@ -122,14 +122,15 @@ def _glas(points: Dataset, options: GraphOptions) -> LabelGraph:
 
 
 def _shrunk(points: Dataset, options: GraphOptions) -> LabelGraph:
-    fitted = options.strength is None
-    estimate = (
-        fit_shrunk(points.targets, seed=options.seed) if fitted else Shrunk(float(options.strength or 0))
-    )
-    details: dict[str, float | str] = {"strength": estimate.strength}
-    if fitted:
-        details["strength_fitted_by"] = "held-out co-occurrences"
-    return _from_estimate("shrunk", estimate, points, options, details)
+    if options.strength is not None:
+        given = Shrunk(options.strength)
+        return _from_estimate("shrunk", given, points, options, {"strength": given.strength})
+    fitted = fit_shrunk(points.targets, seed=options.seed)
+    details: dict[str, float | str] = {
+        "strength": fitted.strength,
+        "strength_fitted_by": "held-out co-occurrences",
+    }
+    return _from_estimate("shrunk", fitted, points, options, details)
 
 
 def _calibrated(points: Dataset, options: GraphOptions) -> LabelGraph:
@@ -188,10 +189,8 @@ def _cut(matrix: csr_array, top_k: int | None) -> csr_array:
     if top_k is None or np.diff(matrix.indptr).max(initial=0) <= top_k:
         return matrix
     row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    order = np.where(
-        matrix.indices == row, np.inf, matrix.data.astype(np.float64)
-    )  # itself before all others
-    best = largest_entries(row, matrix.indices, order, top_k)
+    itself_first = np.where(matrix.indices == row, np.inf, matrix.data.astype(np.float64))
+    best = largest_entries(row, matrix.indices, itself_first, top_k)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row[best], minlength=matrix.shape[0]))])
     return csr_array((matrix.data[best], matrix.indices[best], indptr), shape=matrix.shape)
 

@@ -32,6 +32,7 @@ HOLDS, FAILS = (
     0.4,
 )  # observed / shrunk: from the first on the postulate holds, below the second it fails
 SURE = 1.2  # ratio / shrunk from which the ratio is called too sure of itself
+HARDLY = 100.0  # strength from which next to nothing is left of a ratio
 FEW = 0.1  # share of pairs kept below which label points teach little but themselves
 
 
@@ -192,10 +193,13 @@ def _folds(texts: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
 
 
 def _unknown(why_not: str, strength: float) -> str:
-    return (
+    words = (
         f"The postulate cannot be observed: {why_not}. Use shrunk targets: their strength, {strength:g}, was "
         "fitted by predicting held-out co-occurrences, which needs no matching texts."
     )
+    if strength >= HARDLY:
+        words += " So strong a shrinkage means that labels seen together hardly ever were again."
+    return words
 
 
 def _verdict(qualities: tuple[EstimateQuality, ...], observed: Floats, recommended: str) -> str:
