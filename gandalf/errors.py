@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # quoted from someone's file; a terminal would obey them
 
 Severity = Literal["error", "warning", "note"]
 
@@ -29,7 +32,8 @@ class Problem:
             if self.line is None
             else f"{self.file}:{self.line}: "
         )
-        return f"{where}{self.what}" + (f"; {self.remedy}" if self.remedy else "")
+        sentence = f"{where}{self.what}" + (f"; {self.remedy}" if self.remedy else "")
+        return _CONTROL.sub("\ufffd", sentence)
 
 
 class DataError(ValueError):

@@ -183,12 +183,14 @@ def test_formats_that_gandalf_reads_keep_soft_targets_texts_and_filter(soft, tmp
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_same_input_same_bytes_and_extra_files(soft, tmp_path, format):
+def test_same_input_same_bytes_and_a_record_of_the_origin(soft, tmp_path, format):
+    origin = ({"data": "soft"}, soft.train.label_frequencies)
     for name in ("one", "two"):
-        export(soft, tmp_path / name, format, harden="sample", seed=5, extra_files={"gandalf.json": "{}\n"})
+        export(soft, tmp_path / name, format, harden="sample", seed=5, origin=origin)
     one, two = ({p.name: p.read_bytes() for p in (tmp_path / name).iterdir()} for name in ("one", "two"))
     assert one == two
-    assert one["gandalf.json"] == b"{}\n"
+    assert json.loads(one["gandalf.json"]) == {"data": "soft", "files": sorted(one)}
+    assert one["label_frequencies.txt"].split() == [b"%d" % n for n in soft.train.label_frequencies]
     assert "filter_labels_test.txt" in one
 
 

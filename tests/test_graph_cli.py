@@ -108,6 +108,7 @@ def test_every_estimate_can_be_asked_for(tiny, tmp_path, targets):
         assert "0 label texts are also training texts" in made["details"]["fallback"]
     record = json.loads((tmp_path / "out" / "gandalf.json").read_text("utf-8"))
     assert record["graph"]["targets"] == targets
+    assert record.pop("files") == sorted(path.name for path in (tmp_path / "out").iterdir())
     assert record == made
 
 
@@ -159,11 +160,20 @@ def test_nothing_is_written_over_unless_asked(tiny, tmp_path):
     assert result.exit_code == 2 and "not empty" in result.stderr
     assert (out / "precious.txt").read_text() == "mine"
     result = run("augment", tiny, out, "--overwrite")
-    assert result.exit_code == 2 and "was not written by gandalf augment" in result.stderr
+    assert (
+        result.exit_code == 2 and "holds precious.txt, which gandalf augment did not write" in result.stderr
+    )
+    for record in ('{"name": "gandalf"}', "[]", "{"):  # a file of that name alone proves nothing
+        (out / "gandalf.json").write_text(record, "utf-8")
+        assert run("augment", tiny, out, "--overwrite").exit_code == 2
     assert (out / "precious.txt").read_text() == "mine"
     (out / "precious.txt").unlink()
+    (out / "gandalf.json").unlink()
     assert run("augment", tiny, out).exit_code == 0
     assert run("augment", tiny, out).exit_code == 2
+    (out / "notes.txt").write_text("mine too", "utf-8")
+    assert run("augment", tiny, out, "--overwrite").exit_code == 2
+    (out / "notes.txt").unlink()
     assert run("augment", tiny, out, "--overwrite", "--keep", "labels").exit_code == 0
     assert len(raw_rows(out / "trn.json.gz")) == 4
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "tiny"]  # no temporary left behind
@@ -183,8 +193,14 @@ def test_the_data_that_is_read_is_never_replaced(tiny, tmp_path):
         result = run("augment", *words, "--overwrite")
         assert result.exit_code == 2
         assert "the data to read is in the folder to write" in result.stderr
+    for words in (["graph", tiny, "--save", tiny / "trn.json"], ["graph", table, "--save", table]):
+        result = run(*words)
+        assert result.exit_code == 2
+        assert "is part of the data that is read; choose another name" in result.stderr
+    for command in ("graph", "stats", "diagnose"):
+        assert run(command, tiny, "--plot", tiny / "new.png").exit_code == 2
     assert sorted(path.name for path in tiny.iterdir()) == before
-    assert table.exists()
+    assert table.read_text("utf-8").startswith("text,labels")
 
 
 def test_what_was_guessed_or_changed_is_told_by_every_command(tmp_path):
@@ -295,3 +311,20 @@ def test_the_command_offers_exactly_what_the_library_has():
     help = run("augment", "--help").stdout
     assert all(name in help for name in HARDENINGS)
     assert "gandalf augment man out" in help  # --help teaches by example
+
+
+def test_control_characters_never_reach_a_terminal(tiny, tmp_path):
+    lines = (tiny / "lbl.json").read_text("utf-8").replace("second label", "sec\\u001b[31mond\\u009b label")
+    (tiny / "lbl.json").write_text(lines, "utf-8")
+    shown = run("graph", tiny, "--label", "first").output
+    assert "sec [31mond" in shown
+    bad = run("stats", tiny, "--test", "x\x1b]0;title\x07.csv").output
+    assert "\x1b" not in shown + bad and "\x07" not in bad
+
+
+def test_diagnose_says_when_a_strength_is_a_default_or_a_guess(tiny, tmp_path):
+    assert "So few pairs say little" in run_json("diagnose", tiny)["verdict"]
+    table = tmp_path / "t.csv"
+    table.write_text("text,labels\na,x\nb,y\n", encoding="utf-8")
+    found = run_json("diagnose", table)
+    assert "is a default" in found["verdict"] and found["strength_fitted_on"] == 0

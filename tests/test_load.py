@@ -241,8 +241,8 @@ def test_options_that_the_layout_cannot_use_are_not_ignored(tmp_path):
 def test_folders_written_for_a_trainer_say_what_they_are(tmp_path):
     made = load("man")
     record = {"data": "LF-ManSeeAlso-9K", "points": 9599, "format": "libmultilabel"}
-    extra = {"gandalf.json": json.dumps(record), "label_frequencies.txt": "1\n" * made.train.num_labels}
-    export(made, tmp_path / "out", "libmultilabel", extra_files=extra)
+    origin = (record, made.train.label_frequencies)
+    export(made, tmp_path / "out", "libmultilabel", origin=origin)
     with pytest.raises(
         DataError, match="in the format libmultilabel, and cannot be read back; give the original"
     ):

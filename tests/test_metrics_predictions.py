@@ -103,7 +103,7 @@ GOOD = {"labels": [1]}
     [
         ([GOOD, "{bad"], r"p.jsonl:2: is not JSON .*; write lines such as"),
         ([GOOD, ""], r"p.jsonl:2: is not JSON"),
-        ([GOOD, "[" * 100_000], r"p.jsonl:2: is JSON that cannot be read"),
+        ([GOOD, "[" * 100_000], r"p.jsonl:2: is JSON with a number or a nesting that cannot be read"),
         ([GOOD, '{"labels": [1], "scores": [1' + "0" * 400 + "]}"], r"p.jsonl:2: a score is too large"),
         (
             [GOOD, '{"labels": [1, 2], "scores": [1' + "0" * 400 + ', "x"]}'],
@@ -116,7 +116,10 @@ GOOD = {"labels": [1]}
         ),
         ([GOOD, '{"labels": [1], "scores": [{}]}'], r"p.jsonl:2: the score \{...\} is not a number"),
         ([GOOD, {"uid": [1], "labels": [1]}], r"p.jsonl:2: this line is for uid '\[...\]'"),
-        ([GOOD, '{"labels": [1' + "0" * 5000 + "]}"], r"p.jsonl:2: is JSON that cannot be read"),
+        (
+            [GOOD, '{"labels": [1' + "0" * 5000 + "]}"],
+            r"p.jsonl:2: is JSON with a number or a nesting that cannot be read",
+        ),
         ([GOOD, "[1]"], r"p.jsonl:2: is not a JSON object"),
         ([GOOD, {"label": [1]}], r"p.jsonl:2: has no list of labels under labels, ids, target_ind"),
         ([GOOD, {"labels": 1}], r"p.jsonl:2: has no list of labels"),

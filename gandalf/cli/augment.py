@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_text
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,7 +18,7 @@ from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import export
-from gandalf.data.origin import FREQUENCIES, RECORD
+from gandalf.data.origin import RECORD, foreign_files
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, LabelGraph, label_graph
 
@@ -98,10 +97,7 @@ def augment(
         harden=writing.harden,
         seed=options.seed,
         overwrite=writing.overwrite,
-        extra_files={
-            RECORD: json_text.dumps(record, indent=2, ensure_ascii=False) + "\n",
-            FREQUENCIES: "".join(f"{number}\n" for number in splits.train.label_frequencies),
-        },
+        origin=(record, splits.train.label_frequencies),
     )
     if json:
         print_json(record)
@@ -117,10 +113,11 @@ def _refuse_to_lose(out: Path, source: Source, writing: Writing) -> None:
     filled = out.is_dir() and any(out.iterdir())
     if filled and not writing.overwrite:
         raise DataError("is not empty", remedy="choose another OUT, or replace it with --overwrite", file=out)
-    if filled and not (out / RECORD).is_file():
+    foreign = foreign_files(out) if filled else []
+    if foreign:
         raise DataError(
-            f"holds no {RECORD}, so it was not written by gandalf augment and is not replaced",
-            remedy="choose another OUT, or remove it yourself",
+            f"holds {foreign[0]}, which gandalf augment did not write, and is not replaced",
+            remedy="choose another OUT, or move that away",
             file=out,
         )
 

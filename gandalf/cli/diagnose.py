@@ -21,6 +21,7 @@ def diagnose(
 
     [bold]gandalf diagnose man --plot reliability.png[/]
     """
+    source.refuse_to_write(plot)
     splits = source.load_original()
     found = diagnosed(splits.train, delta=delta, seed=seed)
     if plot is not None:
@@ -37,7 +38,9 @@ def diagnose(
     )
     if found.estimates:
         out.print(quality_table(found))
-    out.print(f"Strength of shrinkage fitted to held-out co-occurrences: {found.strength:g}\n")
+    out.print(
+        f"Strength of shrinkage: {found.strength:g}, from {found.strength_fitted_on:,} pairs of labels\n"
+    )
     for one in found.estimates:
         if one.name in ("ratio", found.recommended):
             out.print(reliability_table(one))

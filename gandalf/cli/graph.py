@@ -48,6 +48,7 @@ def graph(
 
     [bold]gandalf graph man --targets calibrated --save graph.npz[/]
     """
+    source.refuse_to_write(save, plot)
     splits = source.load_original()
     answers = [find_labels(splits.train, query) for query in label or ()]
     found = label_graph(splits.train, options)

@@ -58,6 +58,20 @@ class Source:
                 typer.secho(f"{problem.severity}: {problem}", err=True, dim=True)
         return splits
 
+    def holds(self, path: Path) -> bool:
+        """Whether writing to the path would touch what is being read."""
+        path = path.resolve()
+        read = (Path(self.data), self.options.labels, self.options.test)
+        return any(
+            one is not None and one.exists() and one.resolve() in (path, *path.parents) for one in read
+        )
+
+    def refuse_to_write(self, *paths: Path | None) -> None:
+        """Refuse outputs that would land in the data itself."""
+        for path in paths:
+            if path is not None and self.holds(path):
+                raise DataError("is part of the data that is read", remedy="choose another name", file=path)
+
     def load_original(self) -> Splits:
         """Read it, if it is a set as it was collected: label points must not be counted a second time."""
         splits = self.load()

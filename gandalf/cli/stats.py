@@ -21,6 +21,7 @@ def stats(source: Source, json: Json = False, plot: Plot = None) -> None:
 
     [bold]gandalf stats man --plot frequencies.png[/]
     """
+    source.refuse_to_write(plot)
     splits = source.load()
     found = counted(splits)
     if plot is not None:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array, hstack
 
 from gandalf.data.bag_of_words import add_features
@@ -19,6 +21,7 @@ from gandalf.data.formats import pecos, raw, renee, table, xc
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.harden import harden as hardened
 from gandalf.data.harden import is_soft
+from gandalf.data.origin import write_origin
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Problem
 
@@ -43,14 +46,15 @@ def export(
     harden: str | None = None,
     seed: int = 0,
     overwrite: bool = False,
-    extra_files: Mapping[str, str] | None = None,
+    origin: tuple[Mapping[str, Any], npt.NDArray[np.int64]] | None = None,
 ) -> tuple[Problem, ...]:
     """Write training points, test points and label list into a new folder; return what had to be changed.
 
     Missing features are made from the texts where the format needs them, and `Xf.txt` names their columns.
     `harden`, which formats that carry only 0 and 1 ask for, turns soft training targets into hard ones; every
     annotated label of a test point then counts as 1, as it does in the metrics. All test points are always
-    written, in their order. The same arguments give the same bytes.
+    written, in their order. The same arguments give the same bytes. `origin`, where the set was made from
+    another one, says how, and that one's label frequencies: both are kept in the folder.
     """
     chosen = _format(format)
     words: tuple[str, ...] = ()
@@ -65,8 +69,8 @@ def export(
         chosen.write(splits, out)
         if words:
             _write(out / "Xf.txt", (f"{word}\n" for word in (*words, *(NO_WORDS for _ in notes))))
-        for name, content in (extra_files or {}).items():
-            _write(out / name, [content])
+        if origin is not None:
+            write_origin(out, *origin)
     return notes
 
 

@@ -7,12 +7,15 @@ printed figures that compare with nobody's.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from gandalf.data.files import written
 from gandalf.errors import DataError
 
 RECORD = "gandalf.json"  # how the folder was made
@@ -28,6 +31,30 @@ class Origin:
     points: int
     label_frequencies: npt.NDArray[np.int64]  # shape: (L,)
     format: str = "raw"
+
+
+def write_origin(folder: Path, record: Mapping[str, Any], frequencies: npt.NDArray[np.int64]) -> None:
+    """Keep in a filled folder how it was made, D's frequencies, and the names of all that was written."""
+    with written(folder / FREQUENCIES) as file:
+        file.writelines(f"{number}\n" for number in frequencies)
+    files = sorted([RECORD, *(path.name for path in folder.iterdir())])
+    with written(folder / RECORD) as file:
+        file.write(json.dumps({**record, "files": files}, indent=2, ensure_ascii=False) + "\n")
+
+
+def foreign_files(folder: Path) -> list[str]:
+    """Names in the folder that `write_origin` did not list: all of them where there is no record of ours."""
+    record = _record(folder)
+    ours = record.get("files", []) if str(record.get("made_by", "")).startswith("gandalf ") else []
+    return sorted(path.name for path in folder.iterdir() if path.name not in ours)
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    try:
+        record = json.loads((folder / RECORD).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def read_origin(folder: Path) -> Origin | None:

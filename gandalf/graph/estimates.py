@@ -37,6 +37,7 @@ class Shrunk:
     """G_ij / (G_jj + strength): a label seen once no longer gives certainty to everything seen with it."""
 
     strength: float = 1.0
+    fitted_on: int = 0  # pairs that the strength was fitted to; 0 where it was given, or nothing could be
     unit_diagonal: ClassVar[bool] = True
     below_ratio: ClassVar[bool] = True
 

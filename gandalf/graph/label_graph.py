@@ -128,7 +128,7 @@ def _shrunk(points: Dataset, options: GraphOptions) -> LabelGraph:
     fitted = fit_shrunk(points.targets, seed=options.seed)
     details: dict[str, float | str] = {
         "strength": fitted.strength,
-        "strength_fitted_by": "held-out co-occurrences",
+        "strength_fitted_on_pairs": fitted.fitted_on,
     }
     return _from_estimate("shrunk", fitted, points, options, details)
 

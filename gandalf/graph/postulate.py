@@ -19,8 +19,8 @@ import numpy.typing as npt
 from gandalf.data.dataset import Dataset
 from gandalf.graph.calibration import fit_calibrated
 from gandalf.graph.cooccurrence import Estimate, Floats, check_threshold
-from gandalf.graph.estimates import Ratio
-from gandalf.graph.label_graph import too_few_to_calibrate
+from gandalf.graph.estimates import Ratio, Shrunk
+from gandalf.graph.label_graph import MIN_PAIRS, too_few_to_calibrate
 from gandalf.graph.matched_pairs import Matches, Pairs, match
 from gandalf.graph.shrinkage import fit_shrunk
 
@@ -72,7 +72,8 @@ class Diagnosis:
     pairs: int
     mean_observed: float | None
     reachable: float | None  # share of true links whose labels co-occur elsewhere: no estimate recalls more
-    strength: float  # fitted strength of the shrunk estimate
+    strength: float  # of the shrunk estimate
+    strength_fitted_on: int  # pairs it was fitted to by predicting held-out co-occurrences; 0: a default
     estimates: tuple[EstimateQuality, ...]
     recommended: str
     verdict: str
@@ -88,7 +89,7 @@ def diagnose(points: Dataset, *, delta: float = 0.1, seed: int = 0) -> Diagnosis
     points.need_probabilities()
     shrunk = fit_shrunk(points.targets, seed=seed)
     if points.texts is None or points.label_texts is None:
-        return _unobserved(points, shrunk.strength, "the data set has no texts to match labels with points")
+        return _unobserved(points, shrunk, "the data set has no texts to match labels with points")
     matches = match(points, seed=seed)
     why_not = too_few_to_calibrate(matches)
     qualities: tuple[EstimateQuality, ...] = ()
@@ -113,13 +114,14 @@ def diagnose(points: Dataset, *, delta: float = 0.1, seed: int = 0) -> Diagnosis
         mean_observed=float(observed.mean()) if len(observed) else None,
         reachable=float(observed.sum() / matches.links) if matches.links else None,
         strength=shrunk.strength,
+        strength_fitted_on=shrunk.fitted_on,
         estimates=qualities,
         recommended=recommended,
-        verdict=_unknown(why_not, shrunk.strength) if why_not else _verdict(qualities, observed, recommended),
+        verdict=_unknown(why_not, shrunk) if why_not else _verdict(qualities, observed, recommended),
     )
 
 
-def _unobserved(points: Dataset, strength: float, why_not: str) -> Diagnosis:
+def _unobserved(points: Dataset, shrunk: Shrunk, why_not: str) -> Diagnosis:
     return Diagnosis(
         labels=points.num_labels,
         matched_labels=0,
@@ -129,10 +131,11 @@ def _unobserved(points: Dataset, strength: float, why_not: str) -> Diagnosis:
         pairs=0,
         mean_observed=None,
         reachable=None,
-        strength=strength,
+        strength=shrunk.strength,
+        strength_fitted_on=shrunk.fitted_on,
         estimates=(),
         recommended="shrunk",
-        verdict=_unknown(why_not, strength),
+        verdict=_unknown(why_not, shrunk),
     )
 
 
@@ -192,14 +195,23 @@ def _folds(texts: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
     return np.asarray(drawn[number], dtype=np.int64)
 
 
-def _unknown(why_not: str, strength: float) -> str:
-    words = (
-        f"The postulate cannot be observed: {why_not}. Use shrunk targets: their strength, {strength:g}, was "
-        "fitted by predicting held-out co-occurrences, which needs no matching texts."
+def _unknown(why_not: str, shrunk: Shrunk) -> str:
+    words = [f"The postulate cannot be observed: {why_not}. Use shrunk targets."]
+    if not shrunk.fitted_on:
+        words.append(
+            f"Their strength, {shrunk.strength:g}, is a default: no pair of labels could be learned from, since "
+            "none of them has a second point."
+        )
+        return " ".join(words)
+    words.append(
+        f"Their strength, {shrunk.strength:g}, was fitted by predicting held-out co-occurrences of "
+        f"{shrunk.fitted_on:,} pairs of labels, which needs no matching texts."
     )
-    if strength >= HARDLY:
-        words += " So strong a shrinkage means that labels seen together hardly ever were again."
-    return words
+    if shrunk.fitted_on < MIN_PAIRS:
+        words.append("So few pairs say little; take it as a guess.")
+    if shrunk.strength >= HARDLY:
+        words.append("So strong a shrinkage means that labels seen together hardly ever were again.")
+    return " ".join(words)
 
 
 def _verdict(qualities: tuple[EstimateQuality, ...], observed: Floats, recommended: str) -> str:

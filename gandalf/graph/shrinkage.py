@@ -34,7 +34,7 @@ def fit_shrunk(targets: csr_array, *, seed: int = 0) -> Shrunk:
         method="bounded",
         options={"xatol": 1e-3},
     )
-    return Shrunk(round(float(np.exp(found.x)), 3))
+    return Shrunk(round(float(np.exp(found.x)), 3), fitted_on=int(weight.sum()))
 
 
 def leave_one_out_loss(strength: float, joint: Floats, given: Floats, weight: Floats) -> float:

@@ -59,7 +59,7 @@ def test_points(splits: Splits) -> Dataset:
     if splits.test is None:
         raise DataError(
             f"the data set {splits.name!r} has no test split to evaluate on",
-            remedy="give a folder that also holds the test points (tst.json.gz, tst_X_Y.txt, test.txt)",
+            remedy="add tst.json.gz, tst_X_Y.txt or test.csv to the folder, or name a table with --test",
         )
     if len(splits.test) == 0:
         raise DataError(f"the test split of the data set {splits.name!r} is empty")

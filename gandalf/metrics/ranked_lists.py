@@ -102,7 +102,7 @@ def _record(line: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise DataError(f"is not JSON ({error.msg} at column {error.colno})", remedy=REMEDY) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets without end
-        raise DataError(f"is JSON that cannot be read ({error})", remedy=REMEDY) from error
+        raise DataError("is JSON with a number or a nesting that cannot be read", remedy=REMEDY) from error
     if not isinstance(record, dict):
         raise DataError("is not a JSON object", remedy=REMEDY)
     label_key = _key(record, LABEL_KEYS)

@@ -17,9 +17,10 @@ from gandalf.data.matching import text_groups, text_key
 from gandalf.data.sentences import counted
 from gandalf.errors import Findings
 
-# Whatever some reader takes for the end of a line becomes a space; a byte order mark does not belong here.
+# Ends of lines and all other control characters (a terminal would obey them) become spaces; a byte order
+# mark does not belong here.
 _ONE_LINE: dict[int, int | None] = dict.fromkeys(
-    map(ord, "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029\x00"), ord(" ")
+    [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029], ord(" ")
 ) | {0xFEFF: None}
 _HALF_PAIR = re.compile("[\ud800-\udfff]")  # JSON can spell one (\\ud83d), and no UTF-8 file can hold it
 
