@@ -199,8 +199,8 @@ def _unknown(why_not: str, shrunk: Shrunk) -> str:
     words = [f"The postulate cannot be observed: {why_not}. Use shrunk targets."]
     if not shrunk.fitted_on:
         words.append(
-            f"Their strength, {shrunk.strength:g}, is a default: no pair of labels could be learned from, since "
-            "none of them has a second point."
+            f"Their strength, {shrunk.strength:g}, is a default: there is no pair of labels to learn from "
+            "of which one has a second point."
         )
         return " ".join(words)
     words.append(
