@@ -37,6 +37,7 @@ format: install
 bench: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[oracle]'
 	$(BIN)/python -m bench.metrics
+	$(BIN)/python -m bench.shapes
 	$(BIN)/python -m bench.estimates real
 	$(BIN)/python -m bench.estimates synthetic
 	$(BIN)/python -m bench.graph

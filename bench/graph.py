@@ -5,8 +5,8 @@ process of its own: seconds from the targets in memory to the matrix, and the pe
 with the targets loaded.
 
 How many distinct pairs there are decides how much memory can be saved, and it differs between data sets. So
-each shape is drawn twice: with topics as compact as those of the real sets at hand (breadth 8: 2 products a
-pair, 90 % of the pairs above the threshold at 131K labels), and with broad ones (50).
+each shape is drawn twice: with compact topics (breadth 8) and with broad ones (50). `bench.shapes` compares
+both with real sets.
 """
 
 from __future__ import annotations

@@ -131,7 +131,6 @@ def same(first, second):
 @pytest.mark.parametrize("estimate", ESTIMATES)
 @given(matrix=any_targets(), top_k=st.sampled_from([None, 2]))
 def test_compiled_loop_equals_scipy(estimate, matrix, top_k):
-    pytest.importorskip("numba")
     plain = conditional_graph(matrix, estimate, top_k=top_k)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cooccurrence, "LARGE", 0)

@@ -39,7 +39,6 @@ def test_gzip_bytes_depend_on_the_content_alone(tmp_path):
 
 
 def test_zstd_is_written_and_read_back(tmp_path):
-    pytest.importorskip("zstandard")
     with written(tmp_path / "a.txt.zst") as file:
         file.write("एक\ntwo\n")
     assert (tmp_path / "a.txt.zst").read_bytes().startswith(b"\x28\xb5\x2f\xfd")

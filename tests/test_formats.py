@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
@@ -168,7 +169,6 @@ def test_compression_is_told_by_content_not_by_name(suffix, tmp_path):
 
 
 def compress(path, suffix):
-    zstandard = pytest.importorskip("zstandard")
     pack = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[suffix]
     packed = path.with_name(path.name + suffix)
     packed.write_bytes(pack(path.read_bytes()))

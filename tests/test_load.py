@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from gandalf.data.export import export
 from gandalf.data.formats import TableOptions
@@ -113,7 +115,6 @@ def test_one_table(name, suffix, tmp_path):
 
 
 def test_parquet(tmp_path):
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     lists = [["red wine", "blue"], None, ["blue", "grün"]]
     path = tmp_path / "set.parquet"
     parquet.write_table(pyarrow.table({"text": TEXTS, "labels": lists}), path)

@@ -97,7 +97,6 @@ def test_json_is_one_object_and_nothing_else(man):
 
 
 def test_plot_is_written_in_the_format_of_its_name(tmp_path):
-    pytest.importorskip("matplotlib", reason="plots need the extra [plot]")
     result = run(app, ["stats", "man", "--plot", str(tmp_path / "f.png")])
     assert result.exit_code == 0, result.output
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
@@ -108,7 +107,6 @@ def test_plot_is_written_in_the_format_of_its_name(tmp_path):
 
 
 def test_plot_of_labels_without_any_point(tmp_path):
-    pytest.importorskip("matplotlib", reason="plots need the extra [plot]")
     plot_frequencies(np.zeros(3, dtype=np.int64), tmp_path / "f.svg")
     assert (tmp_path / "f.svg").stat().st_size > 0
 

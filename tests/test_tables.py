@@ -189,7 +189,8 @@ def test_a_file_on_the_command_line_that_is_none(command, option, name, said, tm
 
 @pytest.fixture
 def parquet(tmp_path):
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+    from pyarrow import parquet
 
     def write(**columns):
         parquet.write_table(pyarrow.table(columns), tmp_path / "t.parquet", use_dictionary=False)
