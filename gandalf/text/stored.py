@@ -1,0 +1,54 @@
+"""What tokens keep beside a model: one JSON file of plain facts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gandalf.data.files import written
+from gandalf.errors import DataError
+
+REMEDY = "copy the model folder again, or train it again"
+
+
+def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
+    """Write the facts as JSON, the same bytes for the same facts."""
+    with written(path) as file:
+        file.write(json.dumps(facts, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """The facts of a JSON file, which must hold an object."""
+    try:
+        facts = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", file=path, remedy=REMEDY) from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"is cut short or damaged ({error})", file=path, remedy=REMEDY) from error
+    if not isinstance(facts, dict):
+        raise DataError("holds no vocabulary", file=path, remedy=REMEDY)
+    return facts
+
+
+@contextmanager
+def understood(path: Path) -> Iterator[None]:
+    """Turn what goes wrong while a file's facts are used into one sentence about the file."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        what = f"does not hold what a vocabulary needs ({type(error).__name__}: {error})"
+        raise DataError(what, file=path, remedy=REMEDY) from error
+
+
+def counts_of(values: list[int], size: int) -> npt.NDArray[np.int64]:
+    """A list of `size` counts as an array."""
+    counts = np.array(values)
+    if counts.shape != (size,) or counts.dtype != np.int64 or counts.min(initial=0) < 0:
+        raise ValueError(f"there are not {size} counts, one for each token")
+    return counts  # shape: (size,)

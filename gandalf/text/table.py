@@ -1,0 +1,64 @@
+"""All texts of a split as one table of token ids, in memory or mapped from a file."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from gandalf.data.files import written
+from gandalf.text.tokens import Tokens
+from gandalf.text.workers import map_chunks
+
+Ids = npt.NDArray[np.int32]
+
+
+def token_table(
+    tokens: Tokens, texts: Iterable[str], *, path: str | Path | None = None, workers: int | None = None
+) -> Ids:
+    """The ids of all texts, N x the longest text's length, the same whatever the number of workers.
+
+    With `path` the table is written there as a `.npy` file and mapped (read-only), so that it never has to
+    fit in memory.
+    """
+    chunks = map_chunks(partial(_trimmed, tokens), texts, "tokens", workers=workers)
+    return _gathered(chunks) if path is None else _stored(chunks, Path(path))
+
+
+def _trimmed(tokens: Tokens, texts: list[str]) -> Ids:
+    table = tokens.encode(texts)
+    width = int(np.flatnonzero(table.any(axis=0)).max(initial=0)) + 1
+    return np.ascontiguousarray(table[:, :width])  # shape: (chunk, its longest text's length)
+
+
+def _gathered(chunks: Iterator[Ids]) -> Ids:
+    parts = list(chunks)
+    width = max((part.shape[1] for part in parts), default=1)
+    table = np.zeros((sum(map(len, parts)), width), dtype=np.int32)
+    start = 0
+    for part in parts:
+        table[start : start + len(part), : part.shape[1]] = part
+        start += len(part)
+    return table
+
+
+def _stored(chunks: Iterator[Ids], path: Path) -> Ids:
+    """Keep the chunks in a file without a name until the width is known, then write them out in full."""
+    rows, width = 0, 1
+    with tempfile.TemporaryFile(dir=path.parent) as spool, written(path, "wb") as file:
+        number = 0
+        for part in chunks:
+            np.save(spool, part, allow_pickle=False)
+            rows, width, number = rows + len(part), max(width, part.shape[1]), number + 1
+        spool.seek(0)
+        header = {"descr": "<i4", "fortran_order": False, "shape": (rows, width)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for _ in range(number):
+            part = np.load(spool, allow_pickle=False)
+            file.write(np.pad(part, ((0, 0), (0, width - part.shape[1]))).astype("<i4").tobytes())
+    mapped: Ids = np.load(path, mmap_mode="r")
+    return mapped

@@ -1,0 +1,46 @@
+"""What every kind of token offers, and how a model folder's are read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from gandalf.errors import DataError
+from gandalf.text import words
+from gandalf.text.stored import REMEDY
+
+
+class Tokens(Protocol):
+    """A fitted vocabulary: texts to rows of ids. Every text has at least one id that is not padding."""
+
+    size: int  # ids lie in [0, size); 0 is padding
+    max_length: int
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.int32]:
+        """The ids of each text, cut off or padded with 0 on the right."""  # shape: (N, max_length)
+        ...
+
+    def idf(self) -> npt.NDArray[np.float32]:
+        """The weight of each token by how few of the fitted texts hold it; 0 for padding."""
+        ...  # shape: (size,)
+
+    def save(self, folder: Path) -> None:
+        """Write its JSON files into a model folder."""
+        ...
+
+
+KINDS: Mapping[str, Callable[[Path], Tokens]] = {words.FILE: words.Words.load}  # by the file that marks it
+
+
+def load_tokens(folder: str | Path) -> Tokens:
+    """The tokens saved in a model folder, whichever kind they are."""
+    folder = Path(folder)
+    for name, load in KINDS.items():
+        if (folder / name).is_file():
+            return load(folder)
+    names = " or ".join(KINDS)
+    raise DataError(f"holds no vocabulary ({names})", file=folder, remedy=REMEDY, kind="missing-file")

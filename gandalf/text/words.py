@@ -1,0 +1,191 @@
+"""Words as tokens: a vocabulary of our own, and pieces of words for what it does not hold."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from gandalf.data.words import split_words
+from gandalf.errors import DataError
+from gandalf.text.frequencies import document_frequencies, inverse_frequencies
+from gandalf.text.stored import counts_of, read_facts, understood, write_facts
+from gandalf.text.workers import map_chunks
+
+PAD, UNKNOWN = 0, 1
+FILE = "words.json"
+_LONGEST_PIECE = 16  # characters
+_REMEMBERED = 200_000  # broken words kept at hand, so that a table breaks each word about once
+
+
+@dataclass(frozen=True)
+class WordsOptions:
+    """What becomes a word of its own."""
+
+    max_length: int = 32  # tokens of a text; what follows is cut off
+    min_count: int = 2  # rarer words are broken up, so that the pieces meet training too
+    max_words: int = 500_000
+    pieces: int = 8_000  # of more than one character; every single character is a piece besides
+
+    def __post_init__(self) -> None:
+        for name, least in (("max_length", 1), ("min_count", 1), ("max_words", 0), ("pieces", 0)):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise DataError(f"{name} is {value!r}; it must be a whole number of at least {least}")
+
+
+class Words:
+    """Words by falling count from id 2 on, then pieces of words; 0 is padding, 1 a text that holds nothing.
+
+    A word outside the vocabulary is the row of its pieces, the longest first from the left. A piece that is
+    also a word has the word's id, so that "windowtext" meets what "window" and "text" have learnt.
+    """
+
+    def __init__(self, words: Sequence[str], pieces: Sequence[str], options: WordsOptions) -> None:
+        self.words, self.pieces, self.options = tuple(words), tuple(pieces), options
+        self._words = {word: number for number, word in enumerate(self.words, start=UNKNOWN + 1)}
+        numbers = dict(self._words)
+        for piece in self.pieces:
+            numbers.setdefault(piece, UNKNOWN + 1 + len(numbers))
+        self._pieces = {piece: numbers[piece] for piece in self.pieces}
+        self._longest = max(map(len, self.pieces), default=0)
+        self._broken: dict[str, list[int]] = {}
+        self.size = UNKNOWN + 1 + len(numbers)
+        self.max_length = options.max_length
+        self.frequencies = np.zeros(self.size, dtype=np.int64)  # shape: (size,), texts that hold each token
+        self.num_texts = 0  # that the frequencies were counted in
+
+    @classmethod
+    def fit(
+        cls, texts: Iterable[str], options: WordsOptions | None = None, *, workers: int | None = None
+    ) -> Words:
+        """Learn words and pieces from the texts, in two passes over them (an iterator is kept in memory)."""
+        options = options or WordsOptions()
+        if iter(texts) is texts:
+            texts = list(texts)
+        counts: Counter[str] = Counter()
+        for found in map_chunks(_count_words, texts, "vocabulary", workers=workers):
+            counts.update(found)
+        # Ties in alphabetical order: the same vocabulary in whatever order the texts come.
+        ranked = sorted(counts, key=lambda word: (-counts[word], word))
+        often = [word for word in ranked if counts[word] >= options.min_count]
+        fitted = cls(often[: options.max_words], learn_pieces(counts, options.pieces), options)
+        fitted.frequencies, fitted.num_texts = document_frequencies(fitted, texts, workers=workers)
+        return fitted
+
+    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.int32]:
+        """The ids of each text, cut off or padded with 0 on the right."""
+        rows = [self._ids(text) for text in texts]
+        lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        table = np.zeros((len(rows), self.max_length), dtype=np.int32)  # shape: (N, max_length)
+        filled = np.arange(self.max_length) < lengths[:, None]
+        table[filled] = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum()))
+        return table
+
+    def idf(self) -> npt.NDArray[np.float32]:
+        """The weight of each token by how few of the fitted texts hold it; 0 for padding."""
+        return inverse_frequencies(self.frequencies, self.num_texts)
+
+    def save(self, folder: Path) -> None:
+        """Write the vocabulary into a model folder."""
+        facts = {
+            "options": asdict(self.options),
+            "words": self.words,
+            "pieces": self.pieces,
+            "num_texts": self.num_texts,
+            "frequencies": self.frequencies.tolist(),
+        }
+        write_facts(Path(folder) / FILE, facts)
+
+    @classmethod
+    def load(cls, folder: Path) -> Words:
+        """Read back what `save` wrote."""
+        path = Path(folder) / FILE
+        facts = read_facts(path)
+        with understood(path):
+            loaded = cls(
+                _strings(facts["words"]), _strings(facts["pieces"]), WordsOptions(**facts["options"])
+            )
+            loaded.frequencies = counts_of(facts["frequencies"], loaded.size)
+            loaded.num_texts = int(facts["num_texts"])
+        return loaded
+
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = []
+        for word in split_words(text):
+            number = self._words.get(word)
+            if number is not None:
+                ids.append(number)
+            else:
+                ids += self._break(word)
+            if len(ids) >= self.max_length:
+                return ids[: self.max_length]
+        return ids or [UNKNOWN]
+
+    def _break(self, word: str) -> list[int]:
+        """The ids of a word's pieces; a character never seen before is passed over."""
+        ids = self._broken.get(word)
+        if ids is None:
+            if len(self._broken) >= _REMEMBERED:
+                self._broken.clear()
+            pieces = islice(self._cut(word), self.max_length)  # a word may be as long as a whole file
+            ids = self._broken[word] = [self._pieces[piece] for piece in pieces]
+        return ids
+
+    def _cut(self, word: str) -> Iterator[str]:
+        start = 0
+        while start < len(word):
+            ends = range(min(len(word), start + self._longest), start, -1)
+            piece = next((word[start:end] for end in ends if word[start:end] in self._pieces), "")
+            if piece:
+                yield piece
+            start += len(piece) or 1
+
+
+def _count_words(texts: Sequence[str]) -> Counter[str]:
+    return Counter(chain.from_iterable(map(split_words, texts)))
+
+
+def _strings(values: Sequence[str]) -> Sequence[str]:
+    if not isinstance(values, list) or not all(isinstance(value, str) and value for value in values):
+        raise TypeError("a list of words is no list of words")
+    if len(set(values)) != len(values):
+        raise ValueError("a word is listed twice")
+    return values
+
+
+def learn_pieces(counts: Mapping[str, int], number: int) -> list[str]:
+    """Every single character of the words, then up to `number` longer pieces, by byte-pair merges."""
+    characters = sorted(set(chain.from_iterable(counts)))
+    if not number or not characters:
+        return characters
+    try:
+        from tokenizers import Tokenizer, models, trainers
+    except ImportError as error:
+        raise DataError(
+            "learning pieces of words needs tokenizers", remedy="pip install 'gandalf-xmc[train]'"
+        ) from error
+    merged = Tokenizer(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=len(characters) + number,
+        min_frequency=2,  # a piece of one word alone helps no other
+        max_token_length=_LONGEST_PIECE,
+        show_progress=False,
+    )
+    merged.train_from_iterator(_damped(counts), trainer)
+    learnt: dict[str, int] = merged.get_vocab()
+    return characters + sorted((piece for piece in learnt if len(piece) > 1), key=lambda piece: learnt[piece])
+
+
+def _damped(counts: Mapping[str, int]) -> Iterator[str]:
+    """Each word once for every doubling of its count: pieces are for rare words, which resemble many words
+    rather than the few that fill most of the texts."""
+    for word in sorted(counts):
+        for _ in range(1 + int(math.log2(counts[word]))):
+            yield word
