@@ -1,0 +1,113 @@
+"""The model card: what a model is, what it was made from, how well it does, and what it is not for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gandalf.model.model import Model
+
+FIGURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "C@1", "C@5", "MRR")
+PARTS = {"label_text": "text is a label's", "new_text": "new text"}
+
+_CALIBRATED = "Scores are probabilities, calibrated on points held out of the training data."
+_UNCALIBRATED = "Scores are sigmoids of the model's output. They rank; they are not calibrated probabilities."
+
+
+def model_card(model: Model, metrics: Mapping[str, Any] | None) -> str:
+    """A README for the model's folder, from its config and its figures on the test split."""
+    system = str(model.config.get("system", "model"))
+    data = _name_of_data(model.config)
+    about = f", trained on {data}" if data else ""
+    sections = (
+        f"# {system}{about}",
+        f"Predicts which of {model.num_labels:,} labels a short text has. Made with gandalf: an encoder turns"
+        f" the text into {model.head.dim} numbers, and each label has a weight vector of its own.",
+        _USE,
+        "## Scores\n\n" + (_UNCALIBRATED if model.calibration is None else _CALIBRATED),
+        _figures(metrics),
+        _limits(model),
+        "## Recipe\n\n`config.json` holds every setting, defaults included.\n\n" + _recipe(model.config),
+    )
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+_USE = """## Use
+
+```
+gandalf predict THIS_FOLDER "a short text"
+gandalf predict THIS_FOLDER texts.txt -o predictions.jsonl
+```
+
+```python
+from gandalf.model import load_model
+from gandalf.predict.predictor import Predictor
+
+predictor = Predictor(load_model("THIS_FOLDER"))
+ids, scores = predictor.predict("a short text", k=5)
+```"""
+
+
+def _limits(model: Model) -> str:
+    return f"""## Intended use and limits
+
+For ranking the labels in `labels.jsonl` on texts like the training texts, such as to suggest related items
+to a person. It reads at most {model.tokens.max_length} tokens of a text. It knows no other labels, and
+it ranks some label first however foreign the text: use a threshold. Frequent labels are predicted better
+than rare ones. Whatever is one-sided or wrong in the training data is so in the predictions: do not let it
+decide about people alone."""
+
+
+def _name_of_data(config: Mapping[str, Any]) -> str:
+    data = config.get("data")
+    return str(data.get("name", "")) if isinstance(data, Mapping) else str(data or "")
+
+
+def _figures(metrics: Mapping[str, Any] | None) -> str:
+    """The figures on the test split, on texts that are and are not a label's own text apart."""
+    found = {} if metrics is None else metrics
+    found = found["test"] if isinstance(found.get("test"), Mapping) else found
+    names = [name for name in FIGURES if name in found]
+    if not names:
+        return "## Figures\n\nNot measured: the data had no test split."
+    parts = {title: found[part] for part, title in PARTS.items() if isinstance(found.get(part), Mapping)}
+    columns = {"all": found, **parts}
+    rows = [
+        f"| {name} | " + " | ".join(_number(part.get(name)) for part in columns.values()) + " |"
+        for name in names
+    ]
+    points = " | ".join(f"{part['points']:,}" if "points" in part else "-" for part in columns.values())
+    return "\n".join(
+        [
+            "## Figures\n",
+            "In percent, on the test split, its filter applied.\n",
+            f"| | {' | '.join(columns)} |",
+            "|---" * (len(columns) + 1) + "|",
+            *rows,
+            f"| test points | {points} |",
+        ]
+    )
+
+
+def _recipe(config: Mapping[str, Any]) -> str:
+    """The settings that are single values, and those one level down."""
+    lines = []
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            inner = ", ".join(f"{key} {_shown(each)}" for key, each in value.items() if _is_plain(each))
+            lines.append(f"- {name}: {inner}")
+        elif _is_plain(value):
+            lines.append(f"- {name}: {_shown(value)}")
+    return "\n".join(lines)
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float)
+
+
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else "-"

@@ -1,0 +1,1 @@
+"""Texts become labels and probabilities: exact top k, calibration, and whole files."""

@@ -1,0 +1,155 @@
+"""The k best labels of every point, exactly, without ever holding a score for every pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from gandalf.errors import DataError
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+Found = tuple[Tensor, Tensor]  # label ids and scores, best first; shape of both: (B, k)
+
+BATCH = 1_024  # points that meet a block of labels at once
+BLOCK = 1 << 14  # labels in a block: with a full batch, 64 MiB of scores
+GATHERED = 1 << 24  # numbers of label rows copied at once to score candidates again
+
+
+class Head(Protocol):
+    """What is asked of a head: rows and biases of a range of labels, or of any labels."""
+
+    num_labels: int
+
+    def block(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """Rows and biases from one label up to another."""  # shape: (C, dim), (C,)
+        ...
+
+    def at(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows and biases of the given labels."""  # shape: (..., dim), (...)
+        ...
+
+
+@torch.no_grad()
+def top_k(
+    x: Tensor,
+    head: Head,
+    k: int,
+    *,
+    exclude: csr_array | None = None,
+    block: int = BLOCK,
+    batch: int = BATCH,
+    precision: torch.dtype = torch.float32,
+) -> tuple[Ints, Floats]:
+    """Label ids and scores of the k best labels of each point, best first, ties to the smaller label.
+
+    Pairs stored in `exclude` (N x L) are dropped before anything is ranked. Where fewer than k labels remain,
+    ids are -1 and scores -inf. A `precision` below float32 is used to find 2k + 32 candidates, which are then
+    scored again in float32: faster, and nearly always the same labels.
+    """
+    if k < 1 or block < 1 or batch < 1:
+        raise DataError(f"k, block and batch must be at least 1, not {k}, {block} and {batch}")
+    if exclude is not None and exclude.shape != (len(x), head.num_labels):
+        expected = f"{len(x):,} x {head.num_labels:,}"
+        raise DataError(
+            f"exclude is {exclude.shape[0]:,} x {exclude.shape[1]:,} where {expected} is expected"
+        )
+    ids = np.full((len(x), k), -1, dtype=np.int64)  # shape: (N, k)
+    scores = np.full((len(x), k), -np.inf, dtype=np.float32)  # shape: (N, k)
+    edges = [*range(0, head.num_labels, block), head.num_labels]
+    exact = precision == torch.float32
+    for start in range(0, len(x), batch):
+        rows = slice(start, start + batch)
+        scan = _Scan(head, edges, k if exact else 2 * k + 32, precision)
+        found = scan.best(x[rows], None if exclude is None else exclude[rows])
+        found_ids, found_scores = found if exact else _scored_again(x[rows], head, found, k)
+        if bool(found_scores.isnan().any()):
+            raise DataError("the scores are not numbers", remedy="train again: the training has diverged")
+        width = found_ids.shape[1]
+        found_ids = found_ids.masked_fill(found_scores == -torch.inf, -1)
+        ids[rows, :width], scores[rows, :width] = found_ids.cpu().numpy(), found_scores.cpu().numpy()
+    return ids, scores
+
+
+class _Scan:
+    """One pass over all labels, block by block, that remembers the best so far."""
+
+    def __init__(self, head: Head, edges: list[int], k: int, precision: torch.dtype) -> None:
+        self._head, self._edges, self._k, self._precision = head, edges, k, precision
+
+    def best(self, x: Tensor, exclude: csr_array | None) -> Found:
+        """The best of all labels; at most L of them."""
+        ids, scores = torch.empty(len(x), 0, dtype=torch.int64), torch.empty(len(x), 0)
+        dropped = _pairs_by_block(exclude, self._edges)
+        for (start, stop), (rows, columns) in zip(pairwise(self._edges), dropped, strict=True):
+            weights, bias = (part.to(self._precision) for part in self._head.block(start, stop))
+            x = x.to(weights)
+            of_block = torch.addmm(bias, x, weights.T).float()  # shape: (B, C)
+            of_block[rows.to(x.device), columns.to(x.device)] = -torch.inf
+            columns, values = _first_k(of_block, min(self._k, stop - start))
+            # What was found before has smaller ids and stands first, so a stable sort settles ties.
+            ids = torch.cat([ids.to(x.device), columns + start], dim=1)
+            scores = torch.cat([scores.to(x.device), values], dim=1)
+            ids, scores = _sorted(ids, scores, self._k)
+        return ids, scores
+
+
+def _first_k(scores: Tensor, k: int) -> Found:
+    """Columns and values of the k largest of each row, largest first, ties to the left."""  # shape: (B, k)
+    more = min(k + 1, scores.shape[1])
+    values, columns = torch.topk(scores, more, dim=1)
+    if more > k:
+        # Of equal scores topk takes any. It matters only where the k-th has an equal that was left out.
+        crowded = values[:, k - 1] == values[:, k]
+        values, columns = values[:, :k], columns[:, :k]
+        if bool(crowded.any()):
+            values, columns = values.clone(), columns.clone()
+            ordered = torch.sort(scores[crowded], dim=1, descending=True, stable=True)
+            values[crowded], columns[crowded] = ordered.values[:, :k], ordered.indices[:, :k]
+    columns, order = torch.sort(columns, dim=1)
+    return _sorted(columns, values.gather(1, order), k)
+
+
+def _sorted(ids: Tensor, scores: Tensor, k: int) -> Found:
+    """The first k by falling score, equal scores in the order they stand in."""  # shape: (B, k)
+    scores, order = torch.sort(scores, dim=1, descending=True, stable=True)
+    return ids.gather(1, order[:, :k]), scores[:, :k]
+
+
+def _pairs_by_block(exclude: csr_array | None, edges: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Row and column within the block of every pair to drop, block by block."""
+    if exclude is None:
+        none = torch.empty(0, dtype=torch.int64)
+        yield from ((none, none) for _ in pairwise(edges))
+        return
+    labels = exclude.indices.astype(np.int64)
+    rows = np.repeat(np.arange(exclude.shape[0]), np.diff(exclude.indptr))
+    order = np.argsort(labels, kind="stable")
+    ends = np.searchsorted(labels[order], edges)
+    for (first, last), start in zip(pairwise(ends.tolist()), edges[:-1], strict=True):
+        chosen = order[first:last]
+        yield torch.from_numpy(rows[chosen]), torch.from_numpy(labels[chosen] - start)
+
+
+def _scored_again(x: Tensor, head: Head, found: Found, k: int) -> Found:
+    """The k best of the candidates by their scores in float32."""  # shape: (B, k)
+    ids, order = torch.sort(found[0], dim=1)  # so that ties go to the smaller label
+    dropped = found[1].gather(1, order) == -torch.inf
+    step = max(1, GATHERED // max(1, ids.shape[1] * x.shape[1]))
+    scores = torch.cat(
+        [_pair_scores(x[i : i + step], head, ids[i : i + step]) for i in range(0, len(x), step)]
+    )
+    return _sorted(ids, scores.masked_fill(dropped, -torch.inf), k)
+
+
+def _pair_scores(x: Tensor, head: Head, ids: Tensor) -> Tensor:
+    """Score of each point with each of its own candidates."""  # shape: (B, C)
+    rows, bias = (part.float() for part in head.at(ids))  # shape: (B, C, dim), (B, C)
+    return torch.einsum("bd,bcd->bc", x.to(rows), rows) + bias

@@ -1,0 +1,114 @@
+"""Texts in, labels and probabilities out: one text or many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import csr_array
+
+from gandalf.model import Calibration, Model
+from gandalf.predict.exact import top_k
+from gandalf.progress import track
+
+CHUNK = 8_192  # texts whose vectors are held at once
+
+Ids = npt.NDArray[np.int64]
+Probabilities = npt.NDArray[np.float32]
+Named = list[tuple[str, float]]  # label text and score, best first
+
+_TINY = float(np.finfo(np.float32).tiny)
+
+
+class Predictor:
+    """Predicts with a trained model; scores are probabilities as far as its calibration goes.
+
+    A model without a calibration gives the plain sigmoid of its scores. `precision` below float32 finds
+    candidates faster where the hardware has it (see `top_k`).
+    """
+
+    def __init__(self, model: Model, *, precision: torch.dtype = torch.float32) -> None:
+        self.model, self.precision = model, precision
+        self.calibration = model.calibration or Calibration()
+
+    def predict(
+        self,
+        texts: str | Sequence[str],
+        k: int = 5,
+        exclude: csr_array | None = None,
+        threshold: float | None = None,
+    ) -> tuple[Ids, Probabilities]:
+        """Ids and scores of the k best labels, best first: one text gives 1-d arrays, several N x k.
+
+        Pairs in `exclude` (N x L) are never predicted, nor labels whose score is below `threshold`. Where
+        fewer than k labels remain, the id is -1 and the score 0.
+        """
+        if isinstance(texts, str):
+            ids, scores = self.predict([texts], k, exclude, threshold)
+            return ids[0], scores[0]
+        starts = range(0, len(texts), CHUNK)
+        parts = [
+            self._chunk(texts[at : at + CHUNK], k, None if exclude is None else exclude[at : at + CHUNK])
+            for at in (track(starts, "predicting") if len(starts) > 1 else starts)
+        ]
+        ids = np.concatenate([np.empty((0, k), dtype=np.int64), *(part[0] for part in parts)])
+        scores = np.concatenate([np.empty((0, k), dtype=np.float32), *(part[1] for part in parts)])
+        if threshold is not None:
+            unlikely = scores < threshold
+            ids[unlikely], scores[unlikely] = -1, 0.0
+        return ids, scores
+
+    @overload
+    def named(  # type: ignore[overload-overlap]  # a str is also a sequence of str, and told apart first
+        self, texts: str, k: int = 5, exclude: csr_array | None = None, threshold: float | None = None
+    ) -> Named: ...
+    @overload
+    def named(
+        self,
+        texts: Sequence[str],
+        k: int = 5,
+        exclude: csr_array | None = None,
+        threshold: float | None = None,
+    ) -> list[Named]: ...
+
+    def named(
+        self,
+        texts: str | Sequence[str],
+        k: int = 5,
+        exclude: csr_array | None = None,
+        threshold: float | None = None,
+    ) -> Named | list[Named]:
+        """The same as lists of (label text, score): one list for one text, a list of lists for several."""
+        if isinstance(texts, str):
+            return self._names(*self.predict(texts, k, exclude, threshold))
+        ids, scores = self.predict(texts, k, exclude, threshold)
+        return [self._names(*row) for row in zip(ids, scores, strict=True)]
+
+    def _chunk(self, texts: Sequence[str], k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
+        vectors = self.model.vectors(texts)
+        ids, scores = top_k(vectors, self.model.head, k, exclude=exclude, precision=self.precision)
+        return ids, probabilities(scores, self.calibration)
+
+    def _names(self, ids: Ids, scores: Probabilities) -> Named:
+        names = self.model.label_texts
+        return [
+            (names[id], score) for id, score in zip(ids.tolist(), scores.tolist(), strict=True) if id >= 0
+        ]
+
+
+def probabilities(scores: npt.NDArray[np.float32], calibration: Calibration) -> Probabilities:
+    """Scores of N x k places, best first, as probabilities that keep the order: above 0, or 0 for -inf.
+
+    Near 1 float32 is coarse, and different scores would become one number; whoever ranks by it, such as an
+    evaluation of a file, would then take another label first. Such numbers are kept one step apart.
+    """
+    found = np.maximum(calibration(scores), _TINY).astype(np.float32)  # shape: (N, k)
+    for place in range(1, found.shape[1]):
+        falls = scores[:, place] < scores[:, place - 1]
+        below = np.nextafter(found[:, place - 1], np.float32(0))
+        found[:, place] = np.where(falls, np.minimum(found[:, place], below), found[:, place])
+    found[np.isneginf(scores)] = 0.0
+    return found
