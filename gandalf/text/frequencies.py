@@ -16,6 +16,7 @@ Ids = npt.NDArray[np.int32]
 
 class _Encodes(Protocol):
     size: int
+    threaded: bool
 
     def encode(self, texts: Sequence[str]) -> Ids: ...
 
@@ -25,6 +26,7 @@ def document_frequencies(
 ) -> tuple[npt.NDArray[np.int64], int]:
     """For each token the number of texts that hold it (for padding, 0), and the number of texts."""
     frequencies, num_texts = np.zeros(tokens.size, dtype=np.int64), 0  # shape: (size,)
+    workers = 0 if workers is None and tokens.threaded else workers
     for ids, counts, texts_read in map_chunks(partial(_count, tokens), texts, "frequencies", workers=workers):
         frequencies[ids] += counts
         num_texts += texts_read

@@ -23,12 +23,21 @@ def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
         file.write(json.dumps(facts, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
+def read_text(path: Path, remedy: str = REMEDY) -> str:
+    """The file's text, which must be UTF-8."""
+    try:
+        return path.read_text("utf-8")
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror})", file=path, remedy=remedy) from error
+    except ValueError as error:
+        raise DataError("is damaged: it is not UTF-8", file=path, remedy=remedy) from error
+
+
 def read_facts(path: Path) -> dict[str, Any]:
     """The facts of a JSON file, which must hold an object."""
+    text = read_text(path)
     try:
-        facts = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror})", file=path, remedy=REMEDY) from error
+        facts = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DataError(f"is cut short or damaged ({error})", file=path, remedy=REMEDY) from error
     if not isinstance(facts, dict):

@@ -25,6 +25,7 @@ def token_table(
     With `path` the table is written there as a `.npy` file and mapped (read-only), so that it never has to
     fit in memory.
     """
+    workers = 0 if workers is None and tokens.threaded else workers
     chunks = map_chunks(partial(_trimmed, tokens), texts, "tokens", workers=workers)
     return _gathered(chunks) if path is None else _stored(chunks, Path(path))
 

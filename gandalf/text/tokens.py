@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gandalf.errors import DataError
-from gandalf.text import words
+from gandalf.text import subwords, words
 from gandalf.text.stored import REMEDY
 
 
@@ -19,6 +19,12 @@ class Tokens(Protocol):
 
     size: int  # ids lie in [0, size); 0 is padding
     max_length: int
+    threaded: bool  # whether `encode` uses all cores by itself
+
+    @property
+    def strings(self) -> list[str]:
+        """The text that each token stands for; "" for padding and other special tokens."""
+        ...
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.int32]:
         """The ids of each text, cut off or padded with 0 on the right."""  # shape: (N, max_length)
@@ -33,7 +39,10 @@ class Tokens(Protocol):
         ...
 
 
-KINDS: Mapping[str, Callable[[Path], Tokens]] = {words.FILE: words.Words.load}  # by the file that marks it
+KINDS: Mapping[str, Callable[[Path], Tokens]] = {  # by the file that marks them
+    words.FILE: words.Words.load,
+    subwords.FILE: subwords.Subwords.load,
+}
 
 
 def load_tokens(folder: str | Path) -> Tokens:

