@@ -8,17 +8,31 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 Item = TypeVar("Item")
 
 
-def _bar() -> Progress | None:
+def on_terminal(*columns: ProgressColumn) -> Progress | None:
     """A bar on standard error, so that `--json` on standard output stays clean; none when nobody watches."""
     if not sys.stderr.isatty():
         return None
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    # What is printed meanwhile goes above the bar, unless it goes elsewhere.
+    redirect = sys.stdout.isatty()
+    return Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=redirect)
+
+
+def _bar() -> Progress | None:
+    return on_terminal(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    )
 
 
 def track(items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:

@@ -1,0 +1,186 @@
+"""What a run tells while it goes: lines of JSON and TensorBoard for later, a bar for whoever watches."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Protocol
+
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from gandalf.data.files import written
+from gandalf.errors import DataError
+from gandalf.progress import on_terminal
+
+LOG = "log.jsonl"
+
+
+class Scalars(Protocol):
+    """The part of a TensorBoard writer that is used here."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
+        """Note a number."""
+        ...
+
+    def close(self) -> None:
+        """Write what is still to be written."""
+        ...
+
+
+class RunLog:
+    """Appends to `log.jsonl` in a folder, one line for each event, and to TensorBoard if asked.
+
+    `resumed` is the step a run goes on from: lines of later steps, which the run will write again, are
+    dropped, and so is half a line that a killed run left. So write what belongs to a step before the
+    checkpoint of that step. Without `resumed` the log starts anew; without a folder nothing is written.
+    """
+
+    def __init__(self, folder: Path | None, tensorboard: bool = False, resumed: int | None = None) -> None:
+        self._file: IO[bytes] | None = None
+        self._scalars = _scalars(folder, resumed) if tensorboard and folder is not None else None
+        if folder is not None:
+            self._path = folder / LOG
+            self._file = _opened(self._path, resumed)
+
+    def write(self, kind: str, step: int, **values: object) -> None:
+        """Note the values of a step under a kind such as "train" or "validation", and the time."""
+        plain = {name: _plain(value) for name, value in values.items()}
+        if self._file is not None:
+            line = {"kind": kind, "step": step, "time": round(time.time(), 3), **plain}
+            try:
+                self._file.write(_line(line))
+            except OSError as error:
+                raise DataError(f"cannot be written ({error.strerror or error})", file=self._path) from error
+        if self._scalars is not None:
+            for name, number in _numbers(plain, kind).items():
+                self._scalars.add_scalar(name, number, step)
+
+    def close(self) -> None:
+        """Finish both logs."""
+        for log in (self._file, self._scalars):
+            if log is not None:
+                log.close()
+
+    def __enter__(self) -> RunLog:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The lines of a log; half a line at its end, which a killed run may leave, is no line."""
+    lines = path.read_text("utf-8").split("\n")[:-1] if path.is_file() else []
+    try:
+        found = [json.loads(line) for line in lines]
+        if all(isinstance(line["step"], int) for line in found):
+            return found
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise DataError("is not the log of a run", file=path, remedy="give it another name")
+
+
+def _opened(path: Path, resumed: int | None) -> IO[bytes]:
+    kept = [] if resumed is None else [line for line in read_log(path) if line["step"] <= resumed]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written(path, "wb") as file:
+            file.writelines(map(_line, kept))
+        return open(path, "ab", buffering=0)  # a line is there, or not, as soon as it is written
+    except OSError as error:
+        raise DataError(f"cannot be written ({error.strerror or error})", file=path) from error
+
+
+def _line(values: Mapping[str, Any]) -> bytes:
+    return (json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def _scalars(folder: Path, resumed: int | None) -> Scalars:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        remedy = "pip install 'gandalf-xmc[tensorboard]'"
+        raise DataError("a log for TensorBoard needs tensorboard", remedy=remedy) from error
+    # TensorBoard hides what earlier files of the folder hold from `purge_step` on.
+    writer: Scalars = SummaryWriter(str(folder), purge_step=0 if resumed is None else resumed + 1)
+    return writer
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    """The value as JSON has it; numbers of NumPy and torch become Python's, and what is no number null."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _numbers(values: Mapping[str, Any], prefix: str) -> dict[str, float]:
+    """The numbers among the values, under names such as "validation/P@1"."""
+    found: dict[str, float] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= _numbers(value, f"{prefix}/{name}")
+        elif isinstance(value, int | float):
+            found[f"{prefix}/{name}"] = value
+    return found
+
+
+class _Rate(ProgressColumn):
+    """Points a second, over the last half minute."""
+
+    def render(self, task: Task) -> Text:
+        """As `1,234 points/s`."""
+        return Text("" if task.speed is None else f"{task.speed:,.0f} points/s")
+
+
+class TrainingBar:
+    """A bar on a terminal with loss, rate, validation figure and time left; nothing elsewhere."""
+
+    def __init__(self, description: str, total: int, done: int = 0) -> None:
+        self._bar: Progress | None = on_terminal(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("{task.fields[loss]}"),
+            _Rate(),
+            TextColumn("{task.fields[figure]}", markup=False),
+            TimeRemainingColumn(),
+        )
+        if self._bar is not None:
+            self._task = self._bar.add_task(description, total=total, completed=done, loss="", figure="")
+
+    @property
+    def visible(self) -> bool:
+        """Whether anybody watches; if not, a loss need not be fetched from the device."""
+        return self._bar is not None
+
+    def advance(self, points: int, loss: float | None = None) -> None:
+        """Move on by so many points; show the loss if it is given."""
+        if self._bar is not None:
+            shown = {} if loss is None else {"loss": f"loss {loss:.4g}"}
+            self._bar.update(self._task, advance=points, **shown)  # type: ignore[arg-type]
+
+    def validated(self, figure: str) -> None:
+        """Show a figure of the validation, such as "P@1 41.2"."""
+        if self._bar is not None:
+            self._bar.update(self._task, figure=figure)
+
+    def __enter__(self) -> TrainingBar:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
