@@ -1,0 +1,38 @@
+"""Encoders by name: what a config and a model folder call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from gandalf.errors import DataError
+from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
+from gandalf.nets.inception import Inception, InceptionOptions
+
+
+class Encoder(Protocol):
+    """Token ids to vectors of length about 1; an `nn.Module`."""
+
+    dim: int
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """Encode a batch of texts."""  # shape: (B, T) -> (B, dim)
+        ...
+
+
+ENCODERS: dict[str, tuple[Callable[..., nn.Module], type]] = {
+    "bag-of-words": (BagOfWords, BagOfWordsOptions),
+    "inception": (Inception, InceptionOptions),
+}
+
+
+def build_encoder(options: Mapping[str, Any], vocabulary: int) -> nn.Module:
+    """The encoder of that `kind`, with the other options given to it."""
+    rest = dict(options)
+    kind = rest.pop("kind", None)
+    if kind not in ENCODERS:
+        raise DataError(f"there is no encoder {kind!r}", remedy=f"choose from {', '.join(ENCODERS)}")
+    build, options_of = ENCODERS[kind]
+    return build(vocabulary, options_of(**rest))

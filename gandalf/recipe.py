@@ -1,0 +1,137 @@
+"""Everything that can be set about a training run, with its defaults: what `gandalf config` prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gandalf.augment.label_points import Points
+from gandalf.augment.sampling import Order
+from gandalf.graph.label_graph import SharedText
+from gandalf.settings import setting
+from gandalf.train.head_update import OptimiserName
+from gandalf.train.schedules import ScheduleName
+
+TextKind = Literal["words", "subwords"]
+EncoderKind = Literal["bag-of-words", "inception"]
+HeadStart = Literal["points", "random"]
+LabelsKind = Literal["auto", "every", "shortlist"]
+Precision = Literal["auto", "float32", "bfloat16"]
+Device = Literal["auto", "cpu", "cuda"]
+TargetsKind = Literal["none", "self", "ratio", "shrunk", "calibrated", "glas", "walk", "auto"]
+Judged = Literal["new", "all", "label"]
+
+
+@dataclass(frozen=True)
+class Text:
+    """How a text becomes token ids."""
+
+    kind: TextKind = setting("words", "words: own vocabulary, pieces for unseen words. subwords: learnt BPE.")
+    max_length: int = setting(32, "Tokens read of a text.")
+    min_count: int = setting(2, "Rarer words are broken into pieces.")
+    max_tokens: int = setting(500_000, "Largest vocabulary.")
+    vectors: str | None = setting(
+        None, "Start from these: a GloVe, word2vec or fastText text file, or an installed package."
+    )
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """How token ids become a vector, and how that is learnt."""
+
+    kind: EncoderKind = setting("bag-of-words", "bag-of-words (Astec's) or inception (InceptionXML's).")
+    dim: int = setting(300, "Numbers in a word's vector.")
+    dropout: float = setting(0.5, "Share of numbers dropped while training.")
+    last_dropout: float = setting(0.5, "The same before the head (inception only).")
+    optimiser: OptimiserName = setting("adamw", "adamw or sgd (with momentum); words always by Adam.")
+    rate: float = setting(1e-3, "Highest learning rate of the layers.")
+    words_rate: float = setting(5e-3, "Highest learning rate of the word vectors.")
+    weight_decay: float = setting(0.0, "Weight decay of the layers.")
+
+
+@dataclass(frozen=True)
+class Head:
+    """How the labels' rows are started and learnt."""
+
+    start: HeadStart = setting("points", "points: rows start at the mean vector of the label's points.")
+    optimiser: OptimiserName = setting("adamw", "adamw or sgd (with momentum).")
+    rate: float = setting(5e-3, "Highest learning rate of the rows.")
+    momentum: float = setting(0.9, "Momentum of SGD, first beta of AdamW.")
+    weight_decay: float = setting(0.0, "Weight decay of the rows.")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Which labels a batch meets."""
+
+    kind: LabelsKind = setting(
+        "auto", "every label, or a shortlist; auto: a shortlist on a CPU with many labels."
+    )
+    block: int | None = setting(None, "Labels scored at a time; by default what fits well.")
+    random: int = setting(2048, "Random labels in a shortlist.")
+    hard: int = setting(10, "Likeliest labels of each point in a shortlist.")
+    refresh: int = setting(1, "Epochs between two look-ups of the likeliest labels.")
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long and at which rates."""
+
+    epochs: float = setting(
+        15.0, "An epoch is as many points as training points and labels together, whatever the targets."
+    )
+    steps: int | None = setting(None, "Number of updates, in place of epochs.")
+    batch: int = setting(256, "Points in an update.")
+    schedule: ScheduleName = setting("one-cycle", "one-cycle, cosine or constant, all with warm-up.")
+    warm_up: float = setting(0.1, "Share of the updates in which the rates rise.")
+    clip: float = setting(1.0, "Largest norm of the layers' gradient; 0: no limit.")
+    precision: Precision = setting(
+        "auto", "Of matrix products; auto: bfloat16 where the hardware has it, else float32."
+    )
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Label points: their targets, how many there are, and what they count."""
+
+    targets: TargetsKind = setting("auto", "Targets of label points; auto chooses on held-out points.")
+    delta: float = setting(0.1, "Keep targets strictly greater than this.")
+    scale: float = setting(1.0, "Multiply targets off the diagonal.")
+    strength: float | None = setting(None, "Of shrunk targets; fitted by default.")
+    top_k: int | None = setting(None, "Keep this many targets of a label point.")
+    shared_text: SharedText = setting("own", "Labels with one text: own rows, or pooled into one.")
+    label_weight: float = setting(1.0, "What a label point counts in the loss.")
+    label_epochs: float = setting(1.0, "Share of the updates that meet label points, from the start.")
+    keep: Points = setting("both", "both: G. labels: Z alone. uniform: U(G,N).")
+    share: float = setting(1.0, "Label points of this share of the labels.")
+    order: Order = setting("random", "Which share: at random, or tail first.")
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The share of the training points that is held out, and what it decides."""
+
+    share: float = setting(0.05, "Held out of training; 0: nothing, and then nothing is decided by it.")
+    at_most: int = setting(2000, "Held-out points at most.")
+    every: float = setting(1.0, "Epochs between two validations.")
+    patience: int = setting(0, "Stop after so many validations without a better one; 0: never.")
+    metric: str = setting("P@1", "The figure that decides which weights are kept.")
+    texts: Judged = setting(
+        "new", "Points that decide: those with new texts, all, or those whose text is a label's."
+    )
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A training run."""
+
+    system: str = setting("astec", "Which parts the model is made of.")
+    seed: int = setting(0, "Same seed, same model.")
+    device: Device = setting("auto", "auto: a GPU if there is one.")
+    text: Text = field(default_factory=Text)
+    encoder: Encoder = field(default_factory=Encoder)
+    head: Head = field(default_factory=Head)
+    labels: Labels = field(default_factory=Labels)
+    training: Training = field(default_factory=Training)
+    targets: Targets = field(default_factory=Targets)
+    validation: Validation = field(default_factory=Validation)

@@ -1,0 +1,1 @@
+"""From a data set and a config to a trained model."""

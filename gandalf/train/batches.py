@@ -1,0 +1,128 @@
+"""Which points a step meets, and the batch that is made of them: a pure function of seed and step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from gandalf.train.labels import Chunk, Labels
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Training points as the loop wants them: token ids, targets, and what each counts in the loss."""
+
+    tokens: npt.NDArray[np.int32]  # N x T, padded with 0
+    targets: csr_array  # N x L
+    weights: npt.NDArray[np.float32] | None = None  # shape: (N,); None: all count 1
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Some points on the device, their targets as triples sorted by label, and the labels they meet."""
+
+    rows: Ints  # shape: (B,) which points, on the host
+    tokens: Tensor  # shape: (B, T)
+    weights: Tensor | None  # shape: (B,)
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Phase:
+    """A stretch of training that draws its batches from these points."""
+
+    points: Ints
+    steps: int
+
+
+class Order:
+    """Points of every step: permutation after permutation, cut into batches; phase after phase."""
+
+    def __init__(self, phases: Sequence[Phase], batch: int, seed: int) -> None:
+        self.phases, self.batch, self.seed = tuple(phases), batch, seed
+        self.steps = sum(phase.steps for phase in phases)
+        self._permutation = lru_cache(maxsize=2)(self._permuted)  # a batch may straddle two
+
+    def rows(self, step: int) -> Ints:
+        """Points of one step."""  # shape: (B,)
+        for number, phase in enumerate(self.phases):
+            if step < phase.steps:
+                return self._rows(number, step)
+            step -= phase.steps
+        raise IndexError("the training is over")
+
+    def _rows(self, number: int, step: int) -> Ints:
+        size = len(self.phases[number].points)
+        batch = min(self.batch, size)
+        places = np.arange(step * batch, (step + 1) * batch)
+        epochs, places = np.divmod(places, size)
+        return np.concatenate(
+            [self._permutation(number, int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)]
+        )
+
+    def _permuted(self, number: int, epoch: int) -> Ints:
+        generator = np.random.default_rng([self.seed, number, epoch])
+        return generator.permutation(self.phases[number].points)
+
+
+def make_batch(points: Points, rows: Ints, labels: Labels, step: int, device: torch.device) -> Batch:
+    """Gather the points, on the host, and send them over."""
+    rows = np.sort(rows)  # neighbours in a memory-mapped table
+    tokens = points.tokens[rows]
+    longest = max(int((tokens != 0).any(axis=0).nonzero()[0].max(initial=0)) + 1, 1)
+    chunks = labels.chunks(rows, _triples(points.targets, rows), step)
+    weights = None if points.weights is None else _sent(points.weights[rows], device)
+    return Batch(
+        rows,
+        _sent(tokens[:, :longest].astype(np.int64), device),
+        weights,
+        tuple(chunk.to(device) for chunk in chunks),
+    )
+
+
+def batches(
+    points: Points, order: Order, labels: Labels, steps: range, device: torch.device
+) -> Iterator[Batch]:
+    """Batches of these steps, each made while the one before it is used."""
+
+    def make(step: int) -> Batch:
+        return make_batch(points, order.rows(step), labels, step, device)
+
+    with ThreadPoolExecutor(1) as worker:
+        coming = [worker.submit(make, step) for step in steps[:1]]
+        for step in steps:
+            batch = coming.pop().result()
+            if step + 1 < steps.stop:
+                coming.append(worker.submit(make, step + 1))
+            yield batch
+
+
+def _triples(targets: csr_array, rows: Ints) -> tuple[Ints, Ints, npt.NDArray[np.float32]]:
+    """(place in the batch, label, value) of all targets of these points, sorted by label."""
+    first, last = targets.indptr[rows].astype(np.int64), targets.indptr[rows + 1].astype(np.int64)
+    count = last - first
+    start = np.concatenate([[0], np.cumsum(count)])
+    entry = np.arange(start[-1]) + np.repeat(first - start[:-1], count)
+    point, label = np.repeat(np.arange(len(rows)), count), targets.indices[entry].astype(np.int64)
+    by_label = np.argsort(label, kind="stable")
+    return point[by_label], label[by_label], targets.data[entry][by_label].astype(np.float32)
+
+
+def _sent(array: npt.NDArray[np.generic], device: torch.device) -> Tensor:
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    if device.type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor

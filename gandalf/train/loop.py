@@ -1,0 +1,126 @@
+"""The one training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from gandalf.nets.heads import Table
+from gandalf.train.batches import Batch, Order, Points, batches
+from gandalf.train.head_update import RowOptions, TableUpdate
+from gandalf.train.labels import Labels
+from gandalf.train.losses import Loss, binary_cross_entropy
+from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
+from gandalf.train.schedules import SCHEDULES, ScheduleName
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stretch of training: what is met in which order, by which loss and at which rates."""
+
+    order: Order
+    labels: Labels
+    loss: Loss = binary_cross_entropy
+    encoder: EncoderOptions = field(default_factory=EncoderOptions)
+    head: RowOptions = field(default_factory=RowOptions)
+    schedule: ScheduleName = "one-cycle"
+    warm_up: float = 0.1
+    clip: float = 1.0
+    dtype: torch.dtype = torch.float32  # of matrix products
+    seed: int = 0
+
+
+class Hook(Protocol):
+    """What happens between steps: validation, checkpoints, logs, new hard negatives."""
+
+    def every(self, training: Training) -> int:
+        """Number of steps between two calls."""
+        ...
+
+    def __call__(self, training: Training) -> bool:
+        """Do it; True ends the training."""
+        ...
+
+
+class Training:
+    """Everything that changes while training: weights, the optimisers' state and the step."""
+
+    def __init__(self, encoder: nn.Module, head: Table, points: Points, stage: Stage) -> None:
+        self.encoder, self.head, self.points, self.stage = encoder, head, points, stage
+        self.device = head.rows.device
+        self.encoder_update = EncoderUpdate(encoder, stage.encoder, stage.clip)
+        self.head_update = TableUpdate(head, stage.head, stage.loss, stage.dtype)
+        self.step = 0
+        self.loss = float("nan")  # of a recent step
+
+    @property
+    def steps(self) -> int:
+        """Number of steps in all."""
+        return self.stage.order.steps
+
+    def run(self, hooks: Iterable[Hook] = ()) -> None:
+        """Train from the present step to the end, or until a hook says stop."""
+        hooks = list(hooks)
+        # Every step draws from a seed of its own, so there is no state of a generator to keep or to spoil.
+        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+            while self.step < self.steps:
+                due = {id(hook): self._next(hook) for hook in hooks}
+                stretch = range(self.step, min([self.steps, *due.values()]))
+                for batch in self._batches(stretch):
+                    self._train(batch, value=self.step + 1 == stretch.stop)
+                    self.step += 1
+                stops = [hook(self) for hook in hooks if self.step in (due[id(hook)], self.steps)]
+                if any(stops):
+                    return
+
+    def _next(self, hook: Hook) -> int:
+        every = hook.every(self)
+        return (self.step // every + 1) * every
+
+    def _batches(self, steps: range) -> Iterator[Batch]:
+        return batches(self.points, self.stage.order, self.stage.labels, steps, self.device)
+
+    def _train(self, batch: Batch, value: bool) -> None:
+        torch.manual_seed(self.stage.seed * 1_000_003 + self.step)
+        factor = SCHEDULES[self.stage.schedule](self.step / self.steps, self.stage.warm_up)
+        self.encoder.train()
+        low = self.stage.dtype != torch.float32
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low):
+            x = self.encoder(batch.tokens)  # shape: (B, dim)
+        x = x.float()
+        gradient, loss = self.head_update.step(x.detach(), batch.chunks, batch.weights, factor, value)
+        x.backward(gradient)
+        self.encoder_update.step(factor)
+        if loss is not None:
+            self.loss = float(loss)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that a checkpoint must hold: tensors, and numbers that go into JSON."""
+        tensors, numbers = self.encoder_update.state()
+        named = (
+            ("encoder", self.encoder.state_dict()),
+            ("head", self.head.state_dict()),
+            ("encoder_update", tensors),
+            ("head_update", self.head_update.tensors()),
+        )
+        flat = {
+            f"{part}/{name}": tensor for part, part_tensors in named for name, tensor in part_tensors.items()
+        }
+        return flat, {"step": self.step, "encoder_update": numbers}
+
+    def load(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
+        """Take back what `state` gave."""
+        parts: dict[str, dict[str, Tensor]] = {}
+        for key, tensor in tensors.items():
+            part, name = key.split("/", 1)
+            parts.setdefault(part, {})[name] = tensor
+        self.encoder.load_state_dict(parts["encoder"])
+        self.head.load_state_dict(parts["head"])
+        self.encoder_update.load(parts.get("encoder_update", {}), numbers["encoder_update"])
+        for name, tensor in self.head_update.tensors().items():
+            tensor.copy_(parts["head_update"][name])
+        self.step = int(numbers["step"])
