@@ -32,7 +32,7 @@ class SubwordsOptions:
     """How sub-words are learnt."""
 
     max_length: int = 32  # tokens of a text; what follows is cut off
-    size: int = 30_000  # of the vocabulary, padding and the unknown included
+    size: int = 30_000  # of the vocabulary, unless there are more characters, each a token in any case
 
     def __post_init__(self) -> None:
         for name, least in (("max_length", 1), ("size", 3)):
@@ -52,6 +52,10 @@ class Subwords:
     def __init__(self, tokenizer: str, max_length: int, *, special_tokens: bool = False) -> None:
         self.tokenizer, self.max_length, self.special_tokens = tokenizer, max_length, special_tokens
         self._model = read_tokenizer(tokenizer)
+        added = self._model.num_special_tokens_to_add(False) if special_tokens else 0
+        if max_length <= added:
+            what = f"a text of {max_length} tokens has no room beside the tokenizer's {added} special ones"
+            raise DataError(what, remedy="raise max_length")
         self._model.no_padding()
         self._model.enable_truncation(max_length)
         self._model.encode_special_tokens = True  # "[PAD]" written in a text is text
@@ -82,7 +86,8 @@ class Subwords:
         """The tokens of a local `tokenizer.json`, or of a folder that holds one, special tokens included."""
         path = Path(path)
         path = path / TOKENIZER if path.is_dir() else path
-        return cls(read_text(path, "name the folder or file of a tokenizer"), max_length, special_tokens=True)
+        text = _checked_text(path, "name the folder or file of a tokenizer")
+        return cls(text, max_length, special_tokens=True)
 
     def counted(self, texts: Iterable[str], *, workers: int | None = None) -> Subwords:
         """The same tokens with the frequencies of these texts, for `idf`."""
@@ -132,12 +137,12 @@ class Subwords:
     def load(cls, folder: Path) -> Subwords:
         """Read back what `save` wrote."""
         path = Path(folder) / FILE
-        facts, tokenizer = read_facts(path), read_text(Path(folder) / TOKENIZER, REMEDY)
+        facts, tokenizer = read_facts(path), _checked_text(Path(folder) / TOKENIZER, REMEDY)
         with understood(path):
             options = SubwordsOptions(facts["max_length"])
             loaded = cls(tokenizer, options.max_length, special_tokens=bool(facts["special_tokens"]))
             loaded.frequencies = counts_of(facts["frequencies"], loaded.size)
-            loaded.num_texts = int(facts["num_texts"])
+            loaded.num_texts = int(counts_of([facts["num_texts"]], 1)[0])
         return loaded
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -147,6 +152,12 @@ class Subwords:
 
 def _rebuilt(tokenizer: str, max_length: int, special_tokens: bool) -> Subwords:
     return Subwords(tokenizer, max_length, special_tokens=special_tokens)
+
+
+def _checked_text(path: Path, remedy: str) -> str:
+    text = read_text(path, remedy)
+    read_tokenizer(text, path)  # for the name of the file in the error
+    return text
 
 
 def read_tokenizer(text: str, file: Path | None = None) -> Tokenizer:
@@ -178,7 +189,6 @@ def _learn(texts: Iterable[str], size: int) -> str:
         vocab_size=size,
         min_frequency=2,
         special_tokens=[_PADDING[0], UNKNOWN_NAMES[0]],
-        limit_alphabet=size - 2,
         show_progress=False,
     )
     blank.train_from_iterator(map(_whole, texts), trainer)

@@ -50,7 +50,7 @@ def _gathered(chunks: Iterator[Ids]) -> Ids:
 def _stored(chunks: Iterator[Ids], path: Path) -> Ids:
     """Keep the chunks in a file without a name until the width is known, then write them out in full."""
     rows, width = 0, 1
-    with tempfile.TemporaryFile(dir=path.parent) as spool, written(path, "wb") as file:
+    with written(path, "wb") as file, tempfile.TemporaryFile(dir=path.parent) as spool:
         number = 0
         for part in chunks:
             np.save(spool, part, allow_pickle=False)

@@ -119,7 +119,7 @@ class Words:
                 _strings(facts["words"]), _strings(facts["pieces"]), WordsOptions(**facts["options"])
             )
             loaded.frequencies = counts_of(facts["frequencies"], loaded.size)
-            loaded.num_texts = int(facts["num_texts"])
+            loaded.num_texts = int(counts_of([facts["num_texts"]], 1)[0])
         return loaded
 
     def _ids(self, text: str) -> list[int]:
