@@ -13,6 +13,7 @@ from gandalf.cli.check import check
 from gandalf.cli.diagnose import diagnose
 from gandalf.cli.evaluate import evaluate
 from gandalf.cli.graph import graph
+from gandalf.cli.predict import predict
 from gandalf.cli.stats import stats
 from gandalf.errors import DataError
 
@@ -66,5 +67,5 @@ def gandalf(
     """
 
 
-for command in (check, stats, graph, diagnose, augment, evaluate):
+for command in (check, stats, graph, diagnose, augment, predict, evaluate):
     app.command()(command)

@@ -16,7 +16,8 @@ from gandalf.model import Calibration
 
 __all__ = ["Calibration", "fit_calibration"]
 
-RIDGE = 1.0  # pull towards the plain sigmoid, which is what one-vs-all training aims at
+# Of the mean square change of a logit: a pull towards the plain sigmoid, one-vs-all training's own aim.
+RIDGE = 1.0
 LEAST_SLOPE = 1e-3  # scores that mean nothing become one probability, never the opposite order
 
 Floats = npt.NDArray[np.float64]
@@ -63,10 +64,12 @@ def _fitted(scores: Floats, observed: Floats) -> Calibration:
     def loss(weights: Floats) -> tuple[float, Floats]:
         slope, offset = weights
         logits = slope * scores + offset
-        value = (np.logaddexp(0.0, logits) - smoothed * logits).sum()
-        value += 0.5 * RIDGE * ((slope - 1) ** 2 + offset**2)
-        rest = expit(logits) - smoothed
-        return float(value), np.array([rest @ scores + RIDGE * (slope - 1), rest.sum() + RIDGE * offset])
+        change = (logits - scores) / max(len(scores), 1)
+        value = (np.logaddexp(0.0, logits) - smoothed * logits).sum() + 0.5 * RIDGE * change @ (
+            logits - scores
+        )
+        rest = expit(logits) - smoothed + RIDGE * change
+        return float(value), np.array([rest @ scores, rest.sum()])
 
     found = minimize(
         loss, [1.0, 0.0], jac=True, method="L-BFGS-B", bounds=[(LEAST_SLOPE, None), (None, None)]

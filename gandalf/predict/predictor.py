@@ -107,8 +107,9 @@ def probabilities(scores: npt.NDArray[np.float32], calibration: Calibration) -> 
     """
     found = np.maximum(calibration(scores), _TINY).astype(np.float32)  # shape: (N, k)
     for place in range(1, found.shape[1]):
+        before = found[:, place - 1]
         falls = scores[:, place] < scores[:, place - 1]
-        below = np.nextafter(found[:, place - 1], np.float32(0))
-        found[:, place] = np.where(falls, np.minimum(found[:, place], below), found[:, place])
+        most = np.where(falls, np.nextafter(before, np.float32(0)), before)
+        found[:, place] = np.minimum(found[:, place], most)
     found[np.isneginf(scores)] = 0.0
     return found

@@ -1,0 +1,157 @@
+"""`gandalf predict`: the labels of one text on screen, or of many texts in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
+from gandalf.cli.output import console, print_json
+from gandalf.data.formats.texts import clean
+from gandalf.errors import DataError
+from gandalf.report.bars import bar
+
+if TYPE_CHECKING:
+    from gandalf.predict.inputs import Chunk
+    from gandalf.predict.predictor import Predictor
+
+ON_SCREEN, IN_FILE = 5, 100  # labels for each text
+
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that gandalf train wrote.")]
+Input = Annotated[
+    str,
+    typer.Argument(
+        metavar="INPUT",
+        help="A text; a file of texts (.txt, one a line, or a CSV, TSV, JSONL or Parquet table); or a data"
+        " set, whose test split is predicted.",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "-o", "--out", metavar="FILE", help="Where to: .npz, .jsonl or .csv. Needed unless INPUT is a text."
+    ),
+]
+Top = Annotated[
+    int | None,
+    typer.Option("--top", min=1, help=f"Labels for each text. Default {IN_FILE}, on screen {ON_SCREEN}."),
+]
+Threshold = Annotated[
+    float | None, typer.Option("--threshold", help="Leave out labels less probable than this.")
+]
+Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
+
+INPUT = Bundle(Source, SOURCE.parameters | {"data": (Input, Parameter.empty)}, SOURCE.build)
+
+
+@offers(INPUT)
+def predict(
+    model: ModelFolder,
+    source: Source,
+    out: Out = None,
+    top: Top = None,
+    threshold: Threshold = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """The most probable labels of a text, of every text of a file, or of a data set's test split.
+
+    Of a data set, pairs in its filter are never predicted, and [bold]gandalf evaluate[/] reads the result.
+
+    [bold]gandalf predict my-model "compress a file"[/]
+
+    [bold]gandalf predict my-model queries.txt -o labels.jsonl[/]
+
+    [bold]gandalf predict my-model man -o predictions.npz[/]
+    """
+    with _engine():
+        from gandalf.predict.inputs import Chunk, is_text
+    single = is_text(source.data)
+    if out is None and not single:
+        raise DataError(
+            "predictions for many texts need a file to go to", remedy="name it: -o predictions.jsonl"
+        )
+    if out is not None:
+        _refuse_to_lose(out, model, None if single else source)
+    predictor = _predictor(model, device)
+    if out is None:
+        _show(predictor, clean(source.data), top or ON_SCREEN, threshold, json)
+        return
+    chunks = iter([Chunk([clean(source.data)])]) if single else _chunks(source, predictor)
+    _write(predictor, chunks, out, top or IN_FILE, threshold, json)
+
+
+@contextmanager
+def _engine() -> Iterator[None]:
+    """Say what to install where the training half's libraries are missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise DataError(
+            f"predicting needs {error.name}", remedy="pip install 'gandalf-xmc[train]'"
+        ) from error
+
+
+def _refuse_to_lose(out: Path, model: Path, source: Source | None) -> None:
+    """Never write over what is read."""
+    from gandalf.predict.files import check_output
+
+    check_output(out)
+    if source is not None:
+        source.refuse_to_write(out)
+    if model.resolve() in out.resolve().parents:
+        raise DataError("is in the model's folder", remedy="choose another name", file=out)
+
+
+def _predictor(folder: Path, device: str) -> Predictor:
+    import torch
+
+    from gandalf.model import load_model
+    from gandalf.predict.predictor import Predictor
+
+    found = torch.cuda.is_available()
+    if device == "cuda" and not found:
+        raise DataError("there is no CUDA device here", remedy="leave --device out, or say --device cpu")
+    chosen = {"auto": "cuda" if found else "cpu"}.get(device, device)
+    return Predictor(load_model(folder, chosen))
+
+
+def _chunks(source: Source, predictor: Predictor) -> Iterator[Chunk]:
+    from gandalf.predict.inputs import is_text_file, texts_of_file, texts_of_test_split
+
+    path = Path(source.data)
+    if is_text_file(path) and source.options.test is None:
+        return texts_of_file(path, source.options.text_column)
+    return texts_of_test_split(source.load(), predictor.model)
+
+
+def _write(
+    predictor: Predictor, chunks: Iterator[Chunk], out: Path, top: int, threshold: float | None, json: bool
+) -> None:
+    from gandalf.predict.files import predict_chunks, write_predictions
+
+    count = write_predictions(out, predict_chunks(predictor, chunks, top, threshold), predictor.model)
+    if json:
+        print_json({"out": str(out), "texts": count, "labels": predictor.model.num_labels, "top": top})
+        return
+    console().print(f"{escape(str(out))}: up to {top:,} labels for each of {count:,} texts")
+
+
+def _show(predictor: Predictor, text: str, top: int, threshold: float | None, json: bool) -> None:
+    found = predictor.named(text, min(top, predictor.model.num_labels), threshold=threshold)
+    if json:
+        print_json({"text": text, "labels": [{"text": label, "score": score} for label, score in found]})
+        return
+    table = Table(title=escape(text), title_justify="left", box=None)
+    for heading in ("label", "probability" if predictor.model.calibration else "score", ""):
+        table.add_column(heading)
+    for label, score in found:
+        table.add_row(escape(clean(label)), f"{score:.3f}", bar(score, 1.0, width=30))
+    console().print(table if found else f"no label reaches {threshold}")

@@ -1,0 +1,144 @@
+"""What predictions are asked for: one text, a file of texts, or the test split of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from scipy.sparse import csr_array
+
+from gandalf.data.dataset import Splits
+from gandalf.data.files import plain_name, read_lines
+from gandalf.data.formats.label_cells import key_of
+from gandalf.data.formats.table_columns import ID_COLUMNS, TEXT_COLUMNS
+from gandalf.data.formats.table_files import Table, find_column, open_table, table_names
+from gandalf.data.formats.texts import Texts, clean
+from gandalf.data.load import bundled
+from gandalf.errors import DataError, Findings
+from gandalf.model import Model
+from gandalf.progress import track
+
+CHUNK = 8_192  # texts handed on at once
+LINES = ".txt"  # one text a line
+
+Item = TypeVar("Item")
+
+_SUFFIXES = (LINES, *table_names(""))
+_PATH_STARTS = ("/", "./", "../", "~/")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some texts in the order of the input, and what is known of them."""
+
+    texts: list[str]
+    ids: list[str] | None = None  # the input's own names for them
+    exclude: csr_array | None = None  # pairs never to be predicted; shape: (len(texts), L)
+
+
+def is_text(given: str) -> bool:
+    """Whether what was given is a text itself, not the name of something that holds texts.
+
+    What exists is a name. What does not is one only if it looks like one, so that a mistyped name is not
+    answered with predictions for its letters.
+    """
+    if given in bundled() or _exists(given):
+        return False
+    path_like = "/" in given and not any(letter.isspace() for letter in given)
+    if path_like or given.startswith(_PATH_STARTS) or _suffix(given) in _SUFFIXES:
+        raise DataError(
+            f"there is no file or folder {given!r}",
+            remedy="correct the name, or put the text itself into a .txt file, one text a line",
+            kind="unknown-source",
+        )
+    return True
+
+
+def is_text_file(path: Path) -> bool:
+    """Whether the file holds texts by its name: lines of text, or a table with a column of them."""
+    return path.is_file() and _suffix(path.name) in _SUFFIXES
+
+
+def texts_of_file(path: Path, text_column: str | None = None) -> Iterator[Chunk]:
+    """The texts of a file in chunks, read as they are asked for."""
+    if _suffix(path.name) != LINES:
+        yield from _of_table(open_table(path, Findings()), text_column)
+        return
+    if text_column is not None:
+        what = "holds one text a line, and --text-column names a column of a table"
+        raise DataError(what, remedy="leave it out", file=path)
+    for texts in _cut(clean(line) for _, line in read_lines(path, Findings())):
+        yield Chunk(texts)
+
+
+def texts_of_test_split(splits: Splits, model: Model) -> Iterator[Chunk]:
+    """The test points in their order, with the pairs that their filter excludes."""
+    test = splits.test
+    if test is None or test.texts is None:
+        missing = "test split" if test is None else "texts"
+        raise DataError(f"{splits.name!r} has no {missing} to predict", remedy="give a file of texts")
+    _check_labels(splits, model)
+    starts = range(0, len(test), CHUNK)
+    for start in track(starts, "predicting") if len(starts) > 1 else starts:
+        rows = slice(start, start + CHUNK)
+        yield Chunk(
+            list(test.texts[rows]),
+            None if test.ids is None else list(test.ids[rows]),
+            None if test.exclude is None else test.exclude[rows],
+        )
+
+
+def _of_table(table: Table, said: str | None) -> Iterator[Chunk]:
+    text = find_column(table, TEXT_COLUMNS if said is None else (said,))
+    if text is None:
+        called = "text column known by its name" if said is None else f"column '{said}'"
+        raise DataError(
+            f"there is no {called}; the columns are: {', '.join(table.columns) or 'none'}",
+            remedy="name it with --text-column",
+            file=table.path,
+            kind="missing-column",
+        )
+    id = find_column(table, ID_COLUMNS)
+    for rows in _cut(table.rows):
+        texts = Texts(table.path, Findings())
+        for line, row in rows:
+            texts.add_cell(row.get(text), line)
+        yield Chunk(texts.found, None if id is None else [key_of(row.get(id)) for _, row in rows])
+
+
+def _check_labels(splits: Splits, model: Model) -> None:
+    """Label 7 of the model must be label 7 of the data."""
+    labels, remedy = (
+        splits.train.num_labels,
+        "give the data that the model was trained on, or a file of texts",
+    )
+    if labels != model.num_labels:
+        what = f"{splits.name!r} has {labels:,} labels, and the model {model.num_labels:,}"
+        raise DataError(what, remedy=remedy)
+    texts = splits.train.label_texts
+    if texts is None:
+        return
+    same = sum(map(str.__eq__, texts, model.label_texts))
+    if 2 * same < labels:  # a few texts may have been mended since
+        what = f"{splits.name!r} has other labels than the model: {same:,} of {labels:,} texts are the same"
+        raise DataError(what, remedy=remedy)
+
+
+def _cut(items: Iterable[Item]) -> Iterator[list[Item]]:
+    items = iter(items)
+    while chunk := list(islice(items, CHUNK)):
+        yield chunk
+
+
+def _suffix(name: str) -> str:
+    return Path(plain_name(Path(name))).suffix.lower() if name.strip() else ""
+
+
+def _exists(given: str) -> bool:
+    try:
+        return bool(given.strip()) and Path(given).exists()
+    except (OSError, ValueError):  # too long for a name, or with a zero byte
+        return False
