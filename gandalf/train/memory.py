@@ -1,0 +1,252 @@
+"""What a training run takes of memory, what there is of it, and what to change when it is not enough."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from gandalf.errors import DataError
+
+SPARE_SHARE, SPARE_BYTES = 0.1, 256 << 20  # for what no plan counts: threads, buffers of kernels, gaps
+SMALLEST_BLOCK = 256  # smaller blocks leave a processor waiting; a smaller batch serves better
+SCORE_COPIES = 2  # scores, and softplus of them where the loss is told
+ROW_COPIES = 2  # gradient of a block's rows, and the rows at low precision
+
+
+@dataclass(frozen=True)
+class RunShape:
+    """The numbers that decide how much memory a training run takes."""
+
+    labels: int
+    dim: int
+    batch: int
+    block: int  # labels met at once
+    encoder_parameters: int = 0
+    activations: int = 0  # values for each point that the encoder keeps for the way back
+    states: int = 2  # values the optimiser keeps for each parameter: 2 for AdamW, 1 for SGD with momentum
+    bytes_per_value: int = 4
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes of a training run, by what they are for."""
+
+    parameters: int
+    optimiser: int
+    scores: int  # of a batch against one block of labels, and what goes with the block
+    activations: int  # of the encoder, and its gradients
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.parameters + self.optimiser + self.scores + self.activations
+
+    def __str__(self) -> str:
+        return (
+            f"training takes about {said(self.total)}: {said(self.parameters)} of parameters, "
+            f"{said(self.optimiser)} of optimiser state, {said(self.scores)} for a block of scores "
+            f"and {said(self.activations)} of activations"
+        )
+
+
+def memory_plan(shape: RunShape) -> MemoryPlan:
+    """The bytes that a run of this shape takes at its peak."""
+    size, block = shape.bytes_per_value, min(shape.block, shape.labels)
+    parameters = size * (shape.labels * (shape.dim + 1) + shape.encoder_parameters)
+    of_a_point = shape.activations + 2 * shape.dim  # the encoder's output and its gradient, whatever it is
+    return MemoryPlan(
+        parameters=parameters,
+        optimiser=parameters * shape.states,
+        scores=size * block * (SCORE_COPIES * shape.batch + ROW_COPIES * shape.dim),
+        activations=size * (shape.batch * of_a_point + shape.encoder_parameters),
+    )
+
+
+def saved_values(encoder: nn.Module, ids: Tensor) -> int:
+    """Values for each of these points that the encoder keeps for the way back: a plan's `activations`."""
+    own = {tensor.untyped_storage().data_ptr() for tensor in (*encoder.parameters(), *encoder.buffers())}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: Tensor) -> Tensor:
+        if not tensor.is_sparse and tensor.untyped_storage().data_ptr() not in own:
+            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes() // 4
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = encoder(ids)  # held until all is counted, lest memory be used twice
+    del output
+    return -(-sum(kept.values()) // max(len(ids), 1))
+
+
+def fitting(shape: RunShape, available: int) -> RunShape | None:
+    """The shape with the largest block, or else the largest batch, that fits; None if none does."""
+    if _fits(shape, available):
+        return shape
+    block = min(shape.block, shape.labels)
+    least = min(SMALLEST_BLOCK, block)
+    smaller = _largest(block, lambda size: _fits(replace(shape, block=size), available))
+    if smaller >= least:
+        return replace(shape, block=smaller)
+    shape = replace(shape, block=least)
+    batch = _largest(shape.batch, lambda size: _fits(replace(shape, batch=size), available))
+    return replace(shape, batch=batch) if batch else None
+
+
+def available_bytes(device: torch.device | str = "cpu", root: Path = Path("/")) -> int | None:
+    """Memory that this process can still take on the device; None where nothing tells."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + cached
+    if device.type != "cpu":
+        return None
+    known = [
+        size
+        for size in (_of_the_machine(root), _of_the_limit(root), *_of_the_groups(root))
+        if size is not None
+    ]
+    return max(min(known), 0) if known else None
+
+
+@contextmanager
+def out_of_memory(shape: RunShape, device: torch.device | str = "cpu", held: int = 0) -> Iterator[None]:
+    """Answer a lack of memory in the body with the block or batch size that would fit.
+
+    `held` is how much of the plan lies in memory already as the body begins: the parameters, say.
+    """
+    before = available_bytes(device)
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not _is_lack_of_memory(error):
+            raise
+        raise _answer(shape, device, None if before is None else before + held) from error
+
+
+def require_memory(shape: RunShape, device: torch.device | str = "cpu", held: int = 0) -> None:
+    """Refuse a run that cannot fit before it starts: on many machines a lack of memory only kills."""
+    available = available_bytes(device)
+    if available is not None and memory_plan(shape).total > available + held:
+        raise _answer(shape, device, available + held)
+
+
+def said(size: int) -> str:
+    """A number of bytes for a sentence."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"
+
+
+def _answer(shape: RunShape, device: torch.device | str, available: int | None) -> DataError:
+    there = "" if available is None else f", and {said(available)} are free"
+    what = f"the memory of the device '{device}' is not enough: {memory_plan(shape)}{there}"
+    return DataError(what, remedy=_remedy(shape, available), kind="out-of-memory")
+
+
+def _remedy(shape: RunShape, available: int | None) -> str:
+    block = min(shape.block, shape.labels)
+    shape = replace(shape, block=block)
+    if available is None or _fits(shape, available):
+        # The plan knows no better: something else takes the memory. Half as much is a fair try.
+        advised = replace(shape, block=block // 2) if block > SMALLEST_BLOCK else None
+        advised = advised or (replace(shape, batch=shape.batch // 2) if shape.batch > 1 else None)
+    else:
+        advised = fitting(shape, available)
+    if advised is None:
+        fixed = memory_plan(replace(shape, batch=1, block=1)).total
+        return (
+            f"no batch is small enough: {said(_with_spare(fixed))} must be free, "
+            "or the dimension, the vocabulary or the optimiser's state smaller"
+        )
+    changes = {name: getattr(advised, name) for name in ("block", "batch")}
+    return "set " + " and ".join(
+        f"{name}={value}" for name, value in changes.items() if value != getattr(shape, name)
+    )
+
+
+def _with_spare(size: int) -> int:
+    return int(size * (1 + SPARE_SHARE)) + SPARE_BYTES
+
+
+def _fits(shape: RunShape, available: int) -> bool:
+    return _with_spare(memory_plan(shape).total) <= available
+
+
+def _largest(most: int, fits: Callable[[int], bool]) -> int:
+    """The largest size that fits, cut to two digits that can be remembered; 0 if none does."""
+    low, high = 0, most + 1  # what fits, or nothing at all; what does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    digits: int = 10 ** max(len(str(low)) - 2, 0)
+    return low if low == most else low // digits * digits
+
+
+def _is_lack_of_memory(error: BaseException) -> bool:
+    # Only CUDA has an error of its own for it; elsewhere it is told by what the allocator says.
+    signs = ("can't allocate memory", "not enough memory", "bad_alloc", "out of memory", "ALLOC_FAILED")
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
+        sign in str(error) for sign in signs
+    )
+
+
+def _of_the_machine(root: Path) -> int | None:
+    kilobytes = _table(root / "proc/meminfo").get("MemAvailable:")
+    return None if kilobytes is None else kilobytes * 1024
+
+
+def _of_the_limit(root: Path) -> int | None:
+    """What `ulimit -v` leaves of the address space."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    statm = _text(root / "proc/self/statm").split()
+    if limit == resource.RLIM_INFINITY or not statm:
+        return None
+    return limit - int(statm[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _of_the_groups(root: Path) -> Iterator[int]:
+    """What the limits of the process's control groups, which containers are made of, leave."""
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        version = _GROUP_FILES.get("memory" if "memory" in controllers.split(",") else controllers)
+        if version is None:
+            continue
+        mount, limit_file, use_file, cache = version
+        # Inside a container the path may be one that only the host can see; then the mount is the group.
+        group = Path(path.lstrip("/"))
+        for folder in (root / mount / part for part in (group, *group.parents)):
+            limit, use = _text(folder / limit_file).strip(), _text(folder / use_file).strip()
+            if limit.isdigit() and use.isdigit():
+                # Pages of files that nobody reads are given up before anything else.
+                yield int(limit) - int(use) + _table(folder / "memory.stat").get(cache, 0)
+
+
+# Where the memory of a group is told: version 1, then version 2, whose line names no controllers.
+_GROUP_FILES = {
+    "memory": (
+        *("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+        "total_inactive_file",
+    ),
+    "": ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"),
+}
+
+
+def _table(path: Path) -> dict[str, int]:
+    """A file of lines that begin with a name and a number."""
+    lines = (line.split() for line in _text(path).splitlines())
+    return {words[0]: int(words[1]) for words in lines if len(words) > 1 and words[1].isdigit()}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
