@@ -56,12 +56,12 @@ def test_chunks_do_not_show(tmp_path_factory, texts, chunk):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_workers_do_not_show(kind, man, tmp_path, monkeypatch):
-    monkeypatch.setattr(pool, "CHUNK", 500)
+    monkeypatch.setattr(pool, "CHUNK", 300)
+    man = man[:2_000]
     tokens = KINDS[kind](man)
     alone = token_table(tokens, man, workers=0)
-    for number in (1, 3):
-        assert np.array_equal(token_table(tokens, man, workers=number), alone)
-    mapped = token_table(tokens, man, workers=2, path=tmp_path / "ids.npy")
+    assert np.array_equal(token_table(tokens, man, workers=3), alone)
+    mapped = token_table(tokens, man, workers=1, path=tmp_path / "ids.npy")
     assert isinstance(mapped, np.memmap) and np.array_equal(mapped, alone)
     assert np.array_equal(np.load(tmp_path / "ids.npy"), alone)
     assert [path.name for path in tmp_path.iterdir()] == ["ids.npy"]
