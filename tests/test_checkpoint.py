@@ -260,3 +260,14 @@ def test_kill_at_any_moment(tmp_path, keep):
     kept.save({}, {"step": last + 1})
     assert kept.latest()[1] == {"step": last + 1}
     assert len(names(tmp_path)) == keep  # and nothing that the killed ones left
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_tensors_of_a_gpu_come_back_on_the_cpu(tmp_path):
+    table = torch.randn(6, 4, device="cuda")
+    tensors = {"table": table, "shared": table[1:], "transposed": table.T, "low": table.bfloat16()}
+    Checkpoints(tmp_path).save(tensors, {})
+    found, _ = Checkpoints(tmp_path).latest()
+    for name, tensor in tensors.items():
+        assert found[name].device.type == "cpu"
+        assert torch.equal(found[name], tensor.cpu()), name

@@ -308,3 +308,19 @@ def test_the_limit_of_the_address_space(tmp_path):
 def test_this_machine_tells():
     assert available_bytes() is None or available_bytes() > MB
     assert available_bytes("meta") is None
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_tells_and_its_failure_is_answered():
+    before = available_bytes("cuda")
+    held = torch.empty(512 * MB, dtype=torch.uint8, device="cuda")
+    assert 400 * MB < before - available_bytes("cuda") < 700 * MB
+    del held  # cached by the allocator, and so free to us
+    assert before - available_bytes("cuda") < 100 * MB
+    rows = before // (4 * 1_000)
+    shape = RunShape(labels=rows, dim=256, batch=1_000, block=rows, states=0)
+    with (
+        pytest.raises(DataError, match=r"device 'cuda' is not enough.*; set block=\d+"),
+        out_of_memory(shape, "cuda"),
+    ):
+        torch.empty(2 * before, dtype=torch.uint8, device="cuda")
