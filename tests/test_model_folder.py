@@ -132,8 +132,22 @@ def test_a_failed_save_leaves_nothing(tmp_path):
     model.config["odd"] = object()
     with pytest.raises(TypeError):
         save_model(model, tmp_path / "m")
-    del model.config["encoder"]
-    with pytest.raises(DataError, match="how its encoder is built"):
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (None, "does not say how its encoder is built"),
+        ({"kind": "bag-of-words", "rate": 0.1}, "does not say how its encoder is built"),
+        ({"kind": "bag-of-words", "dim": 13}, "is not the one that the model's config and tokens describe"),
+        ({"kind": "inception"}, "is not the one that the model's config and tokens describe"),
+    ],
+)
+def test_what_could_not_be_loaded_is_not_saved(options, sentence, tmp_path):
+    model = small_model()
+    model.config["encoder"] = options
+    with pytest.raises(DataError, match=sentence):
         save_model(model, tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 

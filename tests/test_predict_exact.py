@@ -119,3 +119,11 @@ def test_bad_arguments_and_diverged_weights_get_a_sentence():
         top_k(torch.ones(1, 2), head, 1, exclude=csr_array((2, 3), dtype=bool))
     with pytest.raises(DataError, match="diverged"):
         top_k(torch.full((1, 2), torch.nan), head, 1)
+
+
+def test_half_precision_is_not_spent_on_the_bias():
+    """Biases near -log L for every label, as heads start with, leave the order to the products."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(50, 64, generator=generator) / 8
+    head = head_of(torch.randn(3000, 64, generator=generator) / 8, torch.full((3000,), -50.0))
+    np.testing.assert_array_equal(top_k(x, head, 5, precision=torch.bfloat16)[0], top_k(x, head, 5)[0])

@@ -27,7 +27,8 @@ def model_card(model: Model, metrics: Mapping[str, Any] | None) -> str:
         "## Scores\n\n" + (_UNCALIBRATED if model.calibration is None else _CALIBRATED),
         _figures(metrics),
         _limits(model),
-        "## Recipe\n\n`config.json` holds every setting, defaults included.\n\n" + _recipe(model.config),
+        "## Recipe\n\n`config.json` holds every setting, defaults included.\n\n"
+        + _recipe(_settings(model.config)),
     )
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -87,6 +88,11 @@ def _figures(metrics: Mapping[str, Any] | None) -> str:
             f"| test points | {points} |",
         ]
     )
+
+
+def _settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    recipe = config.get("recipe")
+    return recipe if isinstance(recipe, Mapping) else config
 
 
 def _recipe(config: Mapping[str, Any]) -> str:

@@ -89,9 +89,11 @@ class _Scan:
         ids, scores = torch.empty(len(x), 0, dtype=torch.int64), torch.empty(len(x), 0)
         dropped = _pairs_by_block(exclude, self._edges)
         for (start, stop), (rows, columns) in zip(pairwise(self._edges), dropped, strict=True):
-            weights, bias = (part.to(self._precision) for part in self._head.block(start, stop))
+            weights, bias = self._head.block(start, stop)
+            weights = weights.to(self._precision)
             x = x.to(weights)
-            of_block = torch.addmm(bias, x, weights.T).float()  # shape: (B, C)
+            # The bias is near -log L for all labels: within a low precision, it would swallow the rest.
+            of_block = (x @ weights.T).float().add_(bias.float())  # shape: (B, C)
             of_block[rows.to(x.device), columns.to(x.device)] = -torch.inf
             columns, values = _first_k(of_block, min(self._k, stop - start))
             # What was found before has smaller ids and stands first, so a stable sort settles ties.

@@ -1,136 +1,25 @@
-"""A model as a folder: JSON, safetensors and text, nothing that could run code when it is read."""
+"""Reading a model folder: every file is checked against the others, and damage gets a sentence."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from importlib import metadata
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from gandalf.data.files import new_folder, read_lines, written
+from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
 from gandalf.model.calibration import Calibration
-from gandalf.model.card import model_card
+from gandalf.model.layout import AGAIN, CONFIG, FORMAT, LABELS, VERSION, WEIGHTS, Facts, missing, read_json
 from gandalf.model.model import Model
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.text.tokens import load_tokens
-
-CONFIG, WEIGHTS, LABELS = "config.json", "model.safetensors", "labels.jsonl"
-METRICS, CARD = "metrics.json", "README.md"
-FORMAT, VERSION = "gandalf model", 1
-
-AGAIN = "copy the folder again, or train the model again"
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What `config.json` says of the other files, so that each can be checked against it."""
-
-    encoder: dict[str, Any]  # its kind and its options
-    labels: int
-    dim: int
-    config: dict[str, Any]
-    calibration: Calibration | None
-
-
-# ---- writing
-
-
-def save_model(
-    model: Model,
-    folder: str | Path,
-    *,
-    metrics: Mapping[str, Any] | None = None,
-    card: str | None = None,
-    overwrite: bool = False,
-) -> None:
-    """Write the model into a new folder, wholly or not at all; `overwrite` replaces another model's."""
-    folder = Path(folder)
-    foreign = foreign_files(folder) if overwrite and folder.is_dir() else []
-    if foreign:
-        what = f"holds {foreign[0]}, which is not part of a model, and is not replaced"
-        raise DataError(what, remedy="choose another name, or move that away", file=folder)
-    with new_folder(folder, overwrite=overwrite) as temporary:
-        write_model(model, temporary, metrics=metrics, card=card)
-
-
-def write_model(
-    model: Model, folder: Path, *, metrics: Mapping[str, Any] | None = None, card: str | None = None
-) -> None:
-    """Write the model's files into a folder that is there; `config.json` comes last and makes it a model."""
-    facts = _facts_of(model)
-    with written(folder / LABELS) as file:
-        file.writelines(_label_lines(model))
-    model.tokens.save(folder)
-    save_file(_tensors_of(model), folder / WEIGHTS)
-    if metrics is not None:
-        _write_json(metrics, folder / METRICS)
-    with written(folder / CARD) as file:
-        file.write(model_card(model, metrics) if card is None else card)
-    files = sorted({CONFIG, *(path.name for path in folder.iterdir())})
-    about = {"format": FORMAT, "version": VERSION, "made_by": f"gandalf {_release()}", "files": files}
-    _write_json(about | asdict(facts), folder / CONFIG)
-
-
-def foreign_files(folder: Path) -> list[str]:
-    """Names in the folder that no `config.json` of ours lists: all of them where there is none."""
-    try:
-        found = _read_json(folder / CONFIG)
-    except DataError:
-        found = {}
-    ours = found.get("files", []) if found.get("format") == FORMAT else []
-    return sorted(path.name for path in folder.iterdir() if path.name not in ours)
-
-
-def _facts_of(model: Model) -> Facts:
-    encoder = model.config.get("encoder")
-    if not isinstance(encoder, Mapping):
-        raise DataError(
-            "the model's config does not say how its encoder is built", remedy="set config['encoder']"
-        )
-    return Facts(dict(encoder), model.num_labels, model.head.dim, model.config, model.calibration)
-
-
-def _label_lines(model: Model) -> Iterator[str]:
-    for index, text in enumerate(model.label_texts):
-        record = {"text": text} if model.label_ids is None else {"id": model.label_ids[index], "text": text}
-        yield json.dumps(record, ensure_ascii=False) + "\n"
-
-
-def _tensors_of(model: Model) -> dict[str, Tensor]:
-    """All weights and buffers by name, each with memory of its own, as safetensors asks."""
-    tensors: dict[str, Tensor] = {}
-    seen: set[int] = set()
-    for part, module in (("encoder", model.encoder), ("head", model.head)):
-        for name, tensor in module.state_dict().items():
-            tensor = tensor.detach().cpu().contiguous()
-            place = tensor.untyped_storage().data_ptr()
-            tensors[f"{part}.{name}"] = tensor.clone() if place in seen else tensor
-            seen.add(place)
-    return tensors
-
-
-def _write_json(value: Mapping[str, Any], path: Path) -> None:
-    with written(path) as file:
-        file.write(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
-
-
-def _release() -> str:
-    try:
-        return metadata.version("gandalf-xmc")
-    except metadata.PackageNotFoundError:  # run from a folder of sources
-        return "(not installed)"
-
-
-# ---- reading
 
 
 def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
@@ -162,7 +51,7 @@ def _read_facts(folder: Path) -> Facts:
         )
         raise DataError(what, remedy="give the folder that gandalf train wrote", file=folder)
     path = folder / CONFIG
-    found = _read_json(path)
+    found = read_json(path)
     if found.get("format") != FORMAT:
         raise DataError(
             "does not describe a gandalf model", remedy="give the folder that gandalf train wrote", file=path
@@ -194,27 +83,9 @@ def _typed(found: Mapping[str, Any], name: str, kind: type) -> Any:  # noqa: ANN
     return value
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise _missing(path) from error
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror or error})", file=path) from error
-    except (ValueError, RecursionError) as error:
-        raise DataError("is not JSON, or is cut short", remedy=AGAIN, file=path) from error
-    if not isinstance(found, dict):
-        raise DataError("is not a JSON object", remedy=AGAIN, file=path)
-    return found
-
-
-def _missing(path: Path) -> DataError:
-    return DataError(f"is no complete model folder: it has no {path.name}", remedy=AGAIN, file=path.parent)
-
-
 def _read_labels(path: Path, expected: int) -> tuple[list[str] | None, list[str]]:
     if not path.is_file():
-        raise _missing(path)
+        raise missing(path)
     ids, texts = list[str](), list[str]()
     for line, text in read_lines(path, Findings()):
         try:
@@ -238,7 +109,7 @@ def _read_labels(path: Path, expected: int) -> tuple[list[str] | None, list[str]
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
-        raise _missing(path)
+        raise missing(path)
     try:
         tensors = load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:

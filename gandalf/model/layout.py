@@ -1,0 +1,48 @@
+"""What is in a model folder: JSON, safetensors and text, nothing that could run code when it is read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gandalf.errors import DataError
+from gandalf.model.calibration import Calibration
+
+CONFIG, WEIGHTS, LABELS = "config.json", "model.safetensors", "labels.jsonl"
+METRICS, CARD = "metrics.json", "README.md"
+FORMAT, VERSION = "gandalf model", 1
+
+AGAIN = "copy the folder again, or train the model again"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What `config.json` says of the other files, so that each can be checked against it."""
+
+    encoder: dict[str, Any]  # its kind and its options
+    labels: int
+    dim: int
+    config: dict[str, Any]
+    calibration: Calibration | None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object of a file, or a sentence about what is wrong with it."""
+    try:
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise missing(path) from error
+    except OSError as error:
+        raise DataError(f"cannot be read ({error.strerror or error})", file=path) from error
+    except (ValueError, RecursionError) as error:
+        raise DataError("is not JSON, or is cut short", remedy=AGAIN, file=path) from error
+    if not isinstance(found, dict):
+        raise DataError("is not a JSON object", remedy=AGAIN, file=path)
+    return found
+
+
+def missing(path: Path) -> DataError:
+    """What to say of a folder without this file."""
+    return DataError(f"is no complete model folder: it has no {path.name}", remedy=AGAIN, file=path.parent)
