@@ -39,12 +39,23 @@ class Keep:
 
 def augment(points: Dataset, graph: csr_array, keep: Keep | None = None) -> Dataset:
     """Training points and label points as one data set: the label points follow, in label order."""
+    return marked_points(points, graph, keep)[0]
+
+
+def marked_points(
+    points: Dataset, graph: csr_array, keep: Keep | None = None
+) -> tuple[Dataset, npt.NDArray[np.bool_]]:
+    """The same, and which of them are label points."""
     keep = keep or Keep()
     if points.texts is not None and points.features is not None and points.label_features is None:
         points = replace(points, features=None)  # the texts can make features for points and labels alike
     generator = np.random.default_rng(keep.seed)
     labels = sample_labels(points.label_frequencies, keep.share, keep.order, generator)
-    return KEEPS[keep.keep](points, label_points(points, graph, labels), generator)
+    of_labels = label_points(points, graph, labels)
+    rows = KEEPS[keep.keep](len(points), len(of_labels), generator)
+    both = points + of_labels
+    kept = both if len(rows) == len(both) else both[rows]
+    return kept, rows >= len(points)
 
 
 def label_points(points: Dataset, graph: csr_array, labels: npt.NDArray[np.int64] | None = None) -> Dataset:
@@ -86,19 +97,20 @@ def _chosen(values: Sequence[str] | None, rows: npt.NDArray[np.int64]) -> list[s
     return [] if values is None else [values[row] for row in rows]
 
 
-def _both(points: Dataset, of_labels: Dataset, generator: np.random.Generator) -> Dataset:
-    return points + of_labels
+def _both(points: int, labels: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    return np.arange(points + labels)
 
 
-def _labels(points: Dataset, of_labels: Dataset, generator: np.random.Generator) -> Dataset:
-    return of_labels
+def _labels(points: int, labels: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    return np.arange(points, points + labels)
 
 
-def _uniform(points: Dataset, of_labels: Dataset, generator: np.random.Generator) -> Dataset:
-    return sample_points(points + of_labels, len(points), generator)
+def _uniform(points: int, labels: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    return sample_points(points + labels, points, generator)
 
 
-KEEPS: dict[Points, Callable[[Dataset, Dataset, np.random.Generator], Dataset]] = {
+# Rows of D + Z that are kept, by the sizes of the two.
+KEEPS: dict[Points, Callable[[int, int, np.random.Generator], npt.NDArray[np.int64]]] = {
     "both": _both,
     "labels": _labels,
     "uniform": _uniform,

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from gandalf.data.dataset import Dataset
 from gandalf.data.label_bins import label_bins
 from gandalf.errors import DataError
 
@@ -32,11 +31,11 @@ def sample_labels(
     return np.sort(ORDERS[order](frequencies, generator)[:number])
 
 
-def sample_points(points: Dataset, number: int, generator: np.random.Generator) -> Dataset:
-    """`number` points drawn uniformly without replacement, in their old order: U(G, N)."""
-    if number > len(points):
-        raise DataError(f"cannot draw {number} of {len(points)} points without replacement")
-    return points[np.sort(generator.choice(len(points), size=number, replace=False))]
+def sample_points(points: int, number: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Rows of `number` points drawn uniformly without replacement, in their old order: U(G, N)."""
+    if number > points:
+        raise DataError(f"cannot draw {number} of {points} points without replacement")
+    return np.sort(generator.choice(points, size=number, replace=False))
 
 
 def _at_random(frequencies: npt.NDArray[np.int64], generator: np.random.Generator) -> Labels:

@@ -23,6 +23,8 @@ class BagOfWordsOptions:
 class BagOfWords(nn.Module):
     """Word vectors weighted by tf-idf (rows of length 1), summed, ReLU, and Astec's residual block."""
 
+    idf: Tensor  # shape: (vocabulary,)
+
     def __init__(self, vocabulary: int, options: BagOfWordsOptions) -> None:
         super().__init__()
         self.dim = options.dim
@@ -42,7 +44,8 @@ class BagOfWords(nn.Module):
         x = F.embedding_bag(
             ids, self.words.weight, per_sample_weights=weight, mode="sum", sparse=True, padding_idx=0
         )
-        return self.residual(self.dropout(F.relu(x)))
+        encoded: Tensor = self.residual(self.dropout(F.relu(x)))
+        return encoded
 
 
 class Residual(nn.Module):
@@ -58,4 +61,5 @@ class Residual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Add what the layer says to its input."""  # shape: (B, dim) -> (B, dim)
-        return x + self.dropout(F.relu(self.linear(x)))
+        found: Tensor = x + self.dropout(F.relu(self.linear(x)))
+        return found

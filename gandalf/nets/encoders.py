@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from gandalf.errors import DataError
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
@@ -22,13 +22,15 @@ class Encoder(Protocol):
         ...
 
 
-ENCODERS: dict[str, tuple[Callable[..., nn.Module], type]] = {
+TextEncoder = BagOfWords | Inception
+
+ENCODERS: dict[str, tuple[Callable[..., TextEncoder], type]] = {
     "bag-of-words": (BagOfWords, BagOfWordsOptions),
     "inception": (Inception, InceptionOptions),
 }
 
 
-def build_encoder(options: Mapping[str, Any], vocabulary: int) -> nn.Module:
+def build_encoder(options: Mapping[str, Any], vocabulary: int) -> TextEncoder:
     """The encoder of that `kind`, with the other options given to it."""
     rest = dict(options)
     kind = rest.pop("kind", None)

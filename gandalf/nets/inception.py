@@ -41,11 +41,12 @@ class GatedAttention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Mix the rows by how alike they are."""  # shape: (B, size, n) -> (B, size, n)
         alike = torch.bmm(x, x.transpose(1, 2)) / x.shape[2]  # shape: (B, size, size)
-        return x + self.gate * torch.bmm(alike, self.project(x))
+        mixed: Tensor = x + self.gate * torch.bmm(alike, self.project(x))
+        return mixed
 
 
 class Inception(nn.Module):
-    """Words as channels, embedding as length: 1x1 convolution, widths 4, 8, 16, one more, a residual layer."""
+    """Words as channels, embedding as length: 1x1 convolution, widths 4, 8 and 16, one more, a residual."""
 
     def __init__(self, vocabulary: int, options: InceptionOptions) -> None:
         super().__init__()
@@ -88,4 +89,5 @@ class Inception(nn.Module):
         )  # shape: (B, 96, word_dim / 4)
         x = self.last(x).flatten(1)  # shape: (B, dim)
         x = x + self.residual(x)
-        return self.last_dropout(x).float() * self.scale
+        encoded: Tensor = self.last_dropout(x).float() * self.scale
+        return encoded

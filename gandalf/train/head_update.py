@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -94,7 +95,7 @@ class RowSgd:
             rows[labels] = here
 
 
-ROWS = {"adamw": RowAdamW, "sgd": RowSgd}
+ROWS: dict[OptimiserName, Callable[[Tensor, RowOptions], Rows]] = {"adamw": RowAdamW, "sgd": RowSgd}
 
 
 class TableUpdate:

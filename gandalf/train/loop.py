@@ -98,29 +98,33 @@ class Training:
         if loss is not None:
             self.loss = float(loss)
 
+    def weights(self) -> dict[str, Tensor]:
+        """Weights and buffers of encoder and head, the tensors themselves."""
+        parts = (("encoder", self.encoder), ("head", self.head))
+        return {f"{part}/{name}": each for part, net in parts for name, each in net.state_dict().items()}
+
+    @torch.no_grad()
+    def load_weights(self, weights: dict[str, Tensor]) -> None:
+        """Take back what `weights` gave."""
+        for name, tensor in self.weights().items():
+            tensor.copy_(weights[name])
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that a checkpoint must hold: tensors, and numbers that go into JSON."""
         tensors, numbers = self.encoder_update.state()
-        named = (
-            ("encoder", self.encoder.state_dict()),
-            ("head", self.head.state_dict()),
-            ("encoder_update", tensors),
-            ("head_update", self.head_update.tensors()),
-        )
-        flat = {
-            f"{part}/{name}": tensor for part, part_tensors in named for name, tensor in part_tensors.items()
-        }
+        flat = self.weights() | {f"encoder_update/{name}": tensor for name, tensor in tensors.items()}
+        flat |= {f"head_update/{name}": tensor for name, tensor in self.head_update.tensors().items()}
         return flat, {"step": self.step, "encoder_update": numbers}
 
     def load(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
         """Take back what `state` gave."""
-        parts: dict[str, dict[str, Tensor]] = {}
-        for key, tensor in tensors.items():
-            part, name = key.split("/", 1)
-            parts.setdefault(part, {})[name] = tensor
-        self.encoder.load_state_dict(parts["encoder"])
-        self.head.load_state_dict(parts["head"])
-        self.encoder_update.load(parts.get("encoder_update", {}), numbers["encoder_update"])
+        self.load_weights(tensors)
+        of_encoder = {
+            name.removeprefix("encoder_update/"): tensor
+            for name, tensor in tensors.items()
+            if name.startswith("encoder_update/")
+        }
+        self.encoder_update.load(of_encoder, numbers["encoder_update"])
         for name, tensor in self.head_update.tensors().items():
-            tensor.copy_(parts["head_update"][name])
+            tensor.copy_(tensors[f"head_update/{name}"])
         self.step = int(numbers["step"])

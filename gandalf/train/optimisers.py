@@ -50,12 +50,12 @@ class EncoderUpdate:
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and plain numbers of the optimisers, for a checkpoint."""
-        tensors, numbers = {}, {}
+        tensors: dict[str, Tensor] = {}
+        numbers: dict[str, Any] = {}
         for part, (optimiser, _) in enumerate(self.parts):
             for number, entries in optimiser.state_dict()["state"].items():
                 for name, value in entries.items():
-                    kept: dict[str, Any] = tensors if isinstance(value, Tensor) else numbers
-                    kept[f"{part}.{number}.{name}"] = value
+                    (tensors if isinstance(value, Tensor) else numbers)[f"{part}.{number}.{name}"] = value
         return tensors, numbers
 
     def load(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:

@@ -1,0 +1,53 @@
+"""What `auto` means on this machine: the device, the precision and the size of a block of labels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from gandalf.errors import DataError
+from gandalf.recipe import Device, Recipe
+
+MANY_LABELS = 20_000  # on a CPU, more than these are met by shortlist
+SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}  # of a batch against a block: what fits a cache, what fills a card
+SMALLEST_BLOCK = 4_096
+
+
+def resolved(recipe: Recipe, num_labels: int) -> Recipe:
+    """The recipe with every `auto` about hardware replaced by what it means here."""
+    device = _device(recipe.device)
+    precision = recipe.training.precision
+    if precision == "auto":
+        precision = "bfloat16" if _has_bfloat16(device) else "float32"
+    kind = recipe.labels.kind
+    if kind == "auto":
+        kind = "shortlist" if device == "cpu" and num_labels > MANY_LABELS else "every"
+    block = recipe.labels.block or max(SCORES[device] // recipe.training.batch, SMALLEST_BLOCK)
+    return replace(
+        recipe,
+        device=device,
+        labels=replace(recipe.labels, kind=kind, block=min(block, num_labels)),
+        training=replace(recipe.training, precision=precision),
+    )
+
+
+def _device(name: Device) -> Literal["cpu", "cuda"]:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and not torch.cuda.is_available():
+        raise DataError("PyTorch finds no CUDA device here", remedy="use --device cpu")
+    return name
+
+
+def _has_bfloat16(device: str) -> bool:
+    """Whether matrix products in bfloat16 are done by the hardware, not emulated."""
+    if device == "cuda":
+        return torch.cuda.get_device_capability()[0] >= 8
+    try:
+        flags = Path("/proc/cpuinfo").read_text("utf-8")
+    except OSError:
+        return False
+    return "avx512_bf16" in flags or "amx_bf16" in flags

@@ -1,0 +1,112 @@
+"""From a data set to what a run trains on: validation cut, label points made, texts as token ids."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gandalf.augment.label_points import Keep, marked_points
+from gandalf.data.dataset import Dataset
+from gandalf.data.holdout import holdout
+from gandalf.errors import DataError
+from gandalf.graph.label_graph import GraphOptions, LabelGraph, label_graph
+from gandalf.recipe import Recipe, Targets, Text
+from gandalf.text.subwords import Subwords, SubwordsOptions
+from gandalf.text.table import token_table
+from gandalf.text.tokens import Tokens
+from gandalf.text.words import Words, WordsOptions
+from gandalf.train.batches import Order, Phase, Points
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """Training points without those held for validation; nothing of the held ones reaches the rest."""
+
+    rest: Dataset
+    held: Dataset | None
+
+
+def cut(points: Dataset, recipe: Recipe) -> Cut:
+    """Hold out the validation share."""
+    if not recipe.validation.share:
+        return Cut(points, None)
+    parts = holdout(points, recipe.validation.share, recipe.seed, at_most=recipe.validation.at_most)
+    return Cut(parts.rest, parts.held)
+
+
+@dataclass(frozen=True, eq=False)
+class Augmented:
+    """Training points with label points, which of them those are, and the graph behind their targets."""
+
+    points: Dataset
+    is_label: Mask  # shape: (N,)
+    graph: LabelGraph | None
+
+
+def augmented(rest: Dataset, targets: Targets, seed: int) -> Augmented:
+    """Add label points as the settings say."""
+    if targets.targets == "auto":
+        raise DataError("targets must be chosen before label points are made")
+    if targets.targets == "none":
+        if targets.keep != "both":
+            raise DataError(f"without label points there is nothing to keep {targets.keep!r} of")
+        return Augmented(rest, np.zeros(len(rest), dtype=bool), None)
+    options = GraphOptions(
+        targets=targets.targets,
+        delta=targets.delta,
+        top_k=targets.top_k,
+        scale=targets.scale,
+        strength=targets.strength,
+        shared_text=targets.shared_text,
+        seed=seed,
+    )
+    graph = label_graph(rest, options)
+    keep = Keep(targets.keep, targets.share, targets.order, seed)
+    points, is_label = marked_points(rest, graph.matrix, keep)
+    return Augmented(points, is_label, graph)
+
+
+def fit_tokens(points: Dataset, text: Text) -> Tokens:
+    """A vocabulary of the training texts and the label texts."""
+    texts, label_texts = points.need_texts("training")
+    both = [*texts, *label_texts]
+    if text.kind == "subwords":
+        size = min(text.max_tokens, 32_000)
+        return Subwords.fit(both, SubwordsOptions(max_length=text.max_length, size=size))
+    options = WordsOptions(max_length=text.max_length, min_count=text.min_count, max_words=text.max_tokens)
+    return Words.fit(both, options)
+
+
+def loop_points(augmented: Augmented, tokens: Tokens, label_weight: float) -> Points:
+    """The points as the loop wants them."""
+    points = augmented.points
+    weights = None
+    if label_weight != 1.0 and augmented.is_label.any():
+        weights = np.where(augmented.is_label, label_weight, 1.0).astype(np.float32)
+    return Points(token_table(tokens, points.texts or []), points.targets, weights)
+
+
+def epoch_steps(rest: Dataset, batch: int) -> int:
+    """Updates of an epoch: over as many points as there are training points and labels, whatever the targets.
+
+    So runs with and without label points take equal steps; at equal passes over their own points, the one
+    without would look worse for no other reason than fewer updates.
+    """
+    return math.ceil((len(rest) + rest.num_labels) / batch)
+
+
+def order(augmented: Augmented, recipe: Recipe, epoch: int) -> Order:
+    """Which points each step meets: for a share of the steps all, then training points alone."""
+    share = recipe.targets.label_epochs
+    if not 0 <= share <= 1:
+        raise DataError(f"label_epochs is {share}, but it is a share of the updates and lies in [0, 1]")
+    steps = recipe.training.steps or max(1, round(recipe.training.epochs * epoch))
+    everything, own = np.arange(len(augmented.is_label)), np.flatnonzero(~augmented.is_label)
+    with_labels = round(share * steps) if 0 < len(own) < len(everything) else steps
+    phases = [Phase(everything, with_labels), Phase(own, steps - with_labels)]
+    return Order([phase for phase in phases if phase.steps], recipe.training.batch, recipe.seed)

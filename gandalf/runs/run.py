@@ -1,0 +1,232 @@
+"""A training run: from a data set and a recipe to a model, and to its folder."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gandalf.data.dataset import Splits
+from gandalf.metrics.evaluate import evaluate
+from gandalf.model import Model
+from gandalf.model.calibration import Calibration
+from gandalf.nets.heads import Table
+from gandalf.predict.calibration import fit_calibration
+from gandalf.predict.predictor import Predictor
+from gandalf.recipe import Recipe
+from gandalf.runs.assemble import DTYPES, assemble, encoder_options
+from gandalf.runs.hardware import resolved
+from gandalf.runs.hooks import Interrupted, Log, Parts, Save, Stop
+from gandalf.runs.material import Augmented, Cut, augmented, cut, epoch_steps, fit_tokens, loop_points, order
+from gandalf.runs.shortlists import Refresh
+from gandalf.runs.validation import Held, Validate
+from gandalf.settings import to_dict
+from gandalf.text.tokens import Tokens
+from gandalf.train.batches import Points
+from gandalf.train.checkpoint import Checkpoints, fingerprint
+from gandalf.train.head_update import RowOptions
+from gandalf.train.labels import Every, Labels, Shortlist
+from gandalf.train.logs import RunLog, TrainingBar
+from gandalf.train.loop import Hook, Stage, Training
+from gandalf.train.memory import RunShape, out_of_memory, require_memory
+from gandalf.train.optimisers import EncoderOptions
+
+LINES = 20  # of the log in an epoch
+TOP = 100  # labels predicted for each test point
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run keeps its log and checkpoints, and how often; without a folder it keeps nothing."""
+
+    folder: Path | None = None
+    resume: bool = False
+    minutes: float = 5.0  # between checkpoints
+    tensorboard: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What a run gives: the model and the course of its training."""
+
+    model: Model
+    history: list[dict[str, Any]]  # of the validations
+    seconds: float
+    steps: int
+    details: dict[str, Any] = field(default_factory=dict)  # of the label graph
+
+
+def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained:
+    """Train by the recipe, whose targets are chosen by now; the test split is not looked at."""
+    place = place or Place()
+    recipe = resolved(recipe, splits.train.num_labels)
+    parts = cut(splits.train, recipe)
+    tokens = fit_tokens(parts.rest, recipe.text)
+    made = augmented(parts.rest, recipe.targets, recipe.seed)
+    points = loop_points(made, tokens, recipe.targets.label_weight)
+    run = _Run(recipe, splits.name, parts, made, tokens, points)
+    run.go(place)
+    return run.trained(splits)
+
+
+class _Run:
+    """One run in the making."""
+
+    def __init__(
+        self, recipe: Recipe, name: str, parts: Cut, made: Augmented, tokens: Tokens, points: Points
+    ) -> None:
+        self.recipe, self.parts, self.made, self.tokens, self.points = recipe, parts, made, tokens, points
+        self.epoch = epoch_steps(parts.rest, recipe.training.batch)
+        self.encoder, self.head = assemble(recipe, tokens, points)
+        self.labels = _labels(recipe, points.targets.shape[1])
+        self.held = None if parts.held is None else Held.of(parts.rest, parts.held, tokens, name)
+        self.validate = (
+            None
+            if self.held is None
+            else Validate(self.held, recipe.validation, max(1, round(recipe.validation.every * self.epoch)))
+        )
+        self.training = Training(
+            self.encoder, self.head, points, _stage(recipe, made, self.labels, self.epoch)
+        )
+        self.seconds = 0.0
+
+    def go(self, place: Place) -> None:
+        """Train to the end, from a checkpoint where there is one to resume from."""
+        shape = _shape(self.recipe, self.encoder, self.head)
+        require_memory(shape, self.recipe.device, held=_bytes(self.encoder) + 3 * _bytes(self.head))
+        every = max(1, self.epoch // LINES)
+        keeper, stop = Parts(self.labels, self.validate, every), Stop()
+        resumed = self._resume(place, keeper)
+        total, batch = self.training.steps, self.recipe.training.batch
+        started = time.perf_counter()
+        with (
+            RunLog(place.folder, place.tensorboard, resumed=self.training.step if resumed else None) as log,
+            TrainingBar(self.recipe.system, total * batch, self.training.step * batch) as bar,
+            stop.listening(),
+            out_of_memory(shape, self.recipe.device),
+        ):
+            hooks = self._hooks(Log(log, bar, stop, every, self.validate), resumed)
+            if place.folder is not None:
+                save = Save(_checkpoints(place.folder), self._about(), stop, keeper, place.minutes)
+                hooks.append(save)
+            self.training.run(hooks)
+        self.seconds = time.perf_counter() - started
+        if stop.asked:
+            raise Interrupted
+        if self.validate is not None:
+            self.validate.restore(self.training)
+
+    def _hooks(self, log: Log, resumed: bool) -> list[Hook]:
+        hooks: list[Hook] = [] if self.validate is None else [self.validate]
+        log.last = self.training.step
+        log.told = 0 if self.validate is None else len(self.validate.history)
+        hooks.append(log)
+        if isinstance(self.labels, Shortlist):
+            every, options = max(1, self.recipe.labels.refresh * self.epoch), self.recipe.labels
+            refresh = Refresh(self.labels, options.hard, every, DTYPES[self.recipe.training.precision])
+            if not resumed:
+                refresh(self.training)
+            hooks.append(refresh)
+        return hooks
+
+    def _about(self) -> dict[str, Any]:
+        config = to_dict(self.recipe)
+        targets = self.points.targets
+        data = (targets.data, targets.indices, targets.indptr, np.ascontiguousarray(self.points.tokens))
+        return {"fingerprint": fingerprint(config, *(array.tobytes() for array in data)), "config": config}
+
+    def _resume(self, place: Place, keeper: Parts) -> bool:
+        if place.folder is None or not place.resume:
+            return False
+        about = self._about()
+        saved = _checkpoints(place.folder).latest(about["fingerprint"], about["config"])
+        if saved is None:
+            return False
+        self.training.load(*saved)
+        keeper.load(*saved)
+        return True
+
+    def trained(self, splits: Splits) -> Trained:
+        """The model, calibrated on the held points."""
+        config = to_dict(self.recipe)
+        config["encoder"] = encoder_options(self.recipe.encoder, self.recipe.text.max_length)
+        config["recipe"] = to_dict(self.recipe)
+        config["data"] = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
+        _, label_texts = splits.train.need_texts("training")
+        model = Model(
+            self.tokens,
+            self.encoder.eval(),
+            self.head,
+            label_texts,
+            splits.train.label_ids,
+            config,
+            self._calibration(),
+        )
+        graph = self.made.graph
+        details = {} if graph is None else {"targets_used": graph.estimate, **graph.details}
+        history = [] if self.validate is None else self.validate.history
+        return Trained(model, history, self.seconds, self.training.step, details)
+
+    def _calibration(self) -> Calibration | None:
+        if self.held is None or self.parts.held is None:
+            return None
+        ids, scores = self.held.top(self.encoder, self.head)
+        return fit_calibration(ids, scores, self.parts.held.targets, self.parts.held.exclude)
+
+
+def test_figures(model: Model, splits: Splits) -> dict[str, Any] | None:
+    """All figures of the model on the test split, if there is one; None otherwise."""
+    test = splits.test
+    if test is None:
+        return None
+    texts, _ = test.need_texts("testing")
+    k = min(TOP, model.num_labels)
+    return evaluate(Predictor(model).predict(texts, k, test.exclude), splits).as_dict()
+
+
+def _labels(recipe: Recipe, num_labels: int) -> Labels:
+    if recipe.labels.kind == "shortlist":
+        return Shortlist(num_labels, recipe.labels.random, recipe.seed)
+    return Every(num_labels, recipe.labels.block or num_labels)
+
+
+def _stage(recipe: Recipe, made: Augmented, labels: Labels, epoch: int) -> Stage:
+    encoder, head, training = recipe.encoder, recipe.head, recipe.training
+    return Stage(
+        order(made, recipe, epoch),
+        labels,
+        encoder=EncoderOptions(encoder.optimiser, encoder.rate, encoder.words_rate, encoder.weight_decay),
+        head=RowOptions(head.optimiser, head.rate, head.weight_decay, head.momentum),
+        schedule=training.schedule,
+        warm_up=training.warm_up,
+        clip=training.clip,
+        dtype=DTYPES[training.precision],
+        seed=recipe.seed,
+    )
+
+
+def _shape(recipe: Recipe, encoder: Any, head: Table) -> RunShape:  # noqa: ANN401  a module
+    block = recipe.labels.block or head.num_labels
+    if recipe.labels.kind == "shortlist":
+        met = recipe.training.batch * (recipe.labels.hard + 4) + recipe.labels.random
+        block = min(met, head.num_labels)
+    return RunShape(
+        labels=head.num_labels,
+        dim=head.dim,
+        batch=recipe.training.batch,
+        block=block,
+        encoder_parameters=sum(each.numel() for each in encoder.parameters()),
+        activations=recipe.text.max_length * recipe.encoder.dim * 2,
+        states=2 if recipe.head.optimiser == "adamw" else 1,
+    )
+
+
+def _bytes(module: Any) -> int:  # noqa: ANN401  a module
+    return sum(each.numel() * each.element_size() for each in module.parameters())
+
+
+def _checkpoints(folder: Path) -> Checkpoints:
+    return Checkpoints(folder / "checkpoints")

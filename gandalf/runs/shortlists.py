@@ -1,0 +1,66 @@
+"""The likeliest labels of every training point, looked up while the model learns: its hard negatives."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gandalf.nets.heads import Table
+from gandalf.predict.exact import top_k
+from gandalf.runs.validation import encoded
+from gandalf.train.labels import Shortlist
+from gandalf.train.loop import Training
+
+LISTS_PER_ROOT, PROBES, ROUNDS = (
+    4,
+    8,
+    5,
+)  # of the index: lists by the root of L, those searched, k-means rounds
+PER_LIST = 39  # rows that k-means wants to see of each list
+
+
+class Refresh:
+    """Hook that gives a shortlist new hard negatives every few steps."""
+
+    def __init__(self, shortlist: Shortlist, hard: int, every: int, dtype: torch.dtype) -> None:
+        self.shortlist, self.hard, self.steps, self.dtype = shortlist, hard, every, dtype
+
+    def every(self, training: Training) -> int:
+        """Number of steps between two look-ups."""
+        return self.steps
+
+    def __call__(self, training: Training) -> bool:
+        """Look up; never ends the training."""
+        if self.hard and training.step < training.steps:
+            vectors = encoded(training.encoder, training.points)
+            self.shortlist.refresh(likeliest(vectors, training.head, self.hard, self.dtype))
+        return False
+
+
+def likeliest(vectors: Tensor, head: Table, number: int, dtype: torch.dtype) -> npt.NDArray[np.int32]:
+    """The labels with the highest scores: by an index on a CPU, by exact products on a GPU."""
+    number = min(number, head.num_labels)
+    if vectors.device.type == "cpu" and (found := _by_index(vectors, head, number)) is not None:
+        return found
+    return top_k(vectors, head, number, precision=dtype)[0].astype(np.int32)
+
+
+def _by_index(vectors: Tensor, head: Table, number: int) -> npt.NDArray[np.int32] | None:
+    """Approximately, by faiss; None where that is not installed."""
+    try:
+        import faiss
+    except ImportError:
+        return None
+    # The bias is one more number of the row, and 1 one more of the vector.
+    rows = np.hstack([head.rows.data.numpy(), head.bias.data.numpy()[:, None]])
+    points = np.hstack([vectors.numpy(), np.ones((len(vectors), 1), dtype=np.float32)])
+    lists = max(1, min(int(LISTS_PER_ROOT * len(rows) ** 0.5), len(rows) // PER_LIST))
+    flat = faiss.IndexFlatIP(rows.shape[1])
+    index = faiss.IndexIVFFlat(flat, rows.shape[1], lists, faiss.METRIC_INNER_PRODUCT)
+    index.cp.niter = ROUNDS
+    index.train(rows)
+    index.add(rows)
+    index.nprobe = PROBES
+    return np.asarray(index.search(points, number)[1], dtype=np.int32)  # shape: (N, number)

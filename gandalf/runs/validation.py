@@ -1,0 +1,113 @@
+"""How well the model does on held-out training points, while it learns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.errors import DataError
+from gandalf.metrics.evaluate import Part, Scores, evaluate
+from gandalf.nets.heads import Table
+from gandalf.predict.exact import top_k
+from gandalf.recipe import Judged, Validation
+from gandalf.text.table import token_table
+from gandalf.text.tokens import Tokens
+from gandalf.train.batches import Points
+from gandalf.train.loop import Training
+
+PLACES = 20  # labels looked at of each point; the filter has been applied before
+FEW = 100  # held-out points: a share with fewer decides nothing, and all points decide instead
+FIGURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "C@5")
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Held-out points as the model reads them."""
+
+    splits: Splits  # the rest as `train`, the held points as `test`
+    tokens: npt.NDArray[np.int32]  # N x T
+
+    @staticmethod
+    def of(rest: Dataset, held: Dataset, tokens: Tokens, name: str) -> Held:
+        """Points held out of a data set of that name, which the propensities' constants go by."""
+        return Held(Splits(train=rest, test=held, name=name), token_table(tokens, held.texts or []))
+
+    def top(
+        self, encoder: nn.Module, head: Table, k: int = PLACES
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """The best labels of the held points, its filter applied."""  # shape: (N, k), (N, k)
+        assert self.splits.test is not None
+        vectors = encoded(encoder, Points(self.tokens, self.splits.test.targets))
+        return top_k(vectors, head, min(k, head.num_labels), exclude=self.splits.test.exclude)
+
+    def scores(self, encoder: nn.Module, head: Table) -> Scores:
+        """All figures."""
+        return evaluate(self.top(encoder, head), self.splits)
+
+
+@torch.no_grad()
+def encoded(encoder: nn.Module, points: Points, batch: int = 4096) -> Tensor:
+    """Vectors of all points as the encoder is now, without dropout."""  # shape: (N, dim)
+    device = next(encoder.parameters()).device
+    encoder.eval()
+    parts = [
+        encoder(torch.from_numpy(points.tokens[start : start + batch].astype(np.int64)).to(device)).float()
+        for start in range(0, len(points), batch)
+    ]
+    return torch.cat(parts)
+
+
+def judged(scores: Scores, texts: Judged) -> Part:
+    """The part of the points that decides, or all where it is too small to decide anything."""
+    part = {"new": scores.new_text, "label": scores.label_text, "all": scores.filtered}[texts]
+    return scores.filtered if part is None or part.points < FEW else part
+
+
+class Validate:
+    """Hook that scores the held points, and with patience keeps the best weights and stops in time."""
+
+    def __init__(self, held: Held, options: Validation, every: int) -> None:
+        self.held, self.options, self.steps = held, options, every
+        self.history: list[dict[str, Any]] = []
+        self.best: dict[str, Tensor] | None = None  # weights; kept only where there is patience
+
+    def every(self, training: Training) -> int:
+        """Number of steps between two validations."""
+        return self.steps
+
+    def __call__(self, training: Training) -> bool:
+        """Score; True when the figure has not risen for too long."""
+        scores = self.held.scores(training.encoder, training.head)
+        part = judged(scores, self.options.texts)
+        if self.options.metric not in part.values:
+            raise DataError(f"there is no figure {self.options.metric!r}", remedy=f"try {', '.join(FIGURES)}")
+        figures = {name: scores[name] for name in FIGURES}
+        of_parts = {
+            name: found.values.get("P@1")
+            for name, found in (("label_text", scores.label_text), ("new_text", scores.new_text))
+            if found is not None
+        }
+        self.history.append(
+            {"step": training.step, "value": part.values[self.options.metric], **figures, **of_parts}
+        )
+        if not self.options.patience:
+            return False
+        if self.place == len(self.history) - 1:
+            self.best = {name: tensor.cpu().clone() for name, tensor in training.weights().items()}
+        return len(self.history) - 1 - self.place >= self.options.patience
+
+    @property
+    def place(self) -> int:
+        """Which validation was the best, the first of equals."""
+        return int(np.argmax([each["value"] for each in self.history]))
+
+    def restore(self, training: Training) -> None:
+        """Put the best weights back, where they were kept."""
+        if self.best is not None:
+            training.load_weights(self.best)
