@@ -74,6 +74,7 @@ def test_the_same_model_gives_the_same_bytes(saved, tmp_path):
 
 
 def test_files_are_plain(saved):
+    assert len({path.stat().st_mode for path in saved.iterdir()}) == 1  # who may read one may read all
     assert json.loads((saved / "metrics.json").read_text("utf-8")) == METRICS
     records = [json.loads(line) for line in (saved / "labels.jsonl").read_text("utf-8").split("\n")[:-1]]
     assert records == [{"id": f"L{index}", "text": text} for index, text in enumerate(LABELS)]

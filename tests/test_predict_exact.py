@@ -127,3 +127,17 @@ def test_half_precision_is_not_spent_on_the_bias():
     x = torch.randn(50, 64, generator=generator) / 8
     head = head_of(torch.randn(3000, 64, generator=generator) / 8, torch.full((3000,), -50.0))
     np.testing.assert_array_equal(top_k(x, head, 5, precision=torch.bfloat16)[0], top_k(x, head, 5)[0])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_the_same_on_a_gpu(precision):
+    """Points may be on another device than the head; whole numbers have exact sums on both."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(-2, 3, (40, 8), generator=generator).float()
+    head = head_of(torch.randint(-2, 3, (500, 8), generator=generator).float(), torch.zeros(500))
+    exclude = csr_array(np.random.default_rng(0).random((40, 500)) < 0.1)
+    expected_ids, expected_scores = by_sorting(x, head, 300, exclude)
+    ids, scores = top_k(x, head.cuda(), 300, exclude=exclude, block=64, batch=16, precision=precision)
+    np.testing.assert_array_equal(ids, expected_ids)
+    np.testing.assert_array_equal(scores, expected_scores)

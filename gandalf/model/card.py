@@ -70,7 +70,7 @@ def _figures(metrics: Mapping[str, Any] | None) -> str:
     found = found["test"] if isinstance(found.get("test"), Mapping) else found
     names = [name for name in FIGURES if name in found]
     if not names:
-        return "## Figures\n\nNot measured: the data had no test split."
+        return "## Figures\n\nNot measured on a test split."
     parts = {title: found[part] for part, title in PARTS.items() if isinstance(found.get(part), Mapping)}
     columns = {"all": found, **parts}
     rows = [

@@ -48,6 +48,8 @@ def write_model(
         file.writelines(_label_lines(model))
     model.tokens.save(folder)
     save_file(_tensors_of(model), folder / WEIGHTS)
+    # safetensors makes files that only their owner may read.
+    (folder / WEIGHTS).chmod((folder / LABELS).stat().st_mode)
     if metrics is not None:
         _write_json(metrics, folder / METRICS)
     with written(folder / CARD) as file:

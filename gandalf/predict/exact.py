@@ -83,6 +83,8 @@ class _Scan:
 
     def __init__(self, head: Head, edges: list[int], k: int, precision: torch.dtype) -> None:
         self._head, self._edges, self._k, self._precision = head, edges, k, precision
+        # Rounded scores are full of ties, which scoring the candidates again will settle.
+        self._first = _first_k if precision == torch.float32 else _any_first_k
 
     def best(self, x: Tensor, exclude: csr_array | None) -> Found:
         """The best of all labels; at most L of them."""
@@ -95,7 +97,7 @@ class _Scan:
             # The bias is near -log L for all labels: within a low precision, it would swallow the rest.
             of_block = (x @ weights.T).float().add_(bias.float())  # shape: (B, C)
             of_block[rows.to(x.device), columns.to(x.device)] = -torch.inf
-            columns, values = _first_k(of_block, min(self._k, stop - start))
+            columns, values = self._first(of_block, min(self._k, stop - start))
             # What was found before has smaller ids and stands first, so a stable sort settles ties.
             ids = torch.cat([ids.to(x.device), columns + start], dim=1)
             scores = torch.cat([scores.to(x.device), values], dim=1)
@@ -117,6 +119,12 @@ def _first_k(scores: Tensor, k: int) -> Found:
             values[crowded], columns[crowded] = ordered.values[:, :k], ordered.indices[:, :k]
     columns, order = torch.sort(columns, dim=1)
     return _sorted(columns, values.gather(1, order), k)
+
+
+def _any_first_k(scores: Tensor, k: int) -> Found:
+    """The same, of equal scores any."""  # shape: (B, k)
+    values, columns = torch.topk(scores, k, dim=1)
+    return columns, values
 
 
 def _sorted(ids: Tensor, scores: Tensor, k: int) -> Found:
