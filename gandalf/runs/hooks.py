@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 import torch
 
+from gandalf.errors import DataError
 from gandalf.runs.validation import Validate
-from gandalf.train.checkpoint import Checkpoints
 from gandalf.train.labels import Shortlist
 from gandalf.train.logs import RunLog, TrainingBar
 from gandalf.train.loop import Training
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training was stopped by the user between two steps, after a checkpoint."""
+    """Training was stopped by the user between two steps; what it had learnt is in a checkpoint."""
+
+    def __init__(self, step: int, steps: int, saved: bool) -> None:
+        super().__init__(f"stopped after step {step:,} of {steps:,}")
+        self.saved = saved
 
 
 class Stop:
@@ -28,10 +33,6 @@ class Stop:
 
     def __init__(self) -> None:
         self.asked = False
-
-    def every(self, training: Training) -> int:
-        """Looked at after every step that ends a stretch; see `Log`."""
-        return max(1, training.steps)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -52,63 +53,70 @@ class Stop:
 
 
 class Log:
-    """Hook that writes the loss down and moves the bar, and stops where it is asked to."""
+    """Hook that writes down the loss, and ends a training that has gone astray."""
 
-    def __init__(
-        self, log: RunLog, bar: TrainingBar, stop: Stop, every: int, validate: Validate | None
-    ) -> None:
-        self.log, self.bar, self.stop, self.steps, self.validate = log, bar, stop, every, validate
-        self.told = 0  # validations written so far
-        self.last = 0
+    def __init__(self, log: RunLog, bar: TrainingBar, every: int) -> None:
+        self.log, self.bar, self.steps = log, bar, every
 
     def every(self, training: Training) -> int:
         """Number of steps between two lines."""
         return self.steps
 
     def __call__(self, training: Training) -> bool:
-        """Write; True where the user asked for the end."""
-        batch = training.stage.order.batch
-        self.log.write("train", training.step, loss=training.loss, points=training.step * batch)
-        self.bar.advance((training.step - self.last) * batch, training.loss)
-        self.last = training.step
-        if self.validate is not None:
-            for each in self.validate.history[self.told :]:
-                self.log.write("validation", **each)
-                self.bar.validated(f"{self.validate.options.metric} {each['value']:.1f}")
-            self.told = len(self.validate.history)
-        return self.stop.asked
-
-
-class Save:
-    """Hook that writes a checkpoint when the last one is old enough, or when the end is asked for."""
-
-    def __init__(
-        self, checkpoints: Checkpoints, about: dict[str, Any], stop: Stop, parts: Parts, minutes: float
-    ) -> None:
-        self.checkpoints, self.about, self.stop, self.parts = checkpoints, about, stop, parts
-        self.seconds, self.last = 60 * minutes, time.monotonic()
-
-    def every(self, training: Training) -> int:
-        """As often as the log."""
-        return self.parts.every
-
-    def __call__(self, training: Training) -> bool:
-        """Save where it is time; the end of training needs none."""
-        due = time.monotonic() - self.last >= self.seconds or self.stop.asked
-        if due and training.step < training.steps:
-            tensors, numbers = training.state()
-            more, facts = self.parts.state()
-            self.checkpoints.save(tensors | more, {**self.about, **numbers, **facts})
-            self.last = time.monotonic()
+        """Write; never ends the training but by an error."""
+        points = training.step * training.stage.order.batch
+        self.log.write("train", training.step, loss=training.loss, points=points)
+        self.bar.advance(0, training.loss)
+        if not math.isfinite(training.loss):
+            raise DataError(
+                f"the loss at step {training.step:,} is no number any more",
+                remedy="learn more slowly: lower head.rate, encoder.rate or encoder.words_rate with --set",
+            )
         return False
 
 
-class Parts:
+class LogValidation:
+    """Hook that writes down what the validation, which comes before it at the same steps, has found."""
+
+    def __init__(self, log: RunLog, bar: TrainingBar, validate: Validate) -> None:
+        self.log, self.bar, self.validate = log, bar, validate
+
+    def every(self, training: Training) -> int:
+        """As often as there are validations."""
+        return self.validate.every(training)
+
+    def __call__(self, training: Training) -> bool:
+        """Write; never ends the training."""
+        found = self.validate.history[-1]
+        self.log.write("validation", **found)
+        self.bar.validated(f"{self.validate.options.metric} {found['value']:.1f}")
+        return False
+
+
+class Between:
+    """What is looked at after every step: the bar, the clock that asks for checkpoints, and Ctrl-C."""
+
+    def __init__(self, bar: TrainingBar, stop: Stop, save: Callable[[], None], minutes: float) -> None:
+        self.bar, self.stop, self.save = bar, stop, save
+        self.seconds, self.last = 60 * minutes, time.monotonic()
+
+    def __call__(self, training: Training) -> bool:
+        """Save where it is time; True where the user asked for the end, which is saved first."""
+        self.bar.advance(training.stage.order.batch)
+        if training.step == training.steps:
+            return False  # nothing is left to do, so nothing to go on with
+        if self.stop.asked or time.monotonic() - self.last >= self.seconds:
+            self.save()
+            self.last = time.monotonic()
+        return self.stop.asked
+
+
+class Memory:
     """What else a run must remember: hard negatives, validations so far and the best weights."""
 
-    def __init__(self, labels: object, validate: Validate | None, every: int) -> None:
+    def __init__(self, labels: object, validate: Validate | None) -> None:
         self.shortlist = labels if isinstance(labels, Shortlist) else None
-        self.validate, self.every = validate, every
+        self.validate = validate
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Tensors and numbers for a checkpoint."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,13 @@ from gandalf.data.dataset import Splits
 from gandalf.metrics.evaluate import evaluate
 from gandalf.model import Model
 from gandalf.model.calibration import Calibration
-from gandalf.nets.heads import Table
 from gandalf.predict.calibration import fit_calibration
 from gandalf.predict.predictor import Predictor
 from gandalf.recipe import Recipe
 from gandalf.runs.assemble import DTYPES, assemble, encoder_options
 from gandalf.runs.hardware import resolved
-from gandalf.runs.hooks import Interrupted, Log, Parts, Save, Stop
+from gandalf.runs.hooks import Between, Interrupted, Log, LogValidation, Memory, Stop
+from gandalf.runs.limits import check_points, check_recipe, run_shape
 from gandalf.runs.material import Augmented, Cut, augmented, cut, epoch_steps, fit_tokens, loop_points, order
 from gandalf.runs.shortlists import Refresh
 from gandalf.runs.validation import Held, Validate
@@ -31,9 +32,10 @@ from gandalf.train.head_update import RowOptions
 from gandalf.train.labels import Every, Labels, Shortlist
 from gandalf.train.logs import RunLog, TrainingBar
 from gandalf.train.loop import Hook, Stage, Training
-from gandalf.train.memory import RunShape, out_of_memory, require_memory
+from gandalf.train.memory import out_of_memory, require_memory
 from gandalf.train.optimisers import EncoderOptions
 
+CHECKPOINTS = "checkpoints"  # folder in the run's
 LINES = 20  # of the log in an epoch
 TOP = 100  # labels predicted for each test point
 
@@ -47,6 +49,11 @@ class Place:
     minutes: float = 5.0  # between checkpoints
     tensorboard: bool = False
 
+    @property
+    def checkpoints(self) -> Checkpoints | None:
+        """The run's checkpoints."""
+        return None if self.folder is None else Checkpoints(self.folder / CHECKPOINTS)
+
 
 @dataclass(frozen=True, eq=False)
 class Trained:
@@ -57,19 +64,26 @@ class Trained:
     seconds: float
     steps: int
     details: dict[str, Any] = field(default_factory=dict)  # of the label graph
+    points: int = 0  # training points that were trained on
+    label_points: int = 0
 
 
 def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained:
     """Train by the recipe, whose targets are chosen by now; the test split is not looked at."""
     place = place or Place()
+    check_recipe(recipe)
+    check_points(splits.train)
     recipe = resolved(recipe, splits.train.num_labels)
     parts = cut(splits.train, recipe)
     tokens = fit_tokens(parts.rest, recipe.text)
     made = augmented(parts.rest, recipe.targets, recipe.seed)
     points = loop_points(made, tokens, recipe.targets.label_weight)
-    run = _Run(recipe, splits.name, parts, made, tokens, points)
-    run.go(place)
-    return run.trained(splits)
+    shape = run_shape(recipe, tokens.size, splits.train.num_labels)
+    require_memory(shape, recipe.device)
+    with out_of_memory(shape, recipe.device):
+        run = _Run(recipe, splits.name, parts, made, tokens, points)
+        run.go(place)
+        return run.trained(splits)
 
 
 class _Run:
@@ -91,39 +105,44 @@ class _Run:
         self.training = Training(
             self.encoder, self.head, points, _stage(recipe, made, self.labels, self.epoch)
         )
+        self.memory = Memory(self.labels, self.validate)
         self.seconds = 0.0
 
     def go(self, place: Place) -> None:
         """Train to the end, from a checkpoint where there is one to resume from."""
-        shape = _shape(self.recipe, self.encoder, self.head)
-        require_memory(shape, self.recipe.device, held=_bytes(self.encoder) + 3 * _bytes(self.head))
-        every = max(1, self.epoch // LINES)
-        keeper, stop = Parts(self.labels, self.validate, every), Stop()
-        resumed = self._resume(place, keeper)
-        total, batch = self.training.steps, self.recipe.training.batch
+        resumed, stop, before = self._resume(place), Stop(), self.seconds
+        training, batch = self.training, self.recipe.training.batch
         started = time.perf_counter()
-        with (
-            RunLog(place.folder, place.tensorboard, resumed=self.training.step if resumed else None) as log,
-            TrainingBar(self.recipe.system, total * batch, self.training.step * batch) as bar,
-            stop.listening(),
-            out_of_memory(shape, self.recipe.device),
-        ):
-            hooks = self._hooks(Log(log, bar, stop, every, self.validate), resumed)
-            if place.folder is not None:
-                save = Save(_checkpoints(place.folder), self._about(), stop, keeper, place.minutes)
-                hooks.append(save)
-            self.training.run(hooks)
-        self.seconds = time.perf_counter() - started
-        if stop.asked:
-            raise Interrupted
-        if self.validate is not None:
-            self.validate.restore(self.training)
 
-    def _hooks(self, log: Log, resumed: bool) -> list[Hook]:
-        hooks: list[Hook] = [] if self.validate is None else [self.validate]
-        log.last = self.training.step
-        log.told = 0 if self.validate is None else len(self.validate.history)
-        hooks.append(log)
+        def save() -> None:
+            self.seconds = before + time.perf_counter() - started
+            self._save(place)
+
+        with (
+            RunLog(place.folder, place.tensorboard, resumed=training.step if resumed else None) as log,
+            TrainingBar(self.recipe.system, training.steps * batch, training.step * batch) as bar,
+            stop.listening(),
+        ):
+            hooks = self._hooks(log, bar, resumed)
+            if not self._over:
+                training.run(hooks, Between(bar, stop, save, place.minutes))
+        self.seconds = before + time.perf_counter() - started
+        if stop.asked and not self._over:
+            raise Interrupted(training.step, training.steps, place.folder is not None)
+        if self.validate is not None:
+            self.validate.restore(training)
+
+    @property
+    def _over(self) -> bool:
+        """Whether all steps are done, or no more are wanted."""
+        stopped = self.validate is not None and self.validate.over
+        return stopped or self.training.step == self.training.steps
+
+    def _hooks(self, log: RunLog, bar: TrainingBar, resumed: bool) -> list[Hook]:
+        hooks: list[Hook] = []
+        if self.validate is not None:
+            hooks += [self.validate, LogValidation(log, bar, self.validate)]
+        hooks.append(Log(log, bar, max(1, self.epoch // LINES)))
         if isinstance(self.labels, Shortlist):
             every, options = max(1, self.recipe.labels.refresh * self.epoch), self.recipe.labels
             refresh = Refresh(self.labels, options.hard, every, DTYPES[self.recipe.training.precision])
@@ -132,21 +151,33 @@ class _Run:
             hooks.append(refresh)
         return hooks
 
-    def _about(self) -> dict[str, Any]:
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What tells this run from another: its settings, and the data as the loop and validation see it."""
         config = to_dict(self.recipe)
-        targets = self.points.targets
-        data = (targets.data, targets.indices, targets.indptr, np.ascontiguousarray(self.points.tokens))
-        return {"fingerprint": fingerprint(config, *(array.tobytes() for array in data)), "config": config}
+        matrices = [self.points.targets] if self.held is None else [self.points.targets, self.held.targets]
+        tables = [self.points.tokens] if self.held is None else [self.points.tokens, self.held.tokens]
+        arrays = [each for matrix in matrices for each in (matrix.data, matrix.indices, matrix.indptr)]
+        data = (np.ascontiguousarray(array).data for array in (*arrays, *tables))
+        return {"fingerprint": fingerprint(config, *data), "config": config}
 
-    def _resume(self, place: Place, keeper: Parts) -> bool:
-        if place.folder is None or not place.resume:
+    def _save(self, place: Place) -> None:
+        if place.checkpoints is None:
+            return
+        tensors, numbers = self.training.state()
+        more, facts = self.memory.state()
+        numbers = {**self.about, **numbers, **facts, "seconds": self.seconds}
+        place.checkpoints.save(tensors | more, numbers)
+
+    def _resume(self, place: Place) -> bool:
+        if place.checkpoints is None or not place.resume:
             return False
-        about = self._about()
-        saved = _checkpoints(place.folder).latest(about["fingerprint"], about["config"])
+        saved = place.checkpoints.latest(self.about["fingerprint"], self.about["config"])
         if saved is None:
             return False
         self.training.load(*saved)
-        keeper.load(*saved)
+        self.memory.load(*saved)
+        self.seconds = float(saved[1]["seconds"])
         return True
 
     def trained(self, splits: Splits) -> Trained:
@@ -168,7 +199,9 @@ class _Run:
         graph = self.made.graph
         details = {} if graph is None else {"targets_used": graph.estimate, **graph.details}
         history = [] if self.validate is None else self.validate.history
-        return Trained(model, history, self.seconds, self.training.step, details)
+        label_points = int(self.made.is_label.sum())
+        points = len(self.points) - label_points
+        return Trained(model, history, self.seconds, self.training.step, details, points, label_points)
 
     def _calibration(self) -> Calibration | None:
         if self.held is None or self.parts.held is None:
@@ -206,27 +239,3 @@ def _stage(recipe: Recipe, made: Augmented, labels: Labels, epoch: int) -> Stage
         dtype=DTYPES[training.precision],
         seed=recipe.seed,
     )
-
-
-def _shape(recipe: Recipe, encoder: Any, head: Table) -> RunShape:  # noqa: ANN401  a module
-    block = recipe.labels.block or head.num_labels
-    if recipe.labels.kind == "shortlist":
-        met = recipe.training.batch * (recipe.labels.hard + 4) + recipe.labels.random
-        block = min(met, head.num_labels)
-    return RunShape(
-        labels=head.num_labels,
-        dim=head.dim,
-        batch=recipe.training.batch,
-        block=block,
-        encoder_parameters=sum(each.numel() for each in encoder.parameters()),
-        activations=recipe.text.max_length * recipe.encoder.dim * 2,
-        states=2 if recipe.head.optimiser == "adamw" else 1,
-    )
-
-
-def _bytes(module: Any) -> int:  # noqa: ANN401  a module
-    return sum(each.numel() * each.element_size() for each in module.parameters())
-
-
-def _checkpoints(folder: Path) -> Checkpoints:
-    return Checkpoints(folder / "checkpoints")

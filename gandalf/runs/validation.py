@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from gandalf.data.dataset import Dataset, Splits
@@ -37,6 +38,12 @@ class Held:
     def of(rest: Dataset, held: Dataset, tokens: Tokens, name: str) -> Held:
         """Points held out of a data set of that name, which the propensities' constants go by."""
         return Held(Splits(train=rest, test=held, name=name), token_table(tokens, held.texts or []))
+
+    @property
+    def targets(self) -> csr_array:
+        """What the held points are asked for."""
+        assert self.splits.test is not None
+        return self.splits.test.targets
 
     def top(
         self, encoder: nn.Module, head: Table, k: int = PLACES
@@ -96,10 +103,15 @@ class Validate:
         self.history.append(
             {"step": training.step, "value": part.values[self.options.metric], **figures, **of_parts}
         )
-        if not self.options.patience:
-            return False
-        if self.place == len(self.history) - 1:
+        if self.options.patience and self.place == len(self.history) - 1:
             self.best = {name: tensor.cpu().clone() for name, tensor in training.weights().items()}
+        return self.over
+
+    @property
+    def over(self) -> bool:
+        """Whether patience has run out."""
+        if not self.options.patience or not self.history:
+            return False
         return len(self.history) - 1 - self.place >= self.options.patience
 
     @property

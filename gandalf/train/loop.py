@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -46,6 +46,10 @@ class Hook(Protocol):
         ...
 
 
+def _go_on(training: Training) -> bool:
+    return False
+
+
 class Training:
     """Everything that changes while training: weights, the optimisers' state and the step."""
 
@@ -62,8 +66,11 @@ class Training:
         """Number of steps in all."""
         return self.stage.order.steps
 
-    def run(self, hooks: Iterable[Hook] = ()) -> None:
-        """Train from the present step to the end, or until a hook says stop."""
+    def run(self, hooks: Iterable[Hook] = (), between: Callable[[Training], bool] = _go_on) -> None:
+        """Train from the present step to the end, or until a hook says stop.
+
+        `between` is called after every step, and after the hooks where some are due; True ends the training.
+        """
         hooks = list(hooks)
         # Every step draws from a seed of its own, so there is no state of a generator to keep or to spoil.
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
@@ -73,8 +80,10 @@ class Training:
                 for batch in self._batches(stretch):
                     self._train(batch, value=self.step + 1 == stretch.stop)
                     self.step += 1
+                    if self.step < stretch.stop and between(self):
+                        return
                 stops = [hook(self) for hook in hooks if self.step in (due[id(hook)], self.steps)]
-                if any(stops):
+                if between(self) or any(stops):
                     return
 
     def _next(self, hook: Hook) -> int:

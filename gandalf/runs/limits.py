@@ -1,0 +1,105 @@
+"""What a run cannot start with, said before any work is done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from gandalf.data.dataset import Dataset
+from gandalf.errors import DataError
+from gandalf.nets.encoders import build_encoder
+from gandalf.recipe import Recipe
+from gandalf.runs.assemble import encoder_options
+from gandalf.settings import to_dict
+from gandalf.train.memory import RunShape
+
+Limit = tuple[str, Callable[[Any], bool]]  # what a value must be, and whether it is
+
+
+def _at_least(least: int) -> Limit:
+    return f"at least {least}", lambda value: least <= value < math.inf
+
+
+_POSITIVE: Limit = ("greater than 0", lambda value: 0 < value < math.inf)
+_SHARE: Limit = ("in [0, 1]", lambda value: 0 <= value <= 1)
+_BELOW_ONE: Limit = ("in [0, 1)", lambda value: 0 <= value < 1)
+
+LIMITS: dict[str, Limit] = {
+    "seed": ("from 0 to 2,147,483,647", lambda value: 0 <= value < 2**31),
+    "text.max_length": _at_least(1),
+    "text.min_count": _at_least(1),
+    "text.max_tokens": _at_least(1),
+    "encoder.dim": _at_least(1),
+    "encoder.dropout": _BELOW_ONE,
+    "encoder.last_dropout": _BELOW_ONE,
+    "encoder.rate": _at_least(0),
+    "encoder.words_rate": _at_least(0),
+    "encoder.weight_decay": _at_least(0),
+    "head.rate": _at_least(0),
+    "head.momentum": _BELOW_ONE,
+    "head.weight_decay": _at_least(0),
+    "labels.block": _at_least(1),
+    "labels.random": _at_least(0),
+    "labels.hard": _at_least(0),
+    "labels.refresh": _at_least(1),
+    "training.epochs": _POSITIVE,
+    "training.steps": _at_least(1),
+    "training.batch": _at_least(1),
+    "training.warm_up": _SHARE,
+    "training.clip": _at_least(0),
+    "targets.delta": _BELOW_ONE,
+    "targets.scale": _SHARE,
+    "targets.top_k": _at_least(1),
+    "targets.label_weight": _at_least(0),
+    "targets.label_epochs": _SHARE,
+    "targets.share": _SHARE,
+    "validation.share": _BELOW_ONE,
+    "validation.at_most": _at_least(1),
+    "validation.every": _POSITIVE,
+    "validation.patience": _at_least(0),
+}
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Refuse settings that no run could follow."""
+    for name, value in _flat(to_dict(recipe)).items():
+        if name in LIMITS and value is not None:
+            phrase, holds = LIMITS[name]
+            if not holds(value):
+                raise DataError(f"the setting '{name}' is {value}, but it must be {phrase}")
+
+
+def check_points(points: Dataset) -> None:
+    """Refuse a training set from which nothing can be learnt."""
+    points.need_texts("training")
+    if not points.targets.nnz:
+        raise DataError("no training point has a label, so there is nothing to learn")
+
+
+def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
+    """The numbers that decide how much memory the run takes, before it takes any."""
+    with torch.device("meta"):  # shapes without numbers
+        encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), vocabulary)
+    block = recipe.labels.block or labels
+    if recipe.labels.kind == "shortlist":
+        met = recipe.training.batch * (recipe.labels.hard + 4) + recipe.labels.random
+        block = min(met, labels)
+    return RunShape(
+        labels=labels,
+        dim=encoder.dim,
+        batch=recipe.training.batch,
+        block=block,
+        encoder_parameters=sum(each.numel() for each in encoder.parameters()),
+        activations=recipe.text.max_length * recipe.encoder.dim * 2,
+        states=2 if recipe.head.optimiser == "adamw" else 1,
+    )
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
+    return found
