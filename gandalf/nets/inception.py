@@ -53,8 +53,8 @@ class Inception(nn.Module):
         steps = options.word_dim // STRIDE
         self.dim = CHANNELS * ((steps - LAST_KERNEL) // STRIDE + 1)
         self.length = options.words
-        self.words = WordTable(vocabulary, options.word_dim)
-        nn.init.normal_(self.words.weight)  # unit entries: the convolutions sum few of them
+        # Entries of size 1: the convolutions sum few of them.
+        self.words = WordTable(vocabulary, options.word_dim, length=options.word_dim**0.5)
         self.dropout = nn.Dropout(options.dropout)
         self.over_words = GatedAttention(options.words)
         self.over_embedding = GatedAttention(options.word_dim)
