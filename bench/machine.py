@@ -46,5 +46,8 @@ def _cpu() -> str:
 
 
 def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(["git", *words], capture_output=True, text=True, check=False)
+    except FileNotFoundError:  # a copy of the code on a machine without git
+        return ""
     return done.stdout.strip()

@@ -1,0 +1,143 @@
+"""Several training runs at once, in processes that live on from run to run, within a limit of time."""
+
+from __future__ import annotations
+
+import io
+import multiprocessing
+import os
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import redirect_stderr, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any, cast
+
+import torch
+
+from bench.studies import Run
+
+Line = dict[str, Any]
+Work = Callable[[Run], Line]
+
+
+@dataclass
+class Worker:
+    """A process that does one run after the other and keeps the data set that it has read."""
+
+    pipe: Connection
+    process: Any
+    run: Run | None = None
+    started: float = 0.0
+
+    @staticmethod
+    def start(work: Work, threads: int) -> Worker:
+        """A fresh process: one that shares memory with this one could not use a GPU."""
+        here, there = multiprocessing.Pipe()
+        # Not a daemon, which could start no processes of its own; it ends when its pipe does.
+        process = multiprocessing.get_context("spawn").Process(target=serve, args=(there, work, threads))
+        process.start()
+        there.close()
+        return Worker(here, process)
+
+    def take(self, run: Run) -> None:
+        """Begin a run."""
+        self.run, self.started = run, time.monotonic()
+        with suppress(OSError):  # if it is dead, that is found out where its answer is read
+            self.pipe.send(run)
+
+    def answer(self) -> Line | str:
+        """The line of its run, or what went wrong; waits for it."""
+        try:
+            return cast("Line | str", self.pipe.recv())
+        except (EOFError, OSError):
+            self.process.join()
+            return f"its process died ({self.process.exitcode}), perhaps for lack of memory"
+
+    def end(self, *, at_once: bool = False) -> None:
+        """Let go of the process."""
+        self.pipe.close()
+        if at_once:
+            self.process.terminate()
+        self.process.join()
+
+
+def serve(pipe: Connection, work: Work, threads: int) -> None:
+    """Be a worker until the pipe is closed, or something goes wrong: after that a GPU may be in any state."""
+    torch.set_num_threads(threads)
+    with suppress(EOFError, OSError, KeyboardInterrupt):
+        while True:
+            run = pipe.recv()
+            try:
+                with redirect_stderr(io.StringIO()):  # bars of several processes would mix
+                    line = work(run)
+            except Exception:
+                pipe.send(traceback.format_exc())
+                return
+            pipe.send(line)
+
+
+@dataclass
+class Clock:
+    """Whether a run that is started now will end in time, judged by the longest one like it so far."""
+
+    limit: float
+    began: float = field(default_factory=time.monotonic)
+    longest: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    @property
+    def left(self) -> float:
+        """Seconds left."""
+        return self.limit - (time.monotonic() - self.began)
+
+    def ended(self, worker: Worker) -> None:
+        """Remember how long the run of the worker took."""
+        assert worker.run is not None
+        kind = (worker.run.data, worker.run.system)
+        self.longest[kind] = max(self.longest.get(kind, 0.0), time.monotonic() - worker.started)
+
+    def allows(self, run: Run) -> bool:
+        """Whether there is time; a kind that was not met yet takes as long as any other."""
+        others = max(self.longest.values(), default=0.0)
+        return self.left > 1.2 * self.longest.get((run.data, run.system), others)
+
+
+def in_turn(runs: Iterable[Run]) -> list[Run]:
+    """The runs with those of one data set together, the data sets in the order of their first run."""
+    runs = list(runs)
+    place = {pair: n for n, pair in reversed(list(enumerate((run.data, run.split) for run in runs)))}
+    return sorted(runs, key=lambda run: place[run.data, run.split])
+
+
+def results(runs: list[Run], work: Work, jobs: int, clock: Clock) -> Iterator[tuple[Run, Line | str]]:
+    """Every run with its line or what went wrong, as they end; none that would end after the time is up."""
+    waiting, busy, idle = in_turn(runs), list[Worker](), list[Worker]()
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):  # workers inherit them
+        os.environ.setdefault(name, str(threads))
+    try:
+        while waiting or busy:
+            while len(busy) < jobs and (run := next(filter(clock.allows, waiting), None)) is not None:
+                waiting.remove(run)
+                worker = idle.pop() if idle else Worker.start(work, threads)
+                worker.take(run)
+                busy.append(worker)
+            left = min(max(clock.left, 0.0), 1e6)
+            ready = wait([worker.pipe for worker in busy], timeout=left) if busy else []
+            if not ready:
+                return  # nothing may be started any more, or the time is up for what runs
+            for worker in [each for each in busy if each.pipe in ready]:
+                busy.remove(worker)
+                answer = worker.answer()
+                assert worker.run is not None
+                if isinstance(answer, str):
+                    worker.end()
+                else:
+                    clock.ended(worker)
+                    idle.append(worker)
+                yield worker.run, answer
+    finally:
+        for worker in idle:
+            worker.end()
+        for worker in busy:
+            worker.end(at_once=True)
