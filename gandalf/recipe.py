@@ -9,13 +9,13 @@ from gandalf.augment.label_points import Points
 from gandalf.augment.sampling import Order
 from gandalf.graph.label_graph import SharedText
 from gandalf.settings import setting
-from gandalf.train.head_update import OptimiserName
 from gandalf.train.schedules import ScheduleName
 
 TextKind = Literal["words", "subwords"]
 EncoderKind = Literal["bag-of-words", "inception"]
 HeadStart = Literal["points", "random"]
 LabelsKind = Literal["auto", "every", "shortlist"]
+OptimiserName = Literal["adamw", "sgd"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
 TargetsKind = Literal["none", "self", "ratio", "shrunk", "calibrated", "glas", "walk", "auto"]

@@ -1,0 +1,104 @@
+"""Labels as a Python program hands them over: lists of names, or an indicator matrix of any library."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from gandalf.data.dataset import binary_pairs
+from gandalf.errors import DataError
+
+Name = str | int
+Classes = npt.NDArray[Any]  # L names: integers, or objects that are strings
+LabelTexts = Mapping[Any, str] | Sequence[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Indicators:
+    """Which labels each point has, and what the labels are called."""
+
+    targets: csr_array  # N x L
+    names: list[Name]  # L
+
+    @property
+    def classes(self) -> Classes:
+        """The names as an array; of strings, one of objects, since fixed width wastes memory on long ones."""
+        whole = all(isinstance(name, int) for name in self.names)
+        return np.array(self.names, dtype=np.int64 if whole else object)
+
+
+def indicators(
+    labels: Any,  # noqa: ANN401  of any library
+    names: Sequence[Name] | None = None,
+    *,
+    drop_others: bool = False,
+) -> Indicators:
+    """Read N lists of names, or an N x L matrix; `names` are all that there may be, in their order.
+
+    Without `names`, those of lists are the ones that occur, sorted, and a matrix's are 0 to L - 1. A list
+    with another name is an error, or `drop_others` drops the name.
+    """
+    if len(getattr(labels, "shape", ())) == 2:
+        return _of_matrix(csr_array(labels), names)
+    rows = [_row(row, at) for at, row in enumerate(labels)]
+    if names is None:
+        # Numbers first: the two cannot be compared.
+        names = sorted({name for row in rows for name in row}, key=lambda name: (isinstance(name, str), name))
+    place = {name: at for at, name in enumerate(names)}
+    pairs = [(at, name) for at, row in enumerate(rows) for name in row if not drop_others or name in place]
+    for at, name in pairs:
+        if name not in place:
+            raise DataError(f"point {at:,} has the label {name!r}, which is none of the {len(place):,} named")
+    columns = [place[name] for _, name in pairs]
+    found = binary_pairs([at for at, _ in pairs], columns, (len(rows), len(place)))
+    return Indicators(found.astype(np.float32), list(names))
+
+
+def texts_of_labels(names: Sequence[Name], given: LabelTexts | None) -> list[str]:
+    """The text of each label; a name is its own where none is given."""
+    if given is None:
+        return [str(name) for name in names]
+    texts = [given[name] for name in names] if isinstance(given, Mapping) else list(given)
+    if len(texts) != len(names):
+        raise DataError(f"there are {len(names):,} labels and {len(texts):,} label texts")
+    for name, text in zip(names, texts, strict=True):
+        if not isinstance(text, str):
+            raise DataError(f"the text of label {name!r} is not a string but {text!r}")
+    return texts
+
+
+def known_names(given: LabelTexts | None) -> list[Name] | None:
+    """Names of all labels, as far as label texts tell: a mapping's keys, or numbers; None if they do not."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        raise DataError("label_texts is one string", remedy="give a dictionary from names to texts")
+    return [_name(name) for name in given] if isinstance(given, Mapping) else list(range(len(given)))
+
+
+def _of_matrix(matrix: csr_array, names: Sequence[Name] | None) -> Indicators:
+    names = list(range(matrix.shape[1])) if names is None else list(names)
+    if matrix.shape[1] != len(names):
+        raise DataError(f"the matrix of labels has {matrix.shape[1]:,} columns for {len(names):,} labels")
+    return Indicators(matrix, names)
+
+
+def _row(row: Iterable[object], at: int) -> set[Name]:
+    if isinstance(row, str) or not isinstance(row, Iterable):
+        raise DataError(
+            f"the labels of point {at:,} are {row!r}, not a list", remedy="write [[name, ...], ...]"
+        )
+    return {_name(name) for name in row}
+
+
+def _name(name: object) -> Name:
+    if isinstance(name, np.generic):
+        name = name.item()
+    if isinstance(name, bool) or not isinstance(name, str | int):
+        raise DataError(f"a label is called by a string or a whole number, not {name!r}")
+    return name

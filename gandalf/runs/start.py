@@ -1,0 +1,58 @@
+"""A run from Python in one call: data and a system's name in, a trained model out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.load import load
+from gandalf.errors import DataError
+from gandalf.recipe import Recipe
+from gandalf.runs.run import Place, Trained
+from gandalf.runs.run import train as run
+from gandalf.settings import override
+from gandalf.systems import recipe as recipe_of
+
+WHOLE_NAMES = {"targets": "targets.targets"}  # the last part of this name is a table's too
+
+
+def train(
+    data: Splits | Dataset | str | Path,
+    recipe: str | Recipe = "astec",
+    *settings: str,
+    out: str | Path | None = None,
+    resume: bool = False,
+    **changes: object,
+) -> Trained:
+    """Train a model on what `gandalf.load` gives or takes; with `out`, leave it there as a folder.
+
+    `recipe` is a system's name or a recipe. Settings are those that `gandalf config` prints, written as
+    `"encoder.dim=200"` or, by the last part of their name, as keywords: `epochs=5, targets="shrunk"`.
+    """
+    splits = _as_splits(data)
+    recipe = changed(recipe_of(recipe) if isinstance(recipe, str) else recipe, *settings, **changes)
+    place = Place(None if out is None else Path(out), resume=resume)
+    return run(splits, recipe, place)
+
+
+def changed(recipe: Recipe, *settings: str, **changes: object) -> Recipe:
+    """The recipe with some settings changed: first the keywords, then those written as `key=value`."""
+    given = [f"{WHOLE_NAMES.get(name, name)}={_written(value)}" for name, value in changes.items()]
+    return override(recipe, [*given, *settings])
+
+
+def _written(value: object) -> str:
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _as_splits(data: Splits | Dataset | str | Path) -> Splits:
+    if isinstance(data, Dataset):
+        return Splits(train=data)
+    splits = data if isinstance(data, Splits) else load(data)
+    if splits.origin is not None:
+        what = f"the data set is already augmented, from {splits.origin.name}"
+        raise DataError(what, remedy="give the original set; targets says which label points to add")
+    return splits
