@@ -10,11 +10,13 @@ from typer.core import TyperGroup
 from gandalf import __version__
 from gandalf.cli.augment import augment
 from gandalf.cli.check import check
+from gandalf.cli.config import config
 from gandalf.cli.diagnose import diagnose
 from gandalf.cli.evaluate import evaluate
 from gandalf.cli.graph import graph
 from gandalf.cli.predict import predict
 from gandalf.cli.stats import stats
+from gandalf.cli.train import train
 from gandalf.errors import DataError
 
 BAD_INPUT = 2  # also what typer exits with on bad usage
@@ -67,5 +69,5 @@ def gandalf(
     """
 
 
-for command in (check, stats, graph, diagnose, augment, predict, evaluate):
+for command in (check, stats, graph, diagnose, augment, train, config, predict, evaluate):
     app.command()(command)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -12,6 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from gandalf.cli.engine import engine
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.data.formats.texts import clean
@@ -71,7 +71,7 @@ def predict(
 
     [bold]gandalf predict my-model man -o predictions.npz[/]
     """
-    with _engine():
+    with engine("predicting"):
         from gandalf.predict.inputs import Chunk, is_text
     single = is_text(source.data)
     if out is None and not single:
@@ -86,17 +86,6 @@ def predict(
         return
     chunks = iter([Chunk([clean(source.data)])]) if single else _chunks(source, predictor)
     _write(predictor, chunks, out, top or IN_FILE, threshold, json)
-
-
-@contextmanager
-def _engine() -> Iterator[None]:
-    """Say what to install where the training half's libraries are missing."""
-    try:
-        yield
-    except ImportError as error:
-        raise DataError(
-            f"predicting needs {error.name}", remedy="pip install 'gandalf-xmc[train]'"
-        ) from error
 
 
 def _refuse_to_lose(out: Path, model: Path, source: Source | None) -> None:

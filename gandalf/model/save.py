@@ -54,7 +54,7 @@ def write_model(
         _write_json(metrics, folder / METRICS)
     with written(folder / CARD) as file:
         file.write(model_card(model, metrics) if card is None else card)
-    files = sorted({CONFIG, *(path.name for path in folder.iterdir())})
+    files = sorted({CONFIG, *(path.name for path in folder.iterdir() if path.is_file())})
     about = {"format": FORMAT, "version": VERSION, "made_by": f"gandalf {_release()}", "files": files}
     _write_json(about | asdict(facts), folder / CONFIG)
 

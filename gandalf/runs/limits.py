@@ -6,15 +6,10 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-
 from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
-from gandalf.nets.encoders import build_encoder
 from gandalf.recipe import Recipe
-from gandalf.runs.assemble import encoder_options
 from gandalf.settings import to_dict
-from gandalf.train.memory import RunShape
 
 Limit = tuple[str, Callable[[Any], bool]]  # what a value must be, and whether it is
 
@@ -77,25 +72,6 @@ def check_points(points: Dataset) -> None:
     points.need_texts("training")
     if not points.targets.nnz:
         raise DataError("no training point has a label, so there is nothing to learn")
-
-
-def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
-    """The numbers that decide how much memory the run takes, before it takes any."""
-    with torch.device("meta"):  # shapes without numbers
-        encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), vocabulary)
-    block = recipe.labels.block or labels
-    if recipe.labels.kind == "shortlist":
-        met = recipe.training.batch * (recipe.labels.hard + 4) + recipe.labels.random
-        block = min(met, labels)
-    return RunShape(
-        labels=labels,
-        dim=encoder.dim,
-        batch=recipe.training.batch,
-        block=block,
-        encoder_parameters=sum(each.numel() for each in encoder.parameters()),
-        activations=recipe.text.max_length * recipe.encoder.dim * 2,
-        states=2 if recipe.head.optimiser == "adamw" else 1,
-    )
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gandalf.data.dataset import Splits
-from gandalf.metrics.evaluate import evaluate
+from gandalf.metrics.evaluate import Scores, evaluate
 from gandalf.model import Model
 from gandalf.model.calibration import Calibration
 from gandalf.predict.calibration import fit_calibration
@@ -20,8 +20,9 @@ from gandalf.recipe import Recipe
 from gandalf.runs.assemble import DTYPES, assemble, encoder_options
 from gandalf.runs.hardware import resolved
 from gandalf.runs.hooks import Between, Interrupted, Log, LogValidation, Memory, Stop
-from gandalf.runs.limits import check_points, check_recipe, run_shape
+from gandalf.runs.limits import check_points, check_recipe
 from gandalf.runs.material import Augmented, Cut, augmented, cut, epoch_steps, fit_tokens, loop_points, order
+from gandalf.runs.shape import run_shape
 from gandalf.runs.shortlists import Refresh
 from gandalf.runs.validation import Held, Validate
 from gandalf.settings import to_dict
@@ -66,6 +67,14 @@ class Trained:
     details: dict[str, Any] = field(default_factory=dict)  # of the label graph
     points: int = 0  # training points that were trained on
     label_points: int = 0
+
+    @property
+    def kept(self) -> dict[str, Any] | None:
+        """The validation of the weights that were kept: the best where there is patience, else the last."""
+        if not self.history:
+            return None
+        patience = self.model.config["validation"]["patience"]
+        return max(self.history, key=lambda each: float(each["value"])) if patience else self.history[-1]
 
 
 def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained:
@@ -210,14 +219,20 @@ class _Run:
         return fit_calibration(ids, scores, self.parts.held.targets, self.parts.held.exclude)
 
 
-def test_figures(model: Model, splits: Splits) -> dict[str, Any] | None:
-    """All figures of the model on the test split, if there is one; None otherwise."""
+def test_scores(model: Model, splits: Splits) -> Scores | None:
+    """How well the model does on the test split, if there is one; None otherwise."""
     test = splits.test
     if test is None:
         return None
     texts, _ = test.need_texts("testing")
     k = min(TOP, model.num_labels)
-    return evaluate(Predictor(model).predict(texts, k, test.exclude), splits).as_dict()
+    return evaluate(Predictor(model).predict(texts, k, test.exclude), splits)
+
+
+def test_figures(model: Model, splits: Splits) -> dict[str, Any] | None:
+    """The same as plain numbers."""
+    scores = test_scores(model, splits)
+    return None if scores is None else scores.as_dict()
 
 
 def _labels(recipe: Recipe, num_labels: int) -> Labels:

@@ -1,0 +1,17 @@
+"""The training half, for the commands that need it: light commands start without its libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gandalf.errors import DataError
+
+
+@contextmanager
+def engine(purpose: str) -> Iterator[None]:
+    """Say what to install where a library that the body imports is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise DataError(f"{purpose} needs {error.name}", remedy="pip install 'gandalf-xmc[train]'") from error

@@ -1,0 +1,150 @@
+"""The options that say how a model is trained, shared by `train` and `config`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gandalf.cli.engine import engine
+from gandalf.cli.options import Bundle
+from gandalf.errors import DataError
+from gandalf.settings import override, read_toml, updated
+
+if TYPE_CHECKING:
+    from gandalf.recipe import Recipe
+
+_MODEL, _POINTS, _LENGTH = "What is trained", "Label points", "How long, and where"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a command line says about a recipe: a system's, with differences laid over it."""
+
+    system: str | None = None
+    config: Path | None = None
+    changes: tuple[str, ...] = ()
+    named: tuple[tuple[str, Any], ...] = ()  # (setting, value)
+
+    def recipe(self) -> Recipe:
+        """The system's recipe, under the file, under the named options, under --set."""
+        with engine("training"):
+            from gandalf.runs.limits import check_recipe
+            from gandalf.systems import recipe
+        given = {} if self.config is None else read_toml(self.config)
+        found = recipe(self._system(given.get("system")))
+        found = updated(found, given, file=self.config)
+        for name, value in self.named:
+            found = updated(found, _nested(name, value))
+        found = override(found, self.changes)
+        check_recipe(found)
+        return found
+
+    def _system(self, in_file: object) -> str:
+        """A system is a recipe of its own: two sources that name two of them mean two different things."""
+        said = [change.partition("=")[2].strip() for change in self.changes if _changes_system(change)]
+        wanted = [name for name in (self.system, *said) if name is not None]
+        if in_file is not None and any(name != in_file for name in wanted):
+            raise DataError(
+                f"is a recipe of the system {in_file}, but the system is to be {wanted[-1]}",
+                remedy="leave out the one or the other",
+                file=self.config,
+            )
+        from gandalf.recipe import Recipe
+
+        return str([Recipe().system, *([] if in_file is None else [in_file]), *wanted][-1])
+
+
+def _changes_system(change: str) -> bool:
+    return change.partition("=")[0].strip() == "system"
+
+
+def _nested(name: str, value: object) -> dict[str, Any]:
+    table, dot, inner = name.partition(".")
+    return {table: _nested(inner, value) if dot else value}
+
+
+def _option(flag: str, kind: Any, panel: str, help: str, metavar: str | None = None) -> Any:  # noqa: ANN401
+    return Annotated[kind | None, typer.Option(flag, help=help, metavar=metavar, rich_help_panel=panel)]
+
+
+_SYSTEM = _option(
+    "--system", str, _MODEL, "Its recipe is what all else changes. Default astec.", "astec|inceptionxml"
+)
+_CONFIG = _option("--config", Path, _MODEL, "Settings that differ from the recipe.", "FILE.toml")
+_SET = _option(
+    "--set",
+    list[str],
+    _MODEL,
+    "Change any setting; repeat it. [bold]gandalf config[/] shows all.",
+    "KEY=VALUE",
+)
+_TARGETS_HELP = (
+    "Of label points. none: no label points. self: each label alone (Z1). ratio: the paper's. shrunk, "
+    "calibrated, glas, walk: see gandalf graph. auto: chosen on held-out training points."
+)
+
+# Option: the setting that it changes, and how it is offered.
+NAMED: dict[str, tuple[str, Any]] = {
+    "targets": (
+        "targets.targets",
+        _option("--targets", str, _POINTS, _TARGETS_HELP, "NAME"),
+    ),
+    "delta": (
+        "targets.delta",
+        _option("--delta", float, _POINTS, "Keep targets strictly greater than this."),
+    ),
+    "scale": ("targets.scale", _option("--scale", float, _POINTS, "Multiply targets off the diagonal.")),
+    "strength": (
+        "targets.strength",
+        _option("--strength", float, _POINTS, "Of shrunk targets; else fitted."),
+    ),
+    "label_weight": (
+        "targets.label_weight",
+        _option("--label-weight", float, _POINTS, "What a label point counts in the loss."),
+    ),
+    "label_epochs": (
+        "targets.label_epochs",
+        _option(
+            "--label-epochs", float, _POINTS, "Share of the updates that meet them, from the start.", "SHARE"
+        ),
+    ),
+    "keep": (
+        "targets.keep",
+        _option("--keep", str, _POINTS, "both: G. labels: Z alone. uniform: U(G,N).", "both|labels|uniform"),
+    ),
+    "share": ("targets.share", _option("--share", float, _POINTS, "Those of this share of the labels.")),
+    "order": (
+        "targets.order",
+        _option("--order", str, _POINTS, "Which share: at random, or tail first.", "random|tail"),
+    ),
+    "epochs": (
+        "training.epochs",
+        _option("--epochs", float, _LENGTH, "Of N + L points, whatever the targets."),
+    ),
+    "steps": ("training.steps", _option("--steps", int, _LENGTH, "Updates, in place of epochs.")),
+    "batch": ("training.batch", _option("--batch", int, _LENGTH, "Points in an update.")),
+    "validation": (
+        "validation.share",
+        _option(
+            "--validation", float, _LENGTH, "Hold out this share of the training points; 0: none.", "SHARE"
+        ),
+    ),
+    "seed": ("seed", _option("--seed", int, _LENGTH, "Same seed, same model.")),
+    "device": ("device", _option("--device", str, _LENGTH, "Where to compute.", "auto|cpu|cuda")),
+}
+
+
+def _asked(system: str | None, config: Path | None, set: list[str] | None, **named: object) -> Asked:
+    given = tuple((NAMED[name][0], value) for name, value in named.items() if value is not None)
+    return Asked(system, config, tuple(set or ()), given)
+
+
+ASKED = Bundle(
+    Asked,
+    {"system": (_SYSTEM, None), "config": (_CONFIG, None), "set": (_SET, None)}
+    | {name: (kind, None) for name, (_, kind) in NAMED.items()},
+    _asked,
+)

@@ -1,0 +1,142 @@
+"""`gandalf train`: from a data set to a model folder."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from gandalf.cli.engine import engine
+from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
+from gandalf.cli.output import console, print_json
+from gandalf.cli.recipe_options import ASKED, Asked
+from gandalf.data.dataset import Splits
+from gandalf.report.scores import score_report
+
+if TYPE_CHECKING:
+    from gandalf.runs.output import Outcome
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+_RUN = "The run and its folder"
+Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the model: a new one, or an empty one.")]
+
+
+@dataclass(frozen=True)
+class Running:
+    """How a run starts and what it leaves beside the model."""
+
+    resume: bool
+    overwrite: bool
+    tensorboard: bool
+    checkpoint_minutes: float
+
+
+def _option(kind: Any, flag: str, help: str, **more: Any) -> Any:  # noqa: ANN401  what Annotated makes
+    return Annotated[kind, typer.Option(flag, help=help, rich_help_panel=_RUN, **more)]
+
+
+RUNNING = Bundle(
+    Running,
+    {
+        "resume": (
+            _option(bool, "--resume", "Go on with the run in OUT, or begin it if there is none."),
+            False,
+        ),
+        "overwrite": (_option(bool, "--overwrite", "First remove a run or model that is in OUT."), False),
+        "tensorboard": (_option(bool, "--tensorboard", "Log for TensorBoard too."), False),
+        "checkpoint_minutes": (
+            _option(
+                float, "--checkpoint-minutes", "Between two checkpoints; 0: after every update.", min=0.0
+            ),
+            5.0,
+        ),
+    },
+    Running,
+)
+
+
+@offers(SOURCE, ASKED, RUNNING)
+def train(source: Source, out: Out, asked: Asked, running: Running, json: Json = False) -> None:
+    """Train a model: its folder is all that gandalf predict needs, with its test figures in metrics.json.
+
+    [bold]gandalf train man my-model[/]
+
+    [bold]gandalf train man my-model --system inceptionxml --targets shrunk --epochs 20[/]
+
+    [bold]gandalf train man my-model --set encoder.dim=200 --set head.rate=0.01[/]
+
+    Options change the system's recipe: first --config, then the named options, then --set.
+    Ctrl-C stops after a checkpoint; the same command with --resume goes on, and so it does after a crash.
+    """
+    recipe = asked.recipe()
+    with engine("training"):
+        from gandalf.runs.hooks import Interrupted
+        from gandalf.runs.output import refuse_to_lose, state_of, train_to_folder
+        from gandalf.runs.run import Place
+    refuse_to_lose(out, resume=running.resume, overwrite=running.overwrite)
+    if running.resume and state_of(out) == "finished":
+        _show_finished(out, json)
+        return
+    splits = source.load_original()
+    place = Place(out, running.resume, running.checkpoint_minutes, running.tensorboard)
+    try:
+        outcome = train_to_folder(splits, recipe, place, overwrite=running.overwrite)
+    except Interrupted as stopped:
+        remedy = "; go on with the same command and --resume" if stopped.saved else ""
+        typer.secho(f"{stopped}{remedy}", err=True)
+        raise typer.Exit(INTERRUPTED) from stopped
+    if json:
+        print_json(outcome.metrics)
+        return
+    _show(out, splits, outcome)
+
+
+def _show_finished(out: Path, json: bool) -> None:
+    from gandalf.model.layout import METRICS, read_json
+
+    if json:
+        print_json(read_json(out / METRICS))
+        return
+    console().print(f"{escape(str(out))}: the run is finished, and nothing was changed")
+
+
+def _show(out: Path, splits: Splits, outcome: Outcome) -> None:
+    screen = console()
+    trained, training = outcome.trained, outcome.metrics["training"]
+    used = training["targets"].get("targets_used")
+    with_labels = f" and {trained.label_points:,} label points ({used} targets)" if used else ""
+    screen.print(
+        f"{escape(trained.model.config['system'])} on {escape(splits.name)}: {trained.points:,} training "
+        f"points{with_labels}, {trained.model.num_labels:,} labels, {trained.steps:,} updates in "
+        f"{trained.seconds:,.0f} s{_memory(training['peak_memory_bytes'])}"
+    )
+    for name, value in training["targets"].items():
+        if name != "targets_used":
+            screen.print(f"[dim]{name.replace('_', ' ')}: {escape(str(value))}[/]")
+    if trained.kept is not None:
+        screen.print(_validation(trained.kept))
+    if outcome.scores is not None:
+        screen.print("On the test split", style="bold")
+        screen.print(score_report(outcome.scores))
+    for note in outcome.notes:
+        screen.print(f"note: {escape(note)}")
+    text = (splits.train.texts or [""])[0]
+    screen.print(f"The model is in {escape(str(out))}. Try it:")
+    screen.print(escape(f"  gandalf predict {shlex.quote(str(out))} {shlex.quote(text)}"), style="bold")
+
+
+def _memory(size: int | None) -> str:
+    return "" if size is None else f", at most {size / 1e9:.1f} GB of memory"
+
+
+def _validation(found: dict[str, Any]) -> str:
+    figures = ", ".join(f"{name} {found[name]:.2f}" for name in ("P@1", "P@5", "PSP@5"))
+    parts = {"label_text": "texts that are a label's", "new_text": "new texts"}
+    apart = ", ".join(
+        f"P@1 {found[name]:.2f} on {title}" for name, title in parts.items() if found.get(name) is not None
+    )
+    return f"On held-out training points: {figures}" + (f" ({apart})" if apart else "")

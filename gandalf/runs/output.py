@@ -1,0 +1,190 @@
+"""A run in a folder: what is there while it trains, and the model that it leaves there."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from gandalf.data.dataset import Splits
+from gandalf.data.files import written
+from gandalf.errors import DataError
+from gandalf.metrics.evaluate import Scores
+from gandalf.model import write_model
+from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, METRICS, WEIGHTS, read_json
+from gandalf.recipe import Recipe
+from gandalf.runs.run import CHECKPOINTS, Place, Trained, test_scores, train
+from gandalf.settings import as_toml, from_dict, to_dict
+from gandalf.systems import recipe as recipe_of
+from gandalf.text import subwords, words
+from gandalf.train.logs import LOG
+
+RECIPE, CHOICE = "recipe.toml", "choice.json"
+MARK = "# The recipe of this run of gandalf train."
+OWN = {
+    *(RECIPE, CHOICE, LOG, CHECKPOINTS),
+    *(CONFIG, WEIGHTS, LABELS, METRICS, CARD, words.FILE, subwords.FILE, subwords.TOKENIZER),
+}
+# What TensorBoard's writer makes, and what a writer of ours leaves behind when it is killed.
+_EVENTS, _LEFTOVER = re.compile(r"events\.out\.tfevents\..*"), re.compile(r"\.(.+)\.[0-9a-f]{8}\.part")
+
+State = Literal["new", "unfinished", "finished", "foreign"]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run left in its folder, and the figures that stand in `metrics.json`."""
+
+    trained: Trained
+    scores: Scores | None  # on the test split
+    metrics: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+def state_of(folder: Path) -> State:
+    """Whether the folder is free for a run, or holds one, finished or not, or something else."""
+    if folder.exists() and not folder.is_dir():
+        raise DataError("is a file where a folder is to be written", remedy="choose another OUT", file=folder)
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    if all(_LEFTOVER.fullmatch(name) for name in names):
+        return "new"
+    if CONFIG in names and read_json(folder / CONFIG).get("format") == FORMAT:
+        return "finished"
+    if RECIPE in names and (folder / RECIPE).read_bytes().startswith(MARK.encode()):
+        return "unfinished"
+    return "foreign"
+
+
+def refuse_to_lose(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """Never write over what another command or a person put there, nor over a run unless told to."""
+    if resume and overwrite:
+        raise DataError("a run cannot both be resumed and begin anew", remedy="leave out one of the two")
+    state = state_of(folder)
+    foreign = [name for name in _names(folder) if not _is_own(name)] if state != "new" else []
+    if state == "foreign" or (overwrite and foreign):
+        what = (
+            f"holds {sorted(foreign or _names(folder))[0]}, which is not part of a run, and is not replaced"
+        )
+        raise DataError(what, remedy="choose another OUT, or move that away", file=folder)
+    if state == "unfinished" and not (resume or overwrite):
+        remedy = "go on with --resume, or begin anew with --overwrite"
+        raise DataError("holds a run that is not finished", remedy=remedy, file=folder)
+    if state == "finished" and not (resume or overwrite):
+        raise DataError(
+            "holds a model already", remedy="choose another OUT, or replace it with --overwrite", file=folder
+        )
+
+
+def train_to_folder(splits: Splits, recipe: Recipe, place: Place, *, overwrite: bool = False) -> Outcome:
+    """Train by the recipe, choosing its targets first where it says `auto`, and leave a model folder."""
+    folder = place.folder
+    if folder is None:
+        raise DataError("a run that is to leave a model needs a folder")
+    refuse_to_lose(folder, resume=place.resume, overwrite=overwrite)
+    if place.resume and state_of(folder) == "finished":
+        raise DataError("is finished, and there is nothing to resume", file=folder)
+    _begin(folder, recipe, fresh=not place.resume)
+    chosen, table = _chosen(splits, recipe, folder)
+    trained = train(splits, chosen, place)
+    scores, notes = _scores(trained, splits)
+    metrics = _metrics(trained, scores) | ({} if table is None else {"choice": table})
+    write_model(trained.model, folder, metrics=metrics)
+    for name in (CHECKPOINTS, CHOICE):
+        _remove(folder / name)  # only now: until the model is there, they are all there is
+    return Outcome(trained, scores, metrics, notes)
+
+
+def _begin(folder: Path, recipe: Recipe, fresh: bool) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in _names(folder):
+            if _LEFTOVER.fullmatch(name) or (fresh and _is_own(name)):
+                _remove(folder / name)
+    except OSError as error:
+        raise DataError(f"cannot be written ({error.strerror or error})", file=folder) from error
+    with written(folder / RECIPE) as file:
+        file.write(f"{MARK} Again: gandalf train DATA OUT --config {RECIPE}\n\n")
+        file.write(as_toml(recipe, recipe_of(recipe.system)))
+
+
+def _chosen(splits: Splits, recipe: Recipe, folder: Path) -> tuple[Recipe, Any]:
+    """The recipe with its targets chosen, and the table they were chosen from; once for a run."""
+    if recipe.targets.targets != "auto":
+        return recipe, None
+    path, asked = folder / CHOICE, to_dict(recipe)
+    if path.is_file():
+        made = read_json(path)
+        if made.get("asked") == json.loads(json.dumps(asked)):
+            return from_dict(Recipe, made["recipe"], file=path), made["table"]
+    try:
+        from gandalf.runs.auto import choose
+    except ImportError as error:
+        raise DataError(
+            "targets cannot be chosen automatically yet", remedy="name them, for example --targets shrunk"
+        ) from error
+    choice = choose(splits, recipe)
+    with written(path) as file:
+        json.dump({"asked": asked, "recipe": to_dict(choice.recipe), "table": choice.table}, file)
+    return choice.recipe, choice.table
+
+
+def _scores(trained: Trained, splits: Splits) -> tuple[Scores | None, tuple[str, ...]]:
+    """Figures on the test split; what is wrong with that must not cost a trained model."""
+    try:
+        return test_scores(trained.model, splits), ()
+    except DataError as error:
+        return None, (f"no figures on the test split: {error}",)
+
+
+def _metrics(trained: Trained, scores: Scores | None) -> dict[str, Any]:
+    """Test figures as `gandalf evaluate --json` prints them, and the course of the training beside them."""
+    training = {
+        "points": trained.points,
+        "label_points": trained.label_points,
+        "labels": trained.model.num_labels,
+        "steps": trained.steps,
+        "seconds": round(trained.seconds, 3),
+        "peak_memory_bytes": peak_memory(trained.model.device),
+        "targets": trained.details,
+    }
+    return {
+        **({} if scores is None else scores.as_dict()),
+        "validation": trained.history,
+        "training": training,
+    }
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """The most bytes this process has held at once: on a GPU where it trains there, else of the machine's.
+
+    None where nothing tells.
+    """
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()] if folder.is_dir() else []
+
+
+def _is_own(name: str) -> bool:
+    return name in OWN or bool(_EVENTS.fullmatch(name) or _LEFTOVER.fullmatch(name))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

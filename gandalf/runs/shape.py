@@ -1,0 +1,29 @@
+"""How much memory a run will take, before it takes any."""
+
+from __future__ import annotations
+
+import torch
+
+from gandalf.nets.encoders import build_encoder
+from gandalf.recipe import Recipe
+from gandalf.runs.assemble import encoder_options
+from gandalf.train.memory import RunShape
+
+
+def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
+    """The numbers that decide how much memory the run takes."""
+    with torch.device("meta"):  # shapes without numbers
+        encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), vocabulary)
+    block = recipe.labels.block or labels
+    if recipe.labels.kind == "shortlist":
+        met = recipe.training.batch * (recipe.labels.hard + 4) + recipe.labels.random
+        block = min(met, labels)
+    return RunShape(
+        labels=labels,
+        dim=encoder.dim,
+        batch=recipe.training.batch,
+        block=block,
+        encoder_parameters=sum(each.numel() for each in encoder.parameters()),
+        activations=recipe.text.max_length * recipe.encoder.dim * 2,
+        states=2 if recipe.head.optimiser == "adamw" else 1,
+    )
