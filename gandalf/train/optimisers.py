@@ -63,7 +63,8 @@ class EncoderUpdate:
         found: list[dict[int, dict[str, Any]]] = [{} for _ in self.parts]
         for key, value in {**tensors, **numbers}.items():
             part, number, name = key.split(".", 2)
-            found[int(part)].setdefault(int(number), {})[name] = value
+            kept = value.clone() if isinstance(value, Tensor) else value  # theirs stays as it is
+            found[int(part)].setdefault(int(number), {})[name] = kept
         for (optimiser, _), entries in zip(self.parts, found, strict=True):
             optimiser.load_state_dict({**optimiser.state_dict(), "state": entries})
 
