@@ -265,6 +265,7 @@ def test_it_works_without_scikit_learn():
 @pytest.mark.parametrize(
     "check",
     [
+        "check_do_not_raise_errors_in_init_or_set_params",
         "check_estimator_cloneable",
         "check_estimator_repr",
         "check_estimator_tags_renamed",

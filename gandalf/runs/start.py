@@ -9,6 +9,7 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.load import load
 from gandalf.errors import DataError
 from gandalf.recipe import Recipe
+from gandalf.runs.output import train_to_folder
 from gandalf.runs.run import Place, Trained
 from gandalf.runs.run import train as run
 from gandalf.settings import override
@@ -23,17 +24,27 @@ def train(
     *settings: str,
     out: str | Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     **changes: object,
 ) -> Trained:
     """Train a model on what `gandalf.load` gives or takes; with `out`, leave it there as a folder.
 
-    `recipe` is a system's name or a recipe. Settings are those that `gandalf config` prints, written as
-    `"encoder.dim=200"` or, by the last part of their name, as keywords: `epochs=5, targets="shrunk"`.
+    The folder is that of `gandalf train`, figures on the test split included; `resume` goes on with an
+    unfinished run in it, and `overwrite` removes what a run left there. `recipe` is a system's name or a
+    recipe. Settings are those that `gandalf config` prints, written as `"encoder.dim=200"` or, by the last
+    part of their name, as keywords: `epochs=5, targets="shrunk"`.
     """
     splits = _as_splits(data)
-    recipe = changed(recipe_of(recipe) if isinstance(recipe, str) else recipe, *settings, **changes)
-    place = Place(None if out is None else Path(out), resume=resume)
-    return run(splits, recipe, place)
+    start = recipe_of(recipe) if isinstance(recipe, str) else recipe
+    asked = changed(start, *settings, **changes)
+    if out is not None:
+        place = Place(Path(out), resume=resume)
+        return train_to_folder(splits, asked, place, overwrite=overwrite).trained
+    if asked.targets.targets == "auto":
+        from gandalf.runs.auto import choose
+
+        asked = choose(splits, asked).recipe
+    return run(splits, asked)
 
 
 def changed(recipe: Recipe, *settings: str, **changes: object) -> Recipe:
