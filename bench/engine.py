@@ -36,7 +36,7 @@ from gandalf.data.holdout import holdout
 from gandalf.data.load import bundled
 from gandalf.recipe import Recipe
 from gandalf.runs.run import Trained, test_figures, train
-from gandalf.settings import override, to_dict
+from gandalf.settings import override
 from gandalf.systems import recipe
 
 ENGINE = RESULTS / "engine"
@@ -53,9 +53,8 @@ def measured(run: Run, root: Path) -> Line:
     """Train, score, and what it took."""
     started = time.perf_counter()
     given, scored = parts(run.data, run.split, root)
-    chosen = recipe_of(run)
     _forget_peak()
-    trained = train(given, chosen)
+    trained = train(given, recipe_of(run))
     figures = test_figures(trained.model, scored)
     assert figures is not None
     device = next(trained.model.encoder.parameters()).device.type
@@ -70,7 +69,7 @@ def measured(run: Run, root: Path) -> Line:
         "seconds": round(trained.seconds, 2),  # of the training itself
         "wall": round(time.perf_counter() - started, 2),  # with reading, label points and scoring
         "peak_memory": _peak(device),  # bytes
-        "recipe": to_dict(chosen),
+        "recipe": trained.model.config["recipe"],  # every `auto` replaced by what it meant
         "targets": _plain(trained.details),
     }
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 import torch
 
 from bench.studies import Run
+from gandalf.errors import DataError
 
 Line = dict[str, Any]
 Work = Callable[[Run], Line]
@@ -71,8 +72,8 @@ def serve(pipe: Connection, work: Work, threads: int) -> None:
             try:
                 with redirect_stderr(io.StringIO()):  # bars of several processes would mix
                     line = work(run)
-            except Exception:
-                pipe.send(traceback.format_exc())
+            except Exception as error:
+                pipe.send(str(error) if isinstance(error, DataError) else traceback.format_exc())
                 return
             pipe.send(line)
 

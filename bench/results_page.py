@@ -1,0 +1,233 @@
+"""docs/results.md from the stored lines of bench/engine.py, and tables of any other study.
+
+python -m bench.results_page            writes docs/results.md
+python -m bench.results_page STUDY      prints a study by the settings of its label points
+python -m bench.results_page plateau --by training.epochs targets
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from bench.engine import ENGINE, KEPT, read_lines
+from bench.studies import STUDIES, VARIANTS, Run
+from bench.tables import (
+    LABEL_POINTS,
+    WHO_GAINS,
+    Column,
+    Line,
+    Sample,
+    clear_best,
+    figure,
+    noise,
+    number,
+    pooled,
+    setting_table,
+    table,
+)
+from gandalf.data.files import written
+
+Groups = dict[str, list[Line]]  # lines by the name of their row
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "results.md"
+AUTO = "auto"
+ROWS = (*VARIANTS, AUTO)
+BASES = ("D", "Z1")  # that gains are told against
+SCORES: dict[str, Column] = {
+    **{name: figure(name) for name in KEPT},
+    "P@1 label text": figure("P@1", "label_text"),
+    "P@1 new text": figure("P@1", "new_text"),
+}
+GAINS = ("P@1", "PSP@5", "P@1 label text", "P@1 new text")
+
+INTRODUCTION = """\
+# Results
+
+Written by `python -m bench.results_page` from the lines that `python -m bench.engine main` stored in
+`bench/results/engine/`; not by hand.
+
+| | trained on |
+| --- | --- |
+| D | the training points alone |
+| Z | label points alone: each label's text, its targets the ratios of the label graph |
+| U(G,N) | as many points as D has, drawn uniformly from G |
+| Z1 | D and label points whose one target is the label itself |
+| G | D and Z: Gandalf as in the paper |
+| shrunk, calibrated | D and label points with better estimates as targets ([estimates.md](estimates.md)) |
+| auto | D and the label points that were chosen on a share of the training points |
+
+- All runs of a table take equal steps, since an epoch is as many points as D and Z have together, whatever
+  the targets; where they do not, the line above the table says so.
+- The test split is scored once, at the end of a run. Settings stand in `bench/studies.py` and are the same
+  for all variants. The filter of each data set is applied. Figures are percentages.
+- Mean over seeds ± standard deviation. Bold: higher than every other row by more than noise, which is half
+  the 95 % interval of a difference of two means, the spread between seeds pooled over the rows. Gains are
+  given ± that noise and are bold where they are larger. It is the noise of training; the test points are the
+  same in every row.
+- Label text, new text: test points whose text is, and is not, the text of some label.
+- Seconds are those of training, with other runs on the same machine; memory is the peak of GPU memory, or of
+  the whole process on a CPU.
+"""
+
+
+def page(lines: list[Line], chosen: list[Line], wanted: list[Run]) -> str:
+    """The whole page: lines of the study, those of `auto`, and the runs that there should be."""
+    keys = {run.key for run in wanted}
+    lines, chosen = [line for line in lines if line["key"] in keys], latest(chosen)
+    parts = [INTRODUCTION, measured_on([*lines, *chosen])]
+    if missing := len(keys) - len(lines):
+        parts.append(f"**{missing} of {len(keys)} runs are still to be made.**\n")
+    rows = [*named(lines), *((AUTO, line) for line in chosen)]
+    for data in dict.fromkeys(line["name"] for _, line in rows):
+        parts.append(f"## {data}\n")
+        for system in dict.fromkeys(line["run"]["system"] for _, line in rows if line["name"] == data):
+            here = [each for each in rows if place(each[1]) == (data, system)]
+            groups = {row: [line for name, line in here if name == row] for row in ROWS}
+            parts += section(system, {row: of_row for row, of_row in groups.items() if of_row})
+    return "\n".join(parts)
+
+
+def place(line: Line) -> tuple[str, str]:
+    """Data set and system: what a table is about."""
+    return line["name"], line["run"]["system"]
+
+
+def named(lines: Iterable[Line]) -> Iterator[tuple[str, Line]]:
+    """Each line with the name of its variant."""
+    names = {variant: name for name, variant in VARIANTS.items()}
+    for line in lines:
+        yield names[line["run"]["targets"], line["run"]["keep"]], line
+
+
+def latest(lines: Iterable[Line]) -> list[Line]:
+    """The last choice for each data set, system and seed: settings that were chosen name no variant."""
+    return list({(*place(line), line["run"]["seed"]): line for line in lines}.values())
+
+
+def section(system: str, groups: Groups) -> Iterator[str]:
+    """A system on a data set: what was run, the figures, the gains, and what `auto` chose."""
+    yield f"### {system}\n"
+    yield about(groups)
+    yield score_table(groups) + "\n"
+    if any(base in groups for base in BASES) and len(groups) > 1:
+        yield gain_table(groups) + "\n"
+    for line in groups.get(AUTO, []):
+        targets = line["recipe"]["targets"]
+        choice = ", ".join(f"{name} {targets[name]}" for name in LABEL_POINTS)
+        yield f"- auto, seed {line['run']['seed']}: {choice}"
+    if AUTO in groups:
+        yield ""
+
+
+def about(groups: Groups) -> str:
+    """Seeds, steps, device, points and settings of a table."""
+    lines = [line for of_row in groups.values() for line in of_row]
+    figures = lines[0]["figures"]
+    known, new = ((figures[part] or {}).get("points", 0) for part in ("label_text", "new_text"))
+    settings = [
+        text for row, of_row in groups.items() if row != AUTO for text in of_row[0]["run"]["settings"]
+    ]
+    return (
+        f"Seeds: {spread(len(of_row) for of_row in groups.values())}. "
+        f"Steps: {spread(line['steps'] for line in lines)}, on {_listed(line['device'] for line in lines)}. "
+        f"Test points: {figures['points']:,}, {known:,} with the text of a label and {new:,} with a new one. "
+        f"Settings: {_listed(f'`{text}`' for text in settings) or 'those of the system'}.\n"
+    )
+
+
+def spread(numbers: Iterable[int]) -> str:
+    """A number, or the least and the greatest where there are several."""
+    found = sorted(set(numbers))
+    return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,}"
+
+
+def measured_on(lines: Iterable[Line]) -> str:
+    """Machines and commits."""
+    found: dict[str, list[Line]] = {}
+    for line in lines:
+        had = line["machine"]
+        processors = (
+            f"{had['gpu']}, " * (line["device"] == "cuda") + f"{had['cpu']} with {had['cores']} cores"
+        )
+        what = f"{processors}, Python {had['python']}, torch {had['torch']}"
+        found.setdefault(what, []).append(line)
+    return "".join(
+        f"- {what}: {len(of_it)} runs, {spread(line['jobs'] for line in of_it)} at once, "
+        f"commit {_listed(line['commit'] for line in of_it)}\n"
+        for what, of_it in found.items()
+    )
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(words))
+
+
+def score_table(groups: Groups) -> str:
+    """All figures of every variant, the clear winner of each column in bold."""
+    columns = {
+        name: {row: Sample.of(lines, column) for row, lines in groups.items()}
+        for name, column in SCORES.items()
+    }
+    best = {name: clear_best(samples) for name, samples in columns.items()}
+    rows = []
+    for row, lines in groups.items():
+        cells = [
+            number(samples[row].mean, samples[row].deviation, bold=best[name] == row)
+            for name, samples in columns.items()
+        ]
+        seconds = float(np.mean([line["seconds"] for line in lines]))
+        memory = max(line["peak_memory"] for line in lines) / 2**20
+        rows.append([row, *cells, f"{seconds:,.1f}", f"{memory:,.0f}"])
+    return table(["", *SCORES, "seconds", "peak MB"], rows)
+
+
+def gain_table(groups: Groups) -> str:
+    """What each variant gains against those that know less, in bold where it is more than noise."""
+    bases = [base for base in BASES if base in groups]
+    samples = {name: {row: Sample.of(lines, SCORES[name]) for row, lines in groups.items()} for name in GAINS}
+
+    def cell(row: str, base: str, name: str) -> str:
+        one, other = samples[name][row], samples[name][base]
+        gain, half = one.mean - other.mean, noise(one, other, pooled(samples[name].values()))
+        return "" if row == base else number(gain, half, bold=abs(gain) > half, sign="+")
+
+    pairs = [(base, name) for base in bases for name in GAINS]
+    rows = [[row, *(cell(row, base, name) for base, name in pairs)] for row in groups if row != bases[0]]
+    return table(["", *(f"{name} − {base}" for base, name in pairs)], rows)
+
+
+def study_tables(lines: list[Line], settings: list[str]) -> Iterator[str]:
+    """Any study by its settings, with standard errors: one table for each data set and system."""
+    for data, system in dict.fromkeys(map(place, lines)):
+        here = [line for line in lines if place(line) == (data, system)]
+        yield f"**{data}, {system}**\n\n{setting_table(here, settings, WHO_GAINS)}\n"
+
+
+def main() -> None:
+    """Write the page, or print a study."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("study", nargs="?", help="print the tables of this study")
+    parser.add_argument("--by", nargs="+", default=list(LABEL_POINTS), help="settings that make a row")
+    parser.add_argument("--from", type=Path, default=ENGINE, dest="folder", help="folder with stored lines")
+    parser.add_argument("--to", type=Path, default=PAGE, help="the page")
+    chosen = parser.parse_args()
+
+    def stored(study: str) -> list[Line]:
+        return read_lines(chosen.folder / f"{study}.jsonl")
+
+    if chosen.study:
+        print(*study_tables(stored(chosen.study), chosen.by), sep="\n")
+        return
+    with written(chosen.to) as file:
+        file.write(page(stored("main"), stored(AUTO), STUDIES["main"]()))
+    print(chosen.to)
+
+
+if __name__ == "__main__":
+    main()
