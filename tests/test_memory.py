@@ -74,7 +74,7 @@ def run(shape: RunShape, limit: int = 0) -> subprocess.CompletedProcess[str]:
 
 
 def advised(shape: RunShape, sentence: str) -> RunShape:
-    changes = {name: int(value) for name, value in re.findall(r"(block|batch)=(\d+)", sentence)}
+    changes = {name: int(value) for name, value in re.findall(r"(block|batch)[= ](\d+)", sentence)}
     assert changes, sentence
     return replace(shape, **changes)
 
@@ -151,6 +151,7 @@ shapes = st.builds(
     block=st.integers(1, 10**6),
     encoder_parameters=st.integers(0, 10**8),
     activations=st.integers(0, 10**5),
+    shortlist=st.booleans(),
 )
 
 
@@ -160,17 +161,19 @@ def test_fitting_fits_and_is_nearly_the_largest(shape, available):
         return 1.1 * memory_plan(candidate).total + 256 * MB <= available + 1
 
     found = fitting(shape, available)
+    block = min(shape.block, shape.labels)
+    least = block if shape.shortlist else min(256, block)
     if fits(shape):
         assert found == shape
     elif found is None:
-        assert not fits(replace(shape, batch=1, block=min(256, shape.block, shape.labels)))
+        assert not fits(replace(shape, batch=1, block=least))
     else:
         assert fits(found)
         assert found.block <= shape.block and found.batch <= shape.batch
         assert found == replace(shape, block=found.block, batch=found.batch)
         # A tenth more of what was cut would be too much.
         if found.batch < shape.batch:
-            assert found.block == min(256, shape.block, shape.labels)
+            assert found.block == least
             assert not fits(replace(found, batch=int(1.1 * found.batch) + 1))
         elif found.block > 256:
             assert not fits(replace(found, block=int(1.1 * found.block) + 1))
@@ -210,7 +213,7 @@ SHAPE = RunShape(labels=1_000_000, dim=499, batch=1_000, block=100_000)
 def test_every_lack_of_memory_is_answered(error, monkeypatch):
     sentence = failing(error, SHAPE, 7_200_000_000, monkeypatch)
     assert "of the device 'cuda:1' is not enough: training takes about 7.2 GB: 2.0 GB" in sentence
-    assert "and 7.2 GB are free; set block=" in sentence
+    assert "and 7.2 GB are free; use --set labels.block=" in sentence
     smaller = advised(SHAPE, sentence)
     assert fitting(smaller, 7_200_000_000) == smaller
     assert smaller.batch == SHAPE.batch and 10_000 < smaller.block < 100_000
@@ -224,9 +227,11 @@ def test_what_lies_in_memory_already_is_not_asked_for_twice(monkeypatch):
 
 @pytest.mark.parametrize("available", [None, 10**12])
 def test_where_the_plan_knows_no_better_half_is_tried(available, monkeypatch):
-    assert failing(MemoryError(), SHAPE, available, monkeypatch).endswith("; set block=50000")
+    assert failing(MemoryError(), SHAPE, available, monkeypatch).endswith("; use --set labels.block=50000")
     small = replace(SHAPE, labels=100)
-    assert failing(MemoryError(), small, available, monkeypatch).endswith("; set batch=500")
+    assert failing(MemoryError(), small, available, monkeypatch).endswith("; use --batch 500")
+    short = replace(SHAPE, shortlist=True)
+    assert failing(MemoryError(), short, available, monkeypatch).endswith("; use --batch 500")
     least = replace(small, batch=1)
     assert "no batch is small enough" in failing(MemoryError(), least, available, monkeypatch)
 
@@ -320,7 +325,7 @@ def test_a_gpu_tells_and_its_failure_is_answered():
     rows = before // (4 * 1_000)
     shape = RunShape(labels=rows, dim=256, batch=1_000, block=rows, states=0)
     with (
-        pytest.raises(DataError, match=r"device 'cuda' is not enough.*; set block=\d+"),
+        pytest.raises(DataError, match=r"device 'cuda' is not enough.*; use --set labels.block=\d+"),
         out_of_memory(shape, "cuda"),
     ):
         torch.empty(2 * before, dtype=torch.uint8, device="cuda")

@@ -14,8 +14,8 @@ def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
     """The numbers that decide how much memory the run takes."""
     with torch.device("meta"):  # shapes without numbers
         encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), vocabulary)
-    block = recipe.labels.block or labels
-    if recipe.labels.kind == "shortlist":
+    block, shortlist = recipe.labels.block or labels, recipe.labels.kind == "shortlist"
+    if shortlist:
         met = recipe.training.batch * (recipe.labels.hard + 4) + recipe.labels.random
         block = min(met, labels)
     return RunShape(
@@ -26,4 +26,5 @@ def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
         encoder_parameters=sum(each.numel() for each in encoder.parameters()),
         activations=recipe.text.max_length * recipe.encoder.dim * 2,
         states=2 if recipe.head.optimiser == "adamw" else 1,
+        shortlist=shortlist,
     )

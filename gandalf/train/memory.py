@@ -31,6 +31,11 @@ class RunShape:
     activations: int = 0  # values for each point that the encoder keeps for the way back
     states: int = 2  # values the optimiser keeps for each parameter: 2 for AdamW, 1 for SGD with momentum
     bytes_per_value: int = 4
+    shortlist: bool = False  # the block is what the batch's shortlist makes it, and cannot be set
+
+
+# What to write for a number that fits.
+_WRITTEN = {"block": "--set labels.block={}", "batch": "--batch {}"}
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ def fitting(shape: RunShape, available: int) -> RunShape | None:
     if _fits(shape, available):
         return shape
     block = min(shape.block, shape.labels)
-    least = min(SMALLEST_BLOCK, block)
+    least = block if shape.shortlist else min(SMALLEST_BLOCK, block)
     smaller = _largest(block, lambda size: _fits(replace(shape, block=size), available))
     if smaller >= least:
         return replace(shape, block=smaller)
@@ -152,7 +157,8 @@ def _remedy(shape: RunShape, available: int | None) -> str:
     shape = replace(shape, block=block)
     if available is None or _fits(shape, available):
         # The plan knows no better: something else takes the memory. Half as much is a fair try.
-        advised = replace(shape, block=block // 2) if block > SMALLEST_BLOCK else None
+        halved = block > SMALLEST_BLOCK and not shape.shortlist
+        advised = replace(shape, block=block // 2) if halved else None
         advised = advised or (replace(shape, batch=shape.batch // 2) if shape.batch > 1 else None)
     else:
         advised = fitting(shape, available)
@@ -163,8 +169,8 @@ def _remedy(shape: RunShape, available: int | None) -> str:
             "or the dimension, the vocabulary or the optimiser's state smaller"
         )
     changes = {name: getattr(advised, name) for name in ("block", "batch")}
-    return "set " + " and ".join(
-        f"{name}={value}" for name, value in changes.items() if value != getattr(shape, name)
+    return "use " + " and ".join(
+        _WRITTEN[name].format(value) for name, value in changes.items() if value != getattr(shape, name)
     )
 
 
