@@ -40,8 +40,13 @@ class GatedAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Mix the rows by how alike they are."""  # shape: (B, size, n) -> (B, size, n)
-        alike = torch.bmm(x, x.transpose(1, 2)) / x.shape[2]  # shape: (B, size, size)
-        mixed: Tensor = x + self.gate * torch.bmm(alike, self.project(x))
+        projected, turned = self.project(x), x.transpose(1, 2)
+        # (X X^T) P X and X (X^T P X) are the same; the shorter axis makes the smaller square.
+        if x.shape[1] <= x.shape[2]:
+            asked = torch.bmm(torch.bmm(x, turned), projected)
+        else:
+            asked = torch.bmm(x, torch.bmm(turned, projected))
+        mixed: Tensor = x + (self.gate / x.shape[2]) * asked
         return mixed
 
 
