@@ -1,7 +1,7 @@
 """Training runs of a study, several at once, one line of results each.
 
     python -m bench.engine main --jobs 2
-    python -m bench.engine main --jobs 6 --limit-seconds 540 --data-root sets --out $OUT --commit 1a2b3c4
+    python -m bench.engine main --jobs 6 --limit-seconds 540 --data-root SETS --out OUT --commit 1a2b3c4
 
 STUDY is a name in bench/studies.py or a JSON file with a list of runs. Lines are appended to
 bench/results/engine/STUDY.jsonl as runs end, and a run whose line is there is not repeated: start the command

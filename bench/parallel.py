@@ -19,6 +19,7 @@ from bench.studies import Run
 from gandalf.errors import DataError
 
 Line = dict[str, Any]
+PATIENCE = 10  # seconds that a process may take to end
 Work = Callable[[Run], Line]
 
 
@@ -60,12 +61,17 @@ class Worker:
         self.pipe.close()
         if at_once:
             self.process.terminate()
-        self.process.join()
+        self.process.join(PATIENCE)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
 
 
 def serve(pipe: Connection, work: Work, threads: int) -> None:
     """Be a worker until the pipe is closed, or something goes wrong: after that a GPU may be in any state."""
     torch.set_num_threads(threads)
+    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):  # for libraries that are loaded where they are used
+        os.environ.setdefault(name, str(threads))
     with suppress(EOFError, OSError, KeyboardInterrupt):
         while True:
             run = pipe.recv()
@@ -114,8 +120,6 @@ def results(runs: list[Run], work: Work, jobs: int, clock: Clock) -> Iterator[tu
     """Every run with its line or what went wrong, as they end; none that would end after the time is up."""
     waiting, busy, idle = in_turn(runs), list[Worker](), list[Worker]()
     threads = max(1, (os.cpu_count() or 1) // jobs)
-    for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):  # workers inherit them
-        os.environ.setdefault(name, str(threads))
     try:
         while waiting or busy:
             while len(busy) < jobs and (run := next(filter(clock.allows, waiting), None)) is not None:

@@ -21,7 +21,7 @@ from bench.tables import (
     Column,
     Line,
     Sample,
-    clear_best,
+    best_rows,
     figure,
     noise,
     number,
@@ -64,10 +64,10 @@ Written by `python -m bench.results_page` from the lines that `python -m bench.e
   the targets; where they do not, the line above the table says so.
 - The test split is scored once, at the end of a run. Settings stand in `bench/studies.py` and are the same
   for all variants. The filter of each data set is applied. Figures are percentages.
-- Mean over seeds ± standard deviation. Bold: higher than every other row by more than noise, which is half
-  the 95 % interval of a difference of two means, the spread between seeds pooled over the rows. Gains are
-  given ± that noise and are bold where they are larger. It is the noise of training; the test points are the
-  same in every row.
+- Mean over seeds ± standard deviation. Bold: the best row and those that it does not beat by more than noise,
+  which is half the 95 % interval of a difference of two means, the spread between seeds pooled over the rows.
+  Gains are given ± that noise and are bold where they are larger. It is the noise of training; the test
+  points are the same in every row.
 - Label text, new text: test points whose text is, and is not, the text of some label.
 - Seconds are those of training, with other runs on the same machine; memory is the peak of GPU memory, or of
   the whole process on a CPU.
@@ -167,16 +167,16 @@ def _listed(words: Iterable[str]) -> str:
 
 
 def score_table(groups: Groups) -> str:
-    """All figures of every variant, the clear winner of each column in bold."""
+    """All figures of every variant, the best of each column in bold."""
     columns = {
         name: {row: Sample.of(lines, column) for row, lines in groups.items()}
         for name, column in SCORES.items()
     }
-    best = {name: clear_best(samples) for name, samples in columns.items()}
+    best = {name: best_rows(samples) for name, samples in columns.items()}
     rows = []
     for row, lines in groups.items():
         cells = [
-            number(samples[row].mean, samples[row].deviation, bold=best[name] == row)
+            number(samples[row].mean, samples[row].deviation, bold=row in best[name])
             for name, samples in columns.items()
         ]
         seconds = float(np.mean([line["seconds"] for line in lines]))

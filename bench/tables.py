@@ -82,19 +82,15 @@ def noise(one: Sample, other: Sample, spread: tuple[float, int]) -> float:
     return float(stdtrit(freedom, 0.975)) * deviation * of_means
 
 
-def clear_best(samples: dict[str, Sample]) -> str | None:
-    """The row whose figure is higher than every other's by more than noise, if there is one."""
+def best_rows(samples: Mapping[str, Sample]) -> set[str]:
+    """The rows that no other beats by more than noise; none where that leaves no row out."""
     known = {name: sample for name, sample in samples.items() if sample.values}
-    if len(known) < 2:
-        return None
-    best = max(known, key=lambda name: known[name].mean)
     spread = pooled(known.values())
-    clear = all(
-        known[best].mean - sample.mean > noise(known[best], sample, spread)
-        for name, sample in known.items()
-        if name != best
-    )
-    return best if clear else None
+    if not spread[1]:
+        return set()
+    top = max(known.values(), key=lambda sample: sample.mean)
+    best = {name for name, sample in known.items() if top.mean - sample.mean <= noise(top, sample, spread)}
+    return best if len(best) < len(known) else set()
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
