@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import spectral_norm
 
+from gandalf.errors import DataError
 from gandalf.nets.word_table import WordTable
 
 KERNELS = ((4, 0), (8, 2), (16, 6))  # width and circular padding; all of them step by 4
@@ -56,6 +57,12 @@ class Inception(nn.Module):
     def __init__(self, vocabulary: int, options: InceptionOptions) -> None:
         super().__init__()
         steps = options.word_dim // STRIDE
+        if steps < LAST_KERNEL:
+            least = STRIDE * LAST_KERNEL
+            raise DataError(
+                f"its convolutions need words of at least {least} numbers, not {options.word_dim}",
+                remedy=f"set encoder.dim to {least} or more",
+            )
         self.dim = CHANNELS * ((steps - LAST_KERNEL) // STRIDE + 1)
         self.length = options.words
         # Entries of size 1: the convolutions sum few of them.

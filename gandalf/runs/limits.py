@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
-from gandalf.recipe import Recipe
+from gandalf.recipe import Encoder, Recipe
 from gandalf.settings import to_dict
+
+if TYPE_CHECKING:
+    from gandalf.train.batches import Order
 
 Limit = tuple[str, Callable[[Any], bool]]  # what a value must be, and whether it is
 
@@ -21,6 +24,8 @@ def _at_least(least: int) -> Limit:
 _POSITIVE: Limit = ("greater than 0", lambda value: 0 < value < math.inf)
 _SHARE: Limit = ("in [0, 1]", lambda value: 0 <= value <= 1)
 _BELOW_ONE: Limit = ("in [0, 1)", lambda value: 0 <= value < 1)
+
+NORMALISED = ("inception",)  # encoders with batch normalisation
 
 LIMITS: dict[str, Limit] = {
     "seed": ("from 0 to 2,147,483,647", lambda value: 0 <= value < 2**31),
@@ -72,6 +77,16 @@ def check_points(points: Dataset) -> None:
     points.need_texts("training")
     if not points.targets.nnz:
         raise DataError("no training point has a label, so there is nothing to learn")
+
+
+def check_order(order: Order, encoder: Encoder) -> None:
+    """Refuse batches that the encoder cannot learn from."""
+    smallest = min(order.batch, *(len(phase.points) for phase in order.phases))
+    if encoder.kind in NORMALISED and smallest < 2:
+        raise DataError(
+            f"an encoder of the kind {encoder.kind} compares the points of an update, and one is too few",
+            remedy="use a larger --batch, more points, or another system",
+        )
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -20,7 +20,7 @@ from gandalf.recipe import Recipe
 from gandalf.runs.assemble import DTYPES, assemble, encoder_options
 from gandalf.runs.hardware import resolved
 from gandalf.runs.hooks import Between, Interrupted, Log, LogValidation, Memory, Stop
-from gandalf.runs.limits import check_points, check_recipe
+from gandalf.runs.limits import check_order, check_points, check_recipe
 from gandalf.runs.material import Augmented, Cut, augmented, cut, epoch_steps, fit_tokens, loop_points, order
 from gandalf.runs.shape import run_shape
 from gandalf.runs.shortlists import Refresh
@@ -243,8 +243,10 @@ def _labels(recipe: Recipe, num_labels: int) -> Labels:
 
 def _stage(recipe: Recipe, made: Augmented, labels: Labels, epoch: int) -> Stage:
     encoder, head, training = recipe.encoder, recipe.head, recipe.training
+    met = order(made, recipe, epoch)
+    check_order(met, encoder)
     return Stage(
-        order(made, recipe, epoch),
+        met,
         labels,
         encoder=EncoderOptions(encoder.optimiser, encoder.rate, encoder.words_rate, encoder.weight_decay),
         head=RowOptions(head.optimiser, head.rate, head.weight_decay, head.momentum),
