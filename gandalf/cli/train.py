@@ -75,10 +75,10 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
     recipe = asked.recipe()
     with engine("training"):
         from gandalf.runs.hooks import Interrupted
-        from gandalf.runs.output import refuse_to_lose, state_of, train_to_folder
+        from gandalf.runs.output import is_finished, refuse_to_lose, train_to_folder
         from gandalf.runs.run import Place
     refuse_to_lose(out, resume=running.resume, overwrite=running.overwrite)
-    if running.resume and state_of(out) == "finished":
+    if running.resume and is_finished(out):
         _show_finished(out, json)
         return
     splits = source.load_original()

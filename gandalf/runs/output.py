@@ -25,10 +25,10 @@ from gandalf.systems import recipe as recipe_of
 from gandalf.text import subwords, words
 from gandalf.train.logs import LOG
 
-RECIPE, CHOICE = "recipe.toml", "choice.json"
+RECIPE, CHOICE = "recipe.toml", "choice.json"  # the latter beside the checkpoints
 MARK = "# The recipe of this run of gandalf train."
 OWN = {
-    *(RECIPE, CHOICE, LOG, CHECKPOINTS),
+    *(RECIPE, LOG, CHECKPOINTS),
     *(CONFIG, WEIGHTS, LABELS, METRICS, CARD, words.FILE, subwords.FILE, subwords.TOKENIZER),
 }
 # What TensorBoard's writer makes, and what a writer of ours leaves behind when it is killed.
@@ -61,6 +61,14 @@ def state_of(folder: Path) -> State:
     return "foreign"
 
 
+def is_finished(folder: Path) -> bool:
+    """Whether the folder holds a finished run; what one that was killed at its very end left is removed."""
+    if state_of(folder) != "finished":
+        return False
+    _remove(folder / CHECKPOINTS)
+    return True
+
+
 def refuse_to_lose(folder: Path, *, resume: bool, overwrite: bool) -> None:
     """Never write over what another command or a person put there, nor over a run unless told to."""
     if resume and overwrite:
@@ -87,16 +95,17 @@ def train_to_folder(splits: Splits, recipe: Recipe, place: Place, *, overwrite: 
     if folder is None:
         raise DataError("a run that is to leave a model needs a folder")
     refuse_to_lose(folder, resume=place.resume, overwrite=overwrite)
-    if place.resume and state_of(folder) == "finished":
-        raise DataError("is finished, and there is nothing to resume", file=folder)
+    if place.resume and is_finished(folder):
+        raise DataError(
+            "is finished, and there is nothing to resume", remedy="load it with load_model", file=folder
+        )
     _begin(folder, recipe, fresh=not place.resume)
     chosen, table = _chosen(splits, recipe, folder)
     trained = train(splits, chosen, place)
     scores, notes = _scores(trained, splits)
     metrics = _metrics(trained, scores) | ({} if table is None else {"choice": table})
     write_model(trained.model, folder, metrics=metrics)
-    for name in (CHECKPOINTS, CHOICE):
-        _remove(folder / name)  # only now: until the model is there, they are all there is
+    _remove(folder / CHECKPOINTS)  # only now: until the model is there, they are all there is
     return Outcome(trained, scores, metrics, notes)
 
 
@@ -117,7 +126,7 @@ def _chosen(splits: Splits, recipe: Recipe, folder: Path) -> tuple[Recipe, Any]:
     """The recipe with its targets chosen, and the table they were chosen from; once for a run."""
     if recipe.targets.targets != "auto":
         return recipe, None
-    path, asked = folder / CHOICE, to_dict(recipe)
+    path, asked = folder / CHECKPOINTS / CHOICE, to_dict(recipe)
     if path.is_file():
         made = read_json(path)
         if made.get("asked") == json.loads(json.dumps(asked)):
@@ -129,6 +138,7 @@ def _chosen(splits: Splits, recipe: Recipe, folder: Path) -> tuple[Recipe, Any]:
             "targets cannot be chosen automatically yet", remedy="name them, for example --targets shrunk"
         ) from error
     choice = choose(splits, recipe)
+    path.parent.mkdir(exist_ok=True)
     with written(path) as file:
         json.dump({"asked": asked, "recipe": to_dict(choice.recipe), "table": choice.table}, file)
     return choice.recipe, choice.table
