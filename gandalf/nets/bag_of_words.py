@@ -41,9 +41,7 @@ class BagOfWords(nn.Module):
         """Encode a batch of texts."""  # shape: (B, T) -> (B, dim)
         weight = self.idf[ids] * (ids != 0)
         weight = F.normalize(weight, dim=1)
-        x = F.embedding_bag(
-            ids, self.words.weight, per_sample_weights=weight, mode="sum", sparse=True, padding_idx=0
-        )
+        x = self.words.weighted_sum(ids, weight)
         encoded: Tensor = self.residual(self.dropout(F.relu(x)))
         return encoded
 

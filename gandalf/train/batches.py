@@ -36,6 +36,7 @@ class Batch:
 
     rows: Ints  # shape: (B,) which points, on the host
     tokens: Tensor  # shape: (B, T)
+    words: Tensor  # shape: (U,) the ids among them, ascending, padding the first
     weights: Tensor | None  # shape: (B,)
     chunks: tuple[Chunk, ...]
 
@@ -88,6 +89,7 @@ def make_batch(points: Points, rows: Ints, labels: Labels, step: int, device: to
     return Batch(
         rows,
         _sent(tokens[:, :longest].astype(np.int64), device),
+        _sent(_words(tokens), device),
         weights,
         tuple(chunk.to(device) for chunk in chunks),
     )
@@ -119,6 +121,12 @@ def _triples(targets: csr_array, rows: Ints) -> tuple[Ints, Ints, npt.NDArray[np
     point, label = np.repeat(np.arange(len(rows)), count), targets.indices[entry].astype(np.int64)
     by_label = np.argsort(label, kind="stable")
     return point[by_label], label[by_label], targets.data[entry][by_label].astype(np.float32)
+
+
+def _words(tokens: npt.NDArray[np.int32]) -> Ints:
+    met = np.zeros(int(tokens.max(initial=0)) + 1, dtype=bool)
+    met[tokens] = met[0] = True
+    return np.flatnonzero(met)
 
 
 def _sent(array: npt.NDArray[np.generic], device: torch.device) -> Tensor:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
+from torch.optim.adamw import adamw
 
 from gandalf.nets.heads import Table
 from gandalf.train.labels import Chunk
 from gandalf.train.losses import Loss
 
 OptimiserName = Literal["adamw", "sgd"]
+Labels = slice | Tensor  # a range, or the sorted ids of some
+Moments = tuple[Tensor, Tensor, Tensor]  # mean, mean square, times met
 
 
 @dataclass(frozen=True)
@@ -27,13 +31,58 @@ class RowOptions:
     beta2: float = 0.999
 
 
+class Space:
+    """Memory that is used again: on a CPU a large new tensor costs more than what is computed in it."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, Tensor] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], like: Tensor, dtype: torch.dtype) -> Tensor:
+        """A tensor of that shape, on the device of another, with whatever was left in it."""
+        if like.device.type != "cpu":  # there the allocator keeps what was used, for others too
+            return torch.empty(shape, dtype=dtype, device=like.device)
+        size = math.prod(shape)
+        if name not in self._held or self._held[name].numel() < size:
+            self._held.pop(name, None)  # before the larger one is made, not after
+            self._held[name] = torch.empty(size, dtype=dtype, device=like.device)
+        return self._held[name][:size].view(shape)
+
+    def rows(self, name: str, table: Tensor, labels: Labels) -> Tensor:
+        """Some rows of a table: a range as a view, any others as a copy that `put_back` returns."""
+        if isinstance(labels, slice):
+            return table[labels]
+        there = self.take(name, (len(labels), *table.shape[1:]), table, table.dtype)
+        return torch.index_select(table, 0, labels, out=there)
+
+    def cast(self, name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+        """The tensor at another precision; itself where it has that one."""
+        if tensor.dtype == dtype:
+            return tensor
+        return self.take(name, tuple(tensor.shape), tensor, dtype).copy_(tensor)
+
+    def product(self, name: str, left: Tensor, right: Tensor) -> Tensor:
+        """Their matrix product."""
+        there = self.take(name, (left.shape[0], right.shape[1]), left, left.dtype)
+        return torch.mm(left, right, out=there)
+
+
+def put_back(table: Tensor, labels: Labels, rows: Tensor) -> None:
+    """Write the rows that were taken by `Space.rows` to their places, unless they never left."""
+    if not isinstance(labels, slice):
+        table.index_copy_(0, labels, rows)
+
+
 class Rows(Protocol):
-    """Optimiser of a table that is given the gradient of some of its rows at a time."""
+    """Optimiser of a table that is given some of its rows at a time."""
 
     state: dict[str, Tensor]
 
-    def update(self, rows: Tensor, labels: slice | Tensor, gradient: Tensor, rate: float) -> None:
-        """Move these rows of the table `rows` against the gradient, which may be overwritten."""
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take back a copy of `state`."""
+        ...
+
+    def update(self, rows: Tensor, labels: Labels, gradient: Tensor, rate: float) -> None:
+        """Move these rows, of these labels, against the gradient, which may be overwritten."""
         ...
 
 
@@ -46,53 +95,92 @@ class RowAdamW:
     EPS = 1e-8
 
     def __init__(self, table: Tensor, options: RowOptions) -> None:
-        self.options = options
+        self.options, self.space = options, Space()
         self.state = {
             "mean": torch.zeros_like(table),
             "square": torch.zeros_like(table),
             "met": torch.zeros(len(table), device=table.device),
         }
+        self._ranges_even: bool | None = None  # whether all rows are met equally often; None: to be seen
 
-    def update(self, rows: Tensor, labels: slice | Tensor, gradient: Tensor, rate: float) -> None:
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take back a copy of `state`."""
+        for name, tensor in self.state.items():
+            tensor.copy_(state[name])
+        self._ranges_even = None
+
+    def update(self, rows: Tensor, labels: Labels, gradient: Tensor, rate: float) -> None:
         """Move these rows against the gradient."""
+        taken = {name: self.space.rows(name, table, labels) for name, table in self.state.items()}
+        move = self._move_together if self._even(taken["met"], labels) else self._move_each
+        move(rows, gradient, (taken["mean"], taken["square"], taken["met"]), rate)
+        for name, table in self.state.items():
+            put_back(table, labels, taken[name])
+
+    def _even(self, met: Tensor, labels: Labels) -> bool:
+        """Whether the rows have been met equally often."""
+        if met.device.type == "cpu":
+            return len(met) > 0 and bool((met == met[0]).all())
+        # To look at counts on a GPU is to wait for them: once, and then only ranges can be known to be even.
+        if not isinstance(labels, slice):
+            self._ranges_even = False
+        elif self._ranges_even is None:
+            self._ranges_even = bool((self.state["met"] == self.state["met"][0]).all())
+        return bool(self._ranges_even)
+
+    def _move_together(self, rows: Tensor, gradient: Tensor, state: Moments, rate: float) -> None:
+        """Rows met equally often: torch's own AdamW, which passes over them once."""
+        mean, square, met = state
+        adamw(
+            *([rows], [gradient], [mean], [square], [], [met[0].clone()]),
+            fused=True,
+            amsgrad=False,
+            beta1=self.options.momentum,
+            beta2=self.options.beta2,
+            lr=rate,
+            weight_decay=self.options.weight_decay,
+            eps=self.EPS,
+            maximize=False,
+        )
+        met += 1
+
+    def _move_each(self, rows: Tensor, gradient: Tensor, state: Moments, rate: float) -> None:
+        """Rows with counts of their own."""
+        mean, square, met = state
         beta1, beta2 = self.options.momentum, self.options.beta2
-        mean, square, met = (self.state[name][labels] for name in ("mean", "square", "met"))
         met += 1
         mean.lerp_(gradient, 1 - beta1)
         square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        shape = (-1, *(1 for _ in gradient.shape[1:]))
-        first = (rate / (1 - beta1**met)).view(shape)
-        second = (1 - beta2**met).rsqrt().view(shape)
-        moved = (
-            torch.sqrt(square, out=gradient).mul_(second).add_(self.EPS).reciprocal_().mul_(mean).mul_(first)
-        )
-        here = rows[labels]
+        # Both corrections are numbers of the row; so written, they are applied in the fewest passes:
+        # rate / c1 * mean / (sqrt(square) / c2 + eps) = (rate c2 / c1) * mean / (sqrt(square) + eps c2).
+        second = (1 - beta2**met).sqrt_().view(-1, *(1 for _ in gradient.shape[1:]))
+        first = second * (rate / (1 - beta1**met)).view_as(second)
+        moved = torch.sqrt(square, out=gradient).add_(second, alpha=self.EPS)
+        torch.div(mean, moved, out=moved)
         if self.options.weight_decay:
-            here.mul_(1 - rate * self.options.weight_decay)
-        here.sub_(moved)
-        if not isinstance(labels, slice):  # what was taken by index is a copy
-            for name, value in (("mean", mean), ("square", square), ("met", met)):
-                self.state[name][labels] = value
-            rows[labels] = here
+            rows.mul_(1 - rate * self.options.weight_decay)
+        rows.addcmul_(moved, first, value=-1)
 
 
 class RowSgd:
     """SGD with momentum whose velocity moves only when its row is met."""
 
     def __init__(self, table: Tensor, options: RowOptions) -> None:
-        self.options = options
+        self.options, self.space = options, Space()
         self.state = {"velocity": torch.zeros_like(table)}
 
-    def update(self, rows: Tensor, labels: slice | Tensor, gradient: Tensor, rate: float) -> None:
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Take back a copy of `state`."""
+        self.state["velocity"].copy_(state["velocity"])
+
+    def update(self, rows: Tensor, labels: Labels, gradient: Tensor, rate: float) -> None:
         """Move these rows against the gradient."""
-        velocity, here = self.state["velocity"][labels], rows[labels]
+        velocity = self.space.rows("velocity", self.state["velocity"], labels)
         if self.options.weight_decay:
-            gradient.add_(here, alpha=self.options.weight_decay)
+            gradient.add_(rows, alpha=self.options.weight_decay)
         velocity.mul_(self.options.momentum).add_(gradient)
-        here.sub_(velocity, alpha=rate)
-        if not isinstance(labels, slice):
-            self.state["velocity"][labels] = velocity
-            rows[labels] = here
+        rows.sub_(velocity, alpha=rate)
+        put_back(self.state["velocity"], labels, velocity)
 
 
 ROWS: dict[OptimiserName, Callable[[Tensor, RowOptions], Rows]] = {"adamw": RowAdamW, "sgd": RowSgd}
@@ -103,6 +191,7 @@ class TableUpdate:
 
     def __init__(self, head: Table, options: RowOptions, loss: Loss, dtype: torch.dtype) -> None:
         self.head, self.options, self.loss, self.dtype = head, options, loss, dtype
+        self.space = Space()
         self.rows: Rows = ROWS[options.optimiser](head.rows.data, options)
         self.bias: Rows = ROWS[options.optimiser](head.bias.data, options)
 
@@ -115,36 +204,39 @@ class TableUpdate:
         The loss is summed over labels and divided by the points of the batch.
         """
         gradient, total = torch.zeros_like(x), (x.new_zeros(()) if value else None)
-        points = x.to(self.dtype)
+        points, shares = x.to(self.dtype), (x / len(x)).to(self.dtype)
         for chunk in chunks:
-            loss = self._chunk(points, chunk, weights, gradient, rate * self.options.rate, value)
+            rows = self.space.rows("rows", self.head.rows.data, chunk.labels)  # shape: (C, dim)
+            bias = self.space.rows("bias", self.head.bias.data, chunk.labels)
+            low = self.space.cast("low rows", rows, self.dtype)
+            scores = self._scores(points, low, bias)  # shape: (B, C)
+            loss = self.loss(scores, chunk, weights, value)  # from here on they are slopes
             total = None if total is None or loss is None else total + loss
+            slopes = self.space.cast("product", scores, self.dtype)
+            gradient += slopes @ low
+            of_rows = self.space.product("row product", slopes.T, shares)  # shape: (C, dim)
+            of_rows = self.space.cast("row gradient", of_rows, torch.float32)
+            of_bias = scores.sum(dim=0, dtype=torch.float32).div_(len(x))
+            self.rows.update(rows, chunk.labels, of_rows, rate * self.options.rate)
+            self.bias.update(bias, chunk.labels, of_bias, rate * self.options.rate)
+            put_back(self.head.rows.data, chunk.labels, rows)
+            put_back(self.head.bias.data, chunk.labels, bias)
         return gradient.div_(len(x)), None if total is None else total / len(x)
 
-    def _chunk(
-        self,
-        x: Tensor,
-        chunk: Chunk,
-        weights: Tensor | None,
-        collected: Tensor,
-        rate: float,
-        value: bool,
-    ) -> Tensor | None:
-        rows = self.head.rows.data[chunk.labels].to(self.dtype)  # shape: (C, dim)
-        scores = (x @ rows.T).float()  # shape: (B, C)
-        scores += self.head.bias.data[chunk.labels]
-        loss = self.loss(scores, chunk, weights, value)  # from here on they are gradients
-        bias = scores.sum(dim=0).div_(len(x))
-        low = scores.to(self.dtype)
-        collected += low @ rows
-        gradient = (low.T @ x).float().div_(len(x))  # shape: (C, dim)
-        del rows, scores, low
-        self.rows.update(self.head.rows.data, chunk.labels, gradient, rate)
-        self.bias.update(self.head.bias.data, chunk.labels, bias, rate)
-        return loss
+    def _scores(self, x: Tensor, rows: Tensor, bias: Tensor) -> Tensor:
+        """Scores of the batch, at full precision on a CPU; a GPU waits for memory, and low has to do."""
+        if x.device.type != "cpu":
+            return torch.addmm(bias.to(x.dtype), x, rows.T)
+        scores = self.space.cast("scores", self.space.product("product", x, rows.T), torch.float32)
+        return scores.add_(bias)
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Take back what `tensors` gave."""
+        for part, rows in (("rows", self.rows), ("bias", self.bias)):
+            rows.load({name: tensors[f"{part}.{name}"] for name in rows.state})
 
     def tensors(self) -> dict[str, Tensor]:
-        """Optimiser state, for a checkpoint; the tensors themselves, to be read or filled."""
+        """Optimiser state, for a checkpoint; the tensors themselves."""
         return {
             f"{part}.{name}": tensor
             for part, rows in (("rows", self.rows), ("bias", self.bias))

@@ -98,6 +98,7 @@ class Training:
         factor = SCHEDULES[self.stage.schedule](self.step / self.steps, self.stage.warm_up)
         self.encoder.train()
         low = self.stage.dtype != torch.float32
+        self.encoder_update.begin(batch.words)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low):
             x = self.encoder(batch.tokens)  # shape: (B, dim)
         x = x.float()
@@ -134,6 +135,6 @@ class Training:
             if name.startswith("encoder_update/")
         }
         self.encoder_update.load(of_encoder, numbers["encoder_update"])
-        for name, tensor in self.head_update.tensors().items():
-            tensor.copy_(tensors[f"head_update/{name}"])
+        of_head = self.head_update.tensors()
+        self.head_update.load({name: tensors[f"head_update/{name}"] for name in of_head})
         self.step = int(numbers["step"])

@@ -1,4 +1,4 @@
-"""Optimisers of an encoder's parts: its word table by sparse gradients, the rest by AdamW or SGD."""
+"""Optimisers of an encoder's parts: of its word table the rows that a batch meets, of the rest everything."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gandalf.nets.word_table import WordTable
-from gandalf.train.head_update import OptimiserName
+from gandalf.train.head_update import OptimiserName, RowAdamW, RowOptions, put_back
 
 
 @dataclass(frozen=True)
@@ -27,46 +27,62 @@ class EncoderUpdate:
     """Clip, step, forget the gradients; all rates times the schedule's factor."""
 
     def __init__(self, encoder: nn.Module, options: EncoderOptions, clip: float) -> None:
-        self.clip = clip
-        words = [module.weight for module in encoder.modules() if isinstance(module, WordTable)]
-        known = {id(weight) for weight in words}
+        self.options, self.clip = options, clip
+        self.tables = [module for module in encoder.modules() if isinstance(module, WordTable)]
+        known = {id(table.weight) for table in self.tables}
         self.dense = [p for p in encoder.parameters() if id(p) not in known and p.requires_grad]
-        self.parts: list[tuple[torch.optim.Optimizer, float]] = []
-        if self.dense:
-            self.parts.append((_dense(self.dense, options), options.rate))
-        if words:
-            # Adam whatever the option: SGD would hardly move the words that a text in a million holds.
-            self.parts.append((torch.optim.SparseAdam(words, lr=options.words_rate), options.words_rate))
+        self.layers = _dense(self.dense, options) if self.dense else None
+        # Adam whatever the option: SGD would hardly move the words that a text in a million holds.
+        self.words = [RowAdamW(table.weight.data, RowOptions("adamw")) for table in self.tables]
+        self._met: Tensor | None = None
+        self._taken: list[Tensor] = []
+
+    def begin(self, words: Tensor) -> None:
+        """Before a batch that meets these words: only their vectors take part."""
+        self._met, self._taken = words, [table.narrow(words) for table in self.tables]
 
     def step(self, factor: float) -> None:
         """Apply the gradients that lie ready."""
-        if self.clip and self.dense:
-            nn.utils.clip_grad_norm_(self.dense, self.clip)
-        for optimiser, rate in self.parts:
-            for group in optimiser.param_groups:
-                group["lr"] = max(rate * factor, 1e-12)  # SparseAdam refuses 0
-            optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
+        if self.layers is not None:
+            if self.clip:
+                nn.utils.clip_grad_norm_(self.dense, self.clip)
+            for group in self.layers.param_groups:
+                group["lr"] = self.options.rate * factor
+            self.layers.step()
+            self.layers.zero_grad(set_to_none=True)
+        rate = self.options.words_rate * factor
+        for table, rows, taken in zip(self.tables, self.words, self._taken, strict=True):
+            if taken.grad is not None and self._met is not None:
+                rows.update(taken.data, self._met, taken.grad, rate)
+                put_back(table.weight.data, self._met, taken.data)
+            table.widen()
+        self._met, self._taken = None, []
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and plain numbers of the optimisers, for a checkpoint."""
         tensors: dict[str, Tensor] = {}
         numbers: dict[str, Any] = {}
-        for part, (optimiser, _) in enumerate(self.parts):
-            for number, entries in optimiser.state_dict()["state"].items():
-                for name, value in entries.items():
-                    (tensors if isinstance(value, Tensor) else numbers)[f"{part}.{number}.{name}"] = value
+        entries = {} if self.layers is None else self.layers.state_dict()["state"]
+        for number, entry in entries.items():
+            for name, value in entry.items():
+                (tensors if isinstance(value, Tensor) else numbers)[f"layers.{number}.{name}"] = value
+        for number, rows in enumerate(self.words):
+            tensors |= {f"words.{number}.{name}": value for name, value in rows.state.items()}
         return tensors, numbers
 
     def load(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
         """Take back what `state` gave."""
-        found: list[dict[int, dict[str, Any]]] = [{} for _ in self.parts]
+        for number, rows in enumerate(self.words):
+            rows.load({name: tensors[f"words.{number}.{name}"] for name in rows.state})
+        entries: dict[int, dict[str, Any]] = {}
         for key, value in {**tensors, **numbers}.items():
-            part, number, name = key.split(".", 2)
-            kept = value.clone() if isinstance(value, Tensor) else value  # theirs stays as it is
-            found[int(part)].setdefault(int(number), {})[name] = kept
-        for (optimiser, _), entries in zip(self.parts, found, strict=True):
-            optimiser.load_state_dict({**optimiser.state_dict(), "state": entries})
+            part, place, name = key.split(".", 2)
+            if part == "layers":
+                # Steps write into what they are given, and what is given here belongs to the caller.
+                copied = value.clone() if isinstance(value, Tensor) else value
+                entries.setdefault(int(place), {})[name] = copied
+        if self.layers is not None:
+            self.layers.load_state_dict({**self.layers.state_dict(), "state": entries})
 
 
 def _dense(parameters: list[nn.Parameter], options: EncoderOptions) -> torch.optim.Optimizer:
@@ -75,4 +91,5 @@ def _dense(parameters: list[nn.Parameter], options: EncoderOptions) -> torch.opt
             parameters, lr=options.rate, momentum=options.momentum, weight_decay=options.weight_decay
         )
     betas = (options.momentum, 0.999)
-    return torch.optim.AdamW(parameters, lr=options.rate, betas=betas, weight_decay=options.weight_decay)
+    decay = options.weight_decay
+    return torch.optim.AdamW(parameters, lr=options.rate, betas=betas, weight_decay=decay, fused=True)
