@@ -36,9 +36,10 @@ def data(tmp_path_factory) -> Path:
 
 
 def command(data: Path, out: Path, *more: str) -> list[str]:
-    settings = ("encoder.dim=24", "training.batch=32", "device=cpu", f"training.steps={STEPS}")
+    settings = ("encoder.dim=24", "training.batch=32", "device=cpu")
     sets = [part for setting in settings for part in ("--set", setting)]
-    return [sys.executable, "-m", "gandalf", "train", str(data), str(out), "--targets", "ratio", *sets, *more]
+    named = ["--targets", "ratio", "--steps", str(STEPS)]
+    return [sys.executable, "-m", "gandalf", "train", str(data), str(out), *named, *sets, *more]
 
 
 def start(arguments: list[str]) -> subprocess.Popen[str]:

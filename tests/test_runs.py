@@ -15,7 +15,7 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.recipe import Recipe
 from gandalf.runs.hooks import Interrupted
-from gandalf.runs.limits import LIMITS, check_recipe
+from gandalf.runs.limits import LIMITS, METRICS, check_recipe
 from gandalf.runs.material import epoch_steps
 from gandalf.runs.output import state_of, train_to_folder
 from gandalf.runs.run import Place, Trained, train
@@ -238,6 +238,11 @@ def test_every_limit_is_that_of_a_setting(name):
     with pytest.raises(DataError, match=f"the setting '{name}' is -1.*, but it must be"):
         check_recipe(override(Recipe(), [f"{name}=-1"]))
     check_recipe(Recipe())
+
+
+def test_the_figures_that_may_decide_are_those_that_there_are(splits):
+    truth = splits.test.targets
+    assert set(METRICS) == set(gandalf.evaluate(truth, splits).filtered.values)
 
 
 @pytest.mark.parametrize("value", ["inf", "0", "0.0"])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
+from gandalf.metrics.evaluate import KS
 from gandalf.recipe import Encoder, Recipe
 from gandalf.settings import to_dict
 
@@ -25,6 +26,8 @@ _POSITIVE: Limit = ("greater than 0", lambda value: 0 < value < math.inf)
 _SHARE: Limit = ("in [0, 1]", lambda value: 0 <= value <= 1)
 _BELOW_ONE: Limit = ("in [0, 1)", lambda value: 0 <= value < 1)
 
+FAMILIES = ("P", "nDCG", "PSP", "PSnDCG", "R", "C", "macroP")
+METRICS = (*(f"{family}@{k}" for family in FAMILIES for k in KS), "MRR")
 NORMALISED = ("inception",)  # encoders with batch normalisation
 
 LIMITS: dict[str, Limit] = {
@@ -60,6 +63,7 @@ LIMITS: dict[str, Limit] = {
     "validation.at_most": _at_least(1),
     "validation.every": _POSITIVE,
     "validation.patience": _at_least(0),
+    "validation.metric": (f"one of {', '.join(METRICS)}", lambda value: value in METRICS),
 }
 
 

@@ -6,6 +6,8 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +21,7 @@ from gandalf.metrics.evaluate import Scores
 from gandalf.model import write_model
 from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, METRICS, WEIGHTS, read_json
 from gandalf.recipe import Recipe
+from gandalf.runs.limits import check_points, check_recipe
 from gandalf.runs.run import CHECKPOINTS, Place, Trained, test_scores, train
 from gandalf.settings import as_toml, from_dict, to_dict
 from gandalf.systems import recipe as recipe_of
@@ -99,9 +102,11 @@ def train_to_folder(splits: Splits, recipe: Recipe, place: Place, *, overwrite: 
         raise DataError(
             "is finished, and there is nothing to resume", remedy="load it with load_model", file=folder
         )
-    _begin(folder, recipe, fresh=not place.resume)
-    chosen, table = _chosen(splits, recipe, folder)
-    trained = train(splits, chosen, place)
+    check_recipe(recipe)
+    check_points(splits.train)
+    with _begun(folder, recipe, fresh=not place.resume):
+        chosen, table = _chosen(splits, recipe, folder)
+        trained = train(splits, chosen, place)
     scores, notes = _scores(trained, splits)
     metrics = _metrics(trained, scores) | ({} if table is None else {"choice": table})
     write_model(trained.model, folder, metrics=metrics)
@@ -109,7 +114,9 @@ def train_to_folder(splits: Splits, recipe: Recipe, place: Place, *, overwrite: 
     return Outcome(trained, scores, metrics, notes)
 
 
-def _begin(folder: Path, recipe: Recipe, fresh: bool) -> None:
+@contextmanager
+def _begun(folder: Path, recipe: Recipe, fresh: bool) -> Iterator[None]:
+    """The folder, ready for a run; if the body fails before any training, it is as if it had never been."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in _names(folder):
@@ -120,6 +127,13 @@ def _begin(folder: Path, recipe: Recipe, fresh: bool) -> None:
     with written(folder / RECIPE) as file:
         file.write(f"{MARK} Again: gandalf train DATA OUT --config {RECIPE}\n\n")
         file.write(as_toml(recipe, recipe_of(recipe.system)))
+    try:
+        yield
+    except DataError:
+        if _names(folder) == [RECIPE]:
+            _remove(folder / RECIPE)
+            folder.rmdir()
+        raise
 
 
 def _chosen(splits: Splits, recipe: Recipe, folder: Path) -> tuple[Recipe, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gandalf.data.dataset import Splits
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores, evaluate
 from gandalf.model import Model
 from gandalf.model.calibration import Calibration
@@ -83,7 +84,7 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     check_recipe(recipe)
     check_points(splits.train)
     recipe = resolved(recipe, splits.train.num_labels)
-    parts = cut(splits.train, recipe)
+    parts = _cut(splits.train, recipe)
     tokens = fit_tokens(parts.rest, recipe.text)
     made = augmented(parts.rest, recipe.targets, recipe.seed)
     points = loop_points(made, tokens, recipe.targets.label_weight)
@@ -233,6 +234,14 @@ def test_figures(model: Model, splits: Splits) -> dict[str, Any] | None:
     """The same as plain numbers."""
     scores = test_scores(model, splits)
     return None if scores is None else scores.as_dict()
+
+
+def _cut(points: Dataset, recipe: Recipe) -> Cut:
+    try:
+        return cut(points, recipe)
+    except DataError as error:
+        remedy = f"{error.problem.remedy}, or train without: --validation 0"
+        raise DataError(error.problem.what, remedy=remedy) from error
 
 
 def _labels(recipe: Recipe, num_labels: int) -> Labels:
