@@ -28,10 +28,10 @@ FEW = 100  # points: of fewer, none is held out for validation
 class GandalfClassifier:
     """Texts in, labels out, for people who live in scikit-learn; scikit-learn itself is not needed.
 
-    `system` names a recipe, `targets` what label points are trained towards (by default what the recipe
-    says, and none where labels have no texts), `epochs` how long to train, `settings` any other changes of
-    the recipe such as `"encoder.dim=200"`; `gandalf config` lists them. `predict` gives the labels whose
-    probability is at least `threshold`.
+    `system` names a recipe, `targets` what label points are trained towards, `epochs` how long to train,
+    `settings` any other changes of the recipe such as `"encoder.dim=200"`; `gandalf config` lists them.
+    Targets are by default what the recipe says, but each label itself below 100 texts, and none where
+    labels have no texts. `predict` gives the labels whose probability is at least `threshold`.
     """
 
     def __init__(
@@ -167,13 +167,16 @@ class GandalfClassifier:
 
     def _settings(self, points: int, own_texts: bool) -> list[str]:
         """The caller's settings, after what the data ask for."""
-        asked = [] if points >= FEW else ["validation.share=0"]
         if not own_texts and self.targets not in (None, "none"):
             what = (
                 f"targets={self.targets!r} makes training points of label texts, and these labels have none"
             )
             raise DataError(what, remedy="give label_texts")
-        asked += [] if own_texts else ["targets.targets=none"]
+        few = points < FEW
+        asked = ["validation.share=0"] if few else []
+        if self.targets is None and (few or not own_texts):
+            # Too few to choose by; that a label's text has that label is sure.
+            asked.append(f"targets.targets={'self' if own_texts else 'none'}")
         given = [self.settings] if isinstance(self.settings, str) else self.settings
         return [*asked, *given]
 

@@ -135,7 +135,8 @@ def test_labels_without_texts_get_no_label_points():
 
 
 def test_a_handful_of_texts_will_do():
-    found = classifier().fit(["a b", "c d", "e"], [["x"], ["y"], []])
+    found = classifier(targets=None).fit(["a b", "c d", "e"], [["x"], ["y"], []])
+    assert found.model_.config["recipe"]["targets"]["targets"] == "self"
     assert found.model_.calibration is None
     assert found.predict_top(["c d"], 1) == [["y"]]
 
