@@ -41,7 +41,7 @@ from gandalf.systems import recipe
 
 ENGINE = RESULTS / "engine"
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
-HELD_SHARE, HELD_SEED = 0.1, 0  # of `validation` runs: the same points whatever the run's seed
+HELD_SHARE = 0.1  # of `validation` runs; which points depends on the run's seed alone
 KEPT = tuple(f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5))
 Line = dict[str, Any]
 
@@ -52,7 +52,7 @@ Line = dict[str, Any]
 def measured(run: Run, root: Path) -> Line:
     """Train, score, and what it took."""
     started = time.perf_counter()
-    given, scored = parts(run.data, run.split, root)
+    given, scored = parts(run.data, run.split, run.seed if run.split == "validation" else 0, root)
     _forget_peak()
     trained = train(given, recipe_of(run))
     figures = test_figures(trained.model, scored)
@@ -75,11 +75,11 @@ def measured(run: Run, root: Path) -> Line:
 
 
 @lru_cache(maxsize=1)
-def parts(data: str, split: str, root: Path) -> tuple[Splits, Splits]:
+def parts(data: str, split: str, seed: int, root: Path) -> tuple[Splits, Splits]:
     """What a run may train on, and what it is scored on."""
     found = load(data if data in bundled() or not (root / data).exists() else root / data)
     if split == "validation":
-        cut = holdout(found.train, HELD_SHARE, HELD_SEED, at_most=None)
+        cut = holdout(found.train, HELD_SHARE, seed, at_most=None)
         found = replace(found, train=cut.rest, test=cut.held)
     return replace(found, test=None), found
 

@@ -81,7 +81,7 @@ class Training:
         15.0, "An epoch is as many points as training points and labels together, whatever the targets."
     )
     steps: int | None = setting(None, "Number of updates, in place of epochs.")
-    batch: int = setting(256, "Points in an update.")
+    batch: int = setting(0, "Points in an update; 0: 256, or 1024 on a GPU where there are many points.")
     schedule: ScheduleName = setting("one-cycle", "one-cycle, cosine or constant, all with warm-up.")
     warm_up: float = setting(0.1, "Share of the updates in which the rates rise.")
     clip: float = setting(1.0, "Largest norm of the layers' gradient; 0: no limit.")

@@ -15,7 +15,7 @@ def astec() -> Recipe:
     One stage over every label or a shortlist in place of the published surrogate task, two indexes and
     re-ranker: at the sizes where one machine can hold the rows they are not needed.
     """
-    return Recipe(system="astec")
+    return Recipe(system="astec", encoder=Encoder(dim=512, dropout=0.3))
 
 
 def inceptionxml() -> Recipe:
@@ -27,8 +27,8 @@ def inceptionxml() -> Recipe:
     return Recipe(
         system="inceptionxml",
         text=Text(max_length=32),
-        encoder=Encoder(kind="inception", dropout=0.25, rate=3e-3, words_rate=3e-3),
-        head=Head(start="random"),
+        encoder=Encoder(kind="inception", dropout=0.25, rate=5e-3, words_rate=2e-2),
+        head=Head(start="random", rate=1e-2),
         training=Training(epochs=20.0),
     )
 

@@ -250,7 +250,7 @@ def test_an_unfinished_run_can_begin_anew(model, data, tmp_path, monkeypatch):
         (("--set", "rate=1"), "the setting 'rate' could be encoder.rate or head.rate"),
         (("--epochs", "0"), "the setting 'training.epochs' is 0.0, but it must be greater than 0"),
         (("--steps", "0"), "the setting 'training.steps' is 0, but it must be at least 1"),
-        (("--batch", "0"), "the setting 'training.batch' is 0, but it must be at least 1"),
+        (("--batch", "-1"), "the setting 'training.batch' is -1, but it must be at least 0"),
         (("--validation", "1"), "the setting 'validation.share' is 1.0, but it must be in [0, 1)"),
         (("--share", "1.5"), "the setting 'targets.share' is 1.5, but it must be in [0, 1]"),
         (("--label-epochs", "2"), "the setting 'targets.label_epochs' is 2.0, but it must be in [0, 1]"),

@@ -14,9 +14,11 @@ from gandalf.recipe import Device, Recipe
 MANY_LABELS = 20_000  # on a CPU, more than these are met by shortlist
 SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}  # of a batch against a block: what fits a cache, what fills a card
 SMALLEST_BLOCK = 4_096
+MANY_POINTS = 50_000  # training points and labels: from here on a GPU is given larger batches
+BATCH, LARGE_BATCH = 256, 1_024
 
 
-def resolved(recipe: Recipe, num_labels: int) -> Recipe:
+def resolved(recipe: Recipe, num_points: int, num_labels: int) -> Recipe:
     """The recipe with every `auto` about hardware replaced by what it means here."""
     device = _device(recipe.device)
     precision = recipe.training.precision
@@ -25,12 +27,14 @@ def resolved(recipe: Recipe, num_labels: int) -> Recipe:
     kind = recipe.labels.kind
     if kind == "auto":
         kind = "shortlist" if device == "cpu" and num_labels > MANY_LABELS else "every"
-    block = recipe.labels.block or max(SCORES[device] // recipe.training.batch, SMALLEST_BLOCK)
+    large = device == "cuda" and num_points + num_labels > MANY_POINTS
+    batch = recipe.training.batch or (LARGE_BATCH if large else BATCH)
+    block = recipe.labels.block or max(SCORES[device] // batch, SMALLEST_BLOCK)
     return replace(
         recipe,
         device=device,
         labels=replace(recipe.labels, kind=kind, block=min(block, num_labels)),
-        training=replace(recipe.training, precision=precision),
+        training=replace(recipe.training, precision=precision, batch=batch),
     )
 
 

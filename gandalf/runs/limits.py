@@ -50,7 +50,7 @@ LIMITS: dict[str, Limit] = {
     "labels.refresh": _at_least(1),
     "training.epochs": _POSITIVE,
     "training.steps": _at_least(1),
-    "training.batch": _at_least(1),
+    "training.batch": _at_least(0),
     "training.warm_up": _SHARE,
     "training.clip": _at_least(0),
     "targets.delta": _BELOW_ONE,

@@ -83,7 +83,7 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     place = place or Place()
     check_recipe(recipe)
     check_points(splits.train)
-    recipe = resolved(recipe, splits.train.num_labels)
+    recipe = resolved(recipe, len(splits.train), splits.train.num_labels)
     parts = _cut(splits.train, recipe)
     tokens = fit_tokens(parts.rest, recipe.text)
     made = augmented(parts.rest, recipe.targets, recipe.seed)
