@@ -197,6 +197,12 @@ def test_the_loss_is_known_when_a_hook_asks():
     assert len(losses) == 3 and np.isfinite(losses).all() and len(set(losses)) == 3
 
 
+def test_no_two_steps_drop_the_same_numbers():
+    drawn = []
+    Kind().training().run([At(1, lambda training: drawn.append(torch.rand(1).item()) or False)])
+    assert len(set(drawn)) == STEPS
+
+
 def test_a_finished_training_does_nothing_more():
     training = Kind().training()
     training.run()

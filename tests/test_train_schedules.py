@@ -21,6 +21,7 @@ def test_start_peak_and_end(name, warm_up):
     schedule, (start, end) = SCHEDULES[name], ENDS[name]
     assert schedule(0.0, warm_up) == pytest.approx(start, abs=1e-12)
     assert schedule(warm_up, warm_up) == pytest.approx(1.0)
+    assert schedule(np.nextafter(warm_up, 0.0), warm_up) == pytest.approx(1.0)  # from both sides
     assert schedule(1.0, warm_up) == pytest.approx(end, abs=1e-12)
 
 
