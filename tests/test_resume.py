@@ -140,7 +140,7 @@ def test_killed_while_the_model_is_written(data, tmp_path):
 @pytest.mark.parametrize("labels", SETTINGS)
 def test_ctrl_c(labels, data, tmp_path):
     sets = [part for setting in SETTINGS[labels] for part in ("--set", setting)]
-    sets += ["--steps", "1000"]
+    sets += ["--steps", "300"]
     out, whole = tmp_path / "out", tmp_path / "whole"
     finish(command(data, whole, *sets))
     process = start(command(data, out, *sets))
@@ -149,6 +149,6 @@ def test_ctrl_c(labels, data, tmp_path):
     shown, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130 and shown == ""
     assert said.startswith("stopped after step ") and said.count("\n") == 1
-    assert said.endswith(" of 1,000; go on with the same command and --resume\n")
+    assert said.endswith(" of 300; go on with the same command and --resume\n")
     finish(command(data, out, *sets, "--resume"))
     assert_same(out, whole)

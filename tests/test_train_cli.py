@@ -174,7 +174,7 @@ def test_a_file_is_no_folder(data, tmp_path):
 
 
 def test_bad_settings_and_data_leave_no_folder(data, tmp_path):
-    fails(data, tmp_path / "out", *SMALL, "--batch", 0)
+    fails(data, tmp_path / "out", *SMALL, "--steps", 0)
     fails(tmp_path / "nowhere", tmp_path / "out", *SMALL)
     fails(data, tmp_path / "out", *SMALL, "--strength", 3)
     assert not (tmp_path / "out").exists()

@@ -125,7 +125,10 @@ NAMED: dict[str, tuple[str, Any]] = {
         _option("--epochs", float, _LENGTH, "Of N + L points, whatever the targets."),
     ),
     "steps": ("training.steps", _option("--steps", int, _LENGTH, "Updates, in place of epochs.")),
-    "batch": ("training.batch", _option("--batch", int, _LENGTH, "Points in an update.")),
+    "batch": (
+        "training.batch",
+        _option("--batch", int, _LENGTH, "Points in an update; default by the machine."),
+    ),
     "validation": (
         "validation.share",
         _option(

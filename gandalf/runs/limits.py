@@ -24,6 +24,7 @@ def _at_least(least: int) -> Limit:
 
 _POSITIVE: Limit = ("greater than 0", lambda value: 0 < value < math.inf)
 _SHARE: Limit = ("in [0, 1]", lambda value: 0 <= value <= 1)
+_RATE: Limit = ("in [0, 1000]", lambda value: 0 <= value <= 1000)  # beyond, float32 soon has no numbers left
 _BELOW_ONE: Limit = ("in [0, 1)", lambda value: 0 <= value < 1)
 
 FAMILIES = ("P", "nDCG", "PSP", "PSnDCG", "R", "C", "macroP")
@@ -38,12 +39,12 @@ LIMITS: dict[str, Limit] = {
     "encoder.dim": _at_least(1),
     "encoder.dropout": _BELOW_ONE,
     "encoder.last_dropout": _BELOW_ONE,
-    "encoder.rate": _at_least(0),
-    "encoder.words_rate": _at_least(0),
-    "encoder.weight_decay": _at_least(0),
-    "head.rate": _at_least(0),
+    "encoder.rate": _RATE,
+    "encoder.words_rate": _RATE,
+    "encoder.weight_decay": _RATE,
+    "head.rate": _RATE,
     "head.momentum": _BELOW_ONE,
-    "head.weight_decay": _at_least(0),
+    "head.weight_decay": _RATE,
     "labels.block": _at_least(1),
     "labels.random": _at_least(0),
     "labels.hard": _at_least(0),
