@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -331,3 +333,26 @@ def test_a_test_split_that_cannot_be_scored_costs_no_model(splits, tmp_path):
     outcome = train_to_folder(replace(splits, test=test), small(), Place(tmp_path / "out"))
     assert state_of(tmp_path / "out") == "finished" and outcome.scores is None
     assert outcome.notes[0].startswith("no figures on the test split: testing needs texts")
+
+
+def test_targets_are_chosen_once_for_a_run(splits, tmp_path, monkeypatch):
+    """A resumed run goes on with what was chosen, whatever a second look would say."""
+    chosen, asked = [], small("targets.targets=auto")
+
+    def choose(given, wanted):
+        assert given is splits and wanted == asked
+        chosen.append(["ratio", "self"][len(chosen)])
+        recipe = override(wanted, [f"targets.targets={chosen[-1]}", "targets.label_weight=0.5"])
+        return SimpleNamespace(recipe=recipe, table=[{"targets": "ratio", "P@1": 12.5}])
+
+    monkeypatch.setitem(sys.modules, "gandalf.runs.auto", SimpleNamespace(choose=choose))
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        at_step(patch, 20, killed)
+        train_to_folder(splits, asked, Place(tmp_path / "out", minutes=0))
+    outcome = train_to_folder(splits, asked, Place(tmp_path / "out", resume=True))
+    assert chosen == ["ratio"] and outcome.metrics["choice"] == [{"targets": "ratio", "P@1": 12.5}]
+    fixed = small("targets.targets=ratio", "targets.label_weight=0.5")
+    same(outcome.trained, train_to_folder(splits, fixed, Place(tmp_path / "fixed")).trained)
+    assert "choice.json" not in json.loads((tmp_path / "out" / "config.json").read_text())["files"]
+    with pytest.raises(DataError, match="is finished, and there is nothing to resume"):
+        train_to_folder(splits, asked, Place(tmp_path / "out", resume=True))
