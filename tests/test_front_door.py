@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -67,13 +68,16 @@ def test_other_names_are_not_there():
 
 def test_load_train_predict_evaluate_and_load_again(splits, tmp_path):
     trained = gandalf.train(splits, "astec", out=tmp_path / "model", **LIGHT)
-    model = gandalf.load_model(tmp_path / "model")
     texts, exclude = splits.test.texts, splits.test.exclude
-    ids, scores = gandalf.Predictor(model).predict(texts, 100, exclude)
-    again, _ = gandalf.Predictor(trained.model).predict(texts, 100, exclude)
-    assert np.mean(ids == again) > 0.95  # rounding may swap neighbours
-    metrics = (tmp_path / "model" / "metrics.json").read_text()
-    assert f'"P@1": {gandalf.evaluate((ids, scores), splits)["P@1"]}' in metrics
+    kept, loaded = (
+        gandalf.Predictor(model).predict(texts, 100, exclude)
+        for model in (trained.model, gandalf.load_model(tmp_path / "model"))
+    )
+    metrics = json.loads((tmp_path / "model" / "metrics.json").read_text())
+    assert metrics["P@1"] == gandalf.evaluate(kept, splits)["P@1"]
+    # Elsewhere in memory products may be rounded otherwise, and labels of equal scores change places.
+    np.testing.assert_allclose(loaded[1], kept[1], rtol=1e-5)
+    assert np.mean(loaded[0] == kept[0]) > 0.9
 
 
 def test_data_may_be_splits_a_set_or_a_name(splits):
