@@ -36,7 +36,7 @@ class WordTable(nn.Module):
     def narrow(self, words: Tensor) -> Tensor:
         """Take out the vectors of these words, padding the first of them, as a leaf for the gradient."""
         self.place[words] = torch.arange(len(words), device=words.device)
-        self._taken = self.weight.data[words].requires_grad_()
+        self._taken = torch.index_select(self.weight.data, 0, words).requires_grad_()
         return self._taken
 
     def widen(self) -> None:

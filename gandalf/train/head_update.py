@@ -92,7 +92,7 @@ class RowAdamW:
     Met at every step, a row moves as under torch.optim.AdamW.
     """
 
-    EPS = 1e-8
+    EPS, TINY = 1e-8, 1e-36
 
     def __init__(self, table: Tensor, options: RowOptions) -> None:
         self.options, self.space = options, Space()
@@ -155,7 +155,8 @@ class RowAdamW:
         # rate / c1 * mean / (sqrt(square) / c2 + eps) = (rate c2 / c1) * mean / (sqrt(square) + eps c2).
         second = (1 - beta2**met).sqrt_().view(-1, *(1 for _ in gradient.shape[1:]))
         first = second * (rate / (1 - beta1**met)).view_as(second)
-        moved = torch.sqrt(square, out=gradient).add_(second, alpha=self.EPS)
+        # A root of exactly 0 takes ten times as long on some CPUs; one this small is lost beside eps.
+        moved = torch.clamp_min(square, self.TINY, out=gradient).sqrt_().add_(second, alpha=self.EPS)
         torch.div(mean, moved, out=moved)
         if self.options.weight_decay:
             rows.mul_(1 - rate * self.options.weight_decay)
