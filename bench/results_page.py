@@ -58,6 +58,7 @@ Written by `python -m bench.results_page` from the lines that `python -m bench.e
 | Z1 | D and label points whose one target is the label itself |
 | G | D and Z: Gandalf as in the paper |
 | shrunk, calibrated | D and label points with better estimates as targets ([estimates.md](estimates.md)) |
+| default | `gandalf train`: shrunk, label points in the first 70 % of steps ([who_gains.md](who_gains.md)) |
 | auto | D and the label points that were chosen on a share of the training points |
 
 - All runs of a table take equal steps, since an epoch is as many points as D and Z have together, whatever
@@ -98,9 +99,11 @@ def place(line: Line) -> tuple[str, str]:
 
 def named(lines: Iterable[Line]) -> Iterator[tuple[str, Line]]:
     """Each line with the name of its variant."""
-    names = {variant: name for name, variant in VARIANTS.items()}
     for line in lines:
-        yield names[line["run"]["targets"], line["run"]["keep"]], line
+        run = Run.of(line["run"])
+        for name, (targets, keep, settings) in VARIANTS.items():
+            if (run.targets, run.keep) == (targets, keep) and set(settings) <= set(run.settings):
+                yield name, line
 
 
 def latest(lines: Iterable[Line]) -> list[Line]:

@@ -94,14 +94,14 @@ class Training:
 class Targets:
     """Label points: their targets, how many there are, and what they count."""
 
-    targets: TargetsKind = setting("auto", "Targets of label points; auto chooses on held-out points.")
+    targets: TargetsKind = setting("shrunk", "Targets of label points; auto chooses on held-out points.")
     delta: float = setting(0.1, "Keep targets strictly greater than this.")
     scale: float = setting(1.0, "Multiply targets off the diagonal.")
     strength: float | None = setting(None, "Of shrunk targets; fitted by default.")
     top_k: int | None = setting(None, "Keep this many targets of a label point.")
     shared_text: SharedText = setting("own", "Labels with one text: own rows, or pooled into one.")
     label_weight: float = setting(1.0, "What a label point counts in the loss.")
-    label_epochs: float = setting(1.0, "Share of the updates that meet label points, from the start.")
+    label_epochs: float = setting(0.7, "Share of the updates that meet label points, from the start.")
     keep: Points = setting("both", "both: G. labels: Z alone. uniform: U(G,N).")
     share: float = setting(1.0, "Label points of this share of the labels.")
     order: Order = setting("random", "Which share: at random, or tail first.")
