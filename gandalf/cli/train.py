@@ -15,6 +15,7 @@ from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.cli.recipe_options import ASKED, Asked
 from gandalf.data.dataset import Splits
+from gandalf.report.choice import choice_report
 from gandalf.report.scores import score_report
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
     splits = source.load_original()
     place = Place(out, running.resume, running.checkpoint_minutes, running.tensorboard)
     try:
-        outcome = train_to_folder(splits, recipe, place, overwrite=running.overwrite)
+        tell = _silent if json else _show_choice
+        outcome = train_to_folder(splits, recipe, place, overwrite=running.overwrite, tell=tell)
     except Interrupted as stopped:
         remedy = "; go on with the same command and --resume" if stopped.saved else ""
         typer.secho(f"{stopped}{remedy}", err=True)
@@ -93,6 +95,14 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
         print_json(outcome.metrics)
         return
     _show(out, splits, outcome)
+
+
+def _silent(table: dict[str, Any]) -> None:
+    """What was chosen stands in the metrics, which --json prints."""
+
+
+def _show_choice(table: dict[str, Any]) -> None:
+    console().print(choice_report(table))
 
 
 def _show_finished(out: Path, json: bool) -> None:

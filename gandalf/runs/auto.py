@@ -10,36 +10,55 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.holdout import holdout
 from gandalf.errors import DataError
 from gandalf.metrics.bootstrap import Difference, compare
-from gandalf.metrics.evaluate import Scores
-from gandalf.recipe import Judged, Recipe, Targets, Validation
+from gandalf.metrics.evaluate import KS, Scores
+from gandalf.metrics.ranking import METRICS
+from gandalf.recipe import Judged, Recipe, Targets
+from gandalf.runs.hardware import BATCH
+from gandalf.runs.limits import check_points, check_recipe
 from gandalf.runs.material import cut
-from gandalf.runs.run import test_scores, train
+from gandalf.runs.run import Place, test_scores, train
 from gandalf.runs.validation import judged
 from gandalf.systems import recipe as recipe_of
 
 Name = Literal["none", "self", "ratio", "shrunk", "calibrated"]
 
 CANDIDATES: tuple[Name, ...] = ("none", "self", "ratio", "shrunk", "calibrated")
-DEFAULT: Name = "shrunk"
 LIGHT_WEIGHT = 0.3  # of label points, tried with the best targets
 # The light model: a bag of words with short vectors, and no longer than it takes to tell candidates apart.
-SYSTEM, DIM, EPOCHS, STEPS = "astec", 128, 8.0, 3_000
+SYSTEM, DIM, EPOCHS = "astec", 128, 8.0
+LEAST_STEPS, MOST_STEPS = 300, 1_500
+RANDOM, REFRESH = 1_024, 1_000  # of its shortlist: hard negatives are looked up once, before the first step
 SHARE, AT_MOST, FEW = 0.2, 5_000, 60  # points held out to choose by; with fewer nothing can be told
+DECIDING = (*(f"{family}@{k}" for family in METRICS for k in KS), "MRR")  # figures that have an interval
+TEXTS: dict[Judged, str] = {"new": "new texts", "label": "texts of labels", "all": "all texts"}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Targets of the label points, and what these count in the loss."""
+
+    targets: Name
+    label_weight: float = 1.0
+
+    def __str__(self) -> str:
+        return self.targets + ("" if self.label_weight == 1.0 else f" with weight {self.label_weight:g}")
+
+
+DEFAULT = Candidate("shrunk")
 
 
 @dataclass(frozen=True)
 class Tried:
     """One candidate: its figures on the held-out points, and how it differs from the default."""
 
-    targets: str
-    label_weight: float
-    figures: dict[str, float]  # the deciding figure of all points and of the two kinds of text, and PSP@5
-    difference: Difference | None  # to the default, on the points that decide; None for the default itself
+    candidate: Candidate
+    figures: dict[str, float]  # the deciding figure on all points and on the two kinds of text, and PSP@5
+    difference: Difference | None  # to the default, on the texts that decide; None for the default itself
 
     def as_dict(self) -> dict[str, Any]:
         """Plain numbers."""
-        difference = None if self.difference is None else asdict(self.difference)
-        return {**asdict(self), "difference": difference}
+        difference = None if self.difference is None else self.difference.as_dict()
+        return {**asdict(self.candidate), "figures": self.figures, "difference": difference}
 
 
 @dataclass(frozen=True)
@@ -47,13 +66,22 @@ class Choice:
     """The recipe with its targets chosen, the table they were chosen from, and the reason in a sentence."""
 
     recipe: Recipe
+    best: Candidate
     tried: tuple[Tried, ...]
+    texts: Judged  # that decided: all, where there were too few of those that were to
     why: str
 
     @property
     def table(self) -> dict[str, Any]:
         """Everything that was looked at, for `metrics.json`."""
-        return {"why": self.why, "tried": [each.as_dict() for each in self.tried]}
+        return {
+            "chosen": asdict(self.best),
+            "why": self.why,
+            "metric": self.recipe.validation.metric,
+            "texts": self.texts,
+            "by": f"{self.recipe.validation.metric} on {TEXTS[self.texts]}",
+            "tried": [each.as_dict() for each in self.tried],
+        }
 
 
 def choose(splits: Splits, recipe: Recipe) -> Choice:
@@ -64,101 +92,111 @@ def choose(splits: Splits, recipe: Recipe) -> Choice:
     propensities are made anew from what is left. The default stays unless another is better by more than
     the noise of a paired bootstrap: on few points whatever comes first would else be luck.
     """
-    rest = cut(splits.train, recipe).rest
+    _check(splits.train, recipe)
     try:
-        parts = holdout(rest, SHARE, recipe.seed + 1, at_most=AT_MOST)
+        trial = _trial(splits, recipe)
     except DataError as error:
-        return _by_default(recipe, str(error))
+        why = f"{DEFAULT} targets, by default: {error.problem.what}"
+        return Choice(_with(recipe, DEFAULT), DEFAULT, (), recipe.validation.texts, why)
+    scores = {each: _scores(trial, recipe, each) for each in map(Candidate, CANDIDATES)}
+    judge = _Judge.of(scores[DEFAULT], recipe)
+    best = judge.best(scores, DEFAULT)
+    if best.targets != "none":
+        light = replace(best, label_weight=LIGHT_WEIGHT)
+        scores[light] = _scores(trial, recipe, light)
+        best = judge.best({each: scores[each] for each in (best, light)}, best)
+    tried = tuple(judge.tried(each, scores) for each in scores)
+    return Choice(_with(recipe, best), best, tried, judge.texts, judge.why(best, scores))
+
+
+def _check(points: Dataset, recipe: Recipe) -> None:
+    """Refuse before any work what would fail after it."""
+    check_recipe(recipe)
+    check_points(points)
+    if recipe.validation.metric not in DECIDING:
+        what = f"targets cannot be chosen by {recipe.validation.metric}, which has no interval"
+        raise DataError(what, remedy=f"choose from {', '.join(DECIDING)}")
+
+
+def _trial(splits: Splits, recipe: Recipe) -> Splits:
+    """The run's own training points cut anew: those to choose by as the test split."""
+    parts = holdout(cut(splits.train, recipe).rest, SHARE, recipe.seed + 1, at_most=AT_MOST)
     if len(parts.held) < FEW:
-        return _by_default(recipe, f"only {len(parts.held)} points could be held out to choose by")
-    trial = Splits(train=parts.rest, test=parts.held, name=splits.name)
-    scores = {name: _scores(trial, recipe, name) for name in CANDIDATES}
-    best, tried = _judge({(name, 1.0): each for name, each in scores.items()}, recipe.validation)
-    if best[0] != "none":
-        light = {(best[0], LIGHT_WEIGHT): _scores(trial, recipe, best[0], LIGHT_WEIGHT)}
-        known = {(name, 1.0): scores[name] for name in dict.fromkeys((best[0], DEFAULT))}
-        best, more = _judge(known | light, recipe.validation, start=best)
-        tried += [each for each in more if each.label_weight != 1.0]
-    return Choice(_with(recipe, *best), tuple(tried), _why(best, tried, recipe.validation))
+        raise DataError(f"only {len(parts.held)} points could be held out to choose by")
+    return Splits(train=parts.rest, test=parts.held, name=splits.name)
 
 
-def _by_default(recipe: Recipe, why: str) -> Choice:
-    return Choice(_with(recipe, DEFAULT, 1.0), (), f"{DEFAULT} targets, by default: {why}")
+def _with(recipe: Recipe, chosen: Candidate) -> Recipe:
+    targets: Targets = replace(recipe.targets, **asdict(chosen))
+    if chosen.targets == "none":
+        targets = replace(targets, keep="both")
+    return replace(recipe, targets=targets)
 
 
-def _with(recipe: Recipe, targets: Name, weight: float) -> Recipe:
-    chosen: Targets = replace(recipe.targets, targets=targets, label_weight=weight)
-    if targets == "none":
-        chosen = replace(chosen, keep="both")
-    return replace(recipe, targets=chosen)
-
-
-def _scores(trial: Splits, recipe: Recipe, targets: Name, weight: float = 1.0) -> Scores:
+def _scores(trial: Splits, recipe: Recipe, candidate: Candidate) -> Scores:
     """A light model trained with these targets, scored on the held-out points."""
-    light = recipe_of(SYSTEM)
+    system = recipe_of(SYSTEM)
     light = replace(
-        _with(replace(light, targets=recipe.targets), targets, weight),
+        system,
         seed=recipe.seed,
         device=recipe.device,
         text=replace(recipe.text, kind="words"),
-        encoder=replace(light.encoder, dim=DIM),
-        training=replace(light.training, steps=_steps(trial.train)),
+        encoder=replace(system.encoder, dim=DIM),
+        labels=replace(system.labels, random=RANDOM, refresh=REFRESH),
+        training=replace(system.training, steps=_steps(trial.train), batch=BATCH),
+        targets=recipe.targets,
         validation=replace(recipe.validation, share=0.0),
     )
-    found = test_scores(train(replace(trial, test=None), light).model, trial)
+    place = Place(title=f"trying {candidate}")
+    found = test_scores(train(replace(trial, test=None), _with(light, candidate), place).model, trial)
     assert found is not None
     return found
 
 
 def _steps(points: Dataset) -> int:
-    batch = 256
-    return min(STEPS, math.ceil(EPOCHS * (len(points) + points.num_labels) / batch))
+    steps = math.ceil(EPOCHS * (len(points) + points.num_labels) / BATCH)
+    return min(max(steps, LEAST_STEPS), MOST_STEPS)
 
 
-def _judge(
-    scores: dict[tuple[Name, float], Scores], options: Validation, start: tuple[Name, float] = (DEFAULT, 1.0)
-) -> tuple[tuple[Name, float], list[Tried]]:
-    """The candidate that beats the one to start from by more than noise, and most so; else that one."""
-    base, best, lead = scores[start], start, 0.0
-    tried = []
-    for (name, weight), each in scores.items():
-        difference = None if (name, weight) == start else _difference(each, base, options)
-        tried.append(Tried(name, weight, _figures(each, options.metric), difference))
-        if difference is not None and difference.low > 0 and difference.difference > lead:
-            best, lead = (name, weight), difference.difference
-    return best, tried
+@dataclass(frozen=True)
+class _Judge:
+    """By which figure and on which of the held-out points candidates are compared."""
 
+    metric: str
+    texts: Judged
 
-def _difference(one: Scores, other: Scores, options: Validation) -> Difference:
-    found = compare(one, other)
-    parts = {"new": found.new_text, "label": found.label_text, "all": found.every}
-    part = parts[_deciding(one, options.texts)] or found.every
-    if options.metric not in part:
-        raise DataError(f"targets cannot be chosen by {options.metric!r}", remedy=f"try {', '.join(part)}")
-    return part[options.metric]
+    @staticmethod
+    def of(scores: Scores, recipe: Recipe) -> _Judge:
+        """All points decide where there are too few of those that are to."""
+        options = recipe.validation
+        enough = judged(scores, options.texts) is not scores.filtered
+        return _Judge(options.metric, options.texts if enough else "all")
 
+    def difference(self, one: Scores, other: Scores) -> Difference:
+        found = compare(one, other)
+        part = {"new": found.new_text, "label": found.label_text, "all": found.every}[self.texts]
+        assert part is not None
+        return part[self.metric]
 
-def _deciding(scores: Scores, texts: Judged) -> Judged:
-    """The kind of texts that decides, or all of them where there are too few of that kind."""
-    return "all" if judged(scores, texts) is scores.filtered else texts
+    def best(self, scores: dict[Candidate, Scores], start: Candidate) -> Candidate:
+        """The candidate that beats the one to start from by more than noise, and most so; else that one."""
+        found = {each: self.difference(scores[each], scores[start]) for each in scores if each != start}
+        better = {each: gain.difference for each, gain in found.items() if gain.low > 0}
+        return max(better, key=better.__getitem__, default=start)
 
+    def tried(self, candidate: Candidate, scores: dict[Candidate, Scores]) -> Tried:
+        own = scores[candidate]
+        parts = {"label_text": own.label_text, "new_text": own.new_text}
+        values = {name: part.values[self.metric] for name, part in parts.items() if part and part.points}
+        figures = {self.metric: own[self.metric], **values, "PSP@5": own["PSP@5"]}
+        is_default = candidate == DEFAULT
+        return Tried(candidate, figures, None if is_default else self.difference(own, scores[DEFAULT]))
 
-def _figures(scores: Scores, metric: str) -> dict[str, float]:
-    parts = {"label_text": scores.label_text, "new_text": scores.new_text}
-    found = {name: part.values[metric] for name, part in parts.items() if part is not None and part.points}
-    return {metric: scores[metric], **found, "PSP@5": scores["PSP@5"]}
-
-
-def _why(best: tuple[Name, float], tried: list[Tried], options: Validation) -> str:
-    name, weight = best
-    texts = {"new": "new texts", "label": "texts of labels", "all": "all texts"}[options.texts]
-    said = name if weight == 1.0 else f"{name} with weight {weight:g}"
-    if best == (DEFAULT, 1.0):
-        return f"{said}: no other is better by more than noise ({options.metric} on {texts})"
-    found = next(each for each in tried if (each.targets, each.label_weight) == best)
-    assert found.difference is not None
-    gain = found.difference
-    return (
-        f"{said}: {gain.difference:+.1f} {options.metric} on {texts} "
-        f"({gain.low:+.1f} to {gain.high:+.1f}) against what would have been taken else"
-    )
+    def why(self, best: Candidate, scores: dict[Candidate, Scores]) -> str:
+        """The reason in a sentence."""
+        by = f"{self.metric} on {TEXTS[self.texts]}"
+        if best == DEFAULT:
+            return f"{best}: no other is better by more than noise ({by})"
+        other = DEFAULT if best.label_weight == 1.0 else replace(best, label_weight=1.0)
+        gain = self.difference(scores[best], scores[other])
+        return f"{best}: {gain.difference:+.1f} {by} ({gain.low:+.1f} to {gain.high:+.1f}) against {other}"

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,8 +92,18 @@ def refuse_to_lose(folder: Path, *, resume: bool, overwrite: bool) -> None:
         )
 
 
-def train_to_folder(splits: Splits, recipe: Recipe, place: Place, *, overwrite: bool = False) -> Outcome:
-    """Train by the recipe, choosing its targets first where it says `auto`, and leave a model folder."""
+def train_to_folder(
+    splits: Splits,
+    recipe: Recipe,
+    place: Place,
+    *,
+    overwrite: bool = False,
+    tell: Callable[[dict[str, Any]], None] = lambda table: None,
+) -> Outcome:
+    """Train by the recipe, choosing its targets first where it says `auto`, and leave a model folder.
+
+    `tell` is given the table that targets were chosen from, before the training begins.
+    """
     folder = place.folder
     if folder is None:
         raise DataError("a run that is to leave a model needs a folder")
@@ -106,6 +116,8 @@ def train_to_folder(splits: Splits, recipe: Recipe, place: Place, *, overwrite: 
     check_points(splits.train)
     with _begun(folder, recipe, fresh=not place.resume):
         chosen, table = _chosen(splits, recipe, folder)
+        if table is not None:
+            tell(table)
         trained = train(splits, chosen, place)
     scores, notes = _scores(trained, splits)
     metrics = _metrics(trained, scores) | ({} if table is None else {"choice": table})
@@ -145,12 +157,8 @@ def _chosen(splits: Splits, recipe: Recipe, folder: Path) -> tuple[Recipe, Any]:
         made = read_json(path)
         if made.get("asked") == json.loads(json.dumps(asked)):
             return from_dict(Recipe, made["recipe"], file=path), made["table"]
-    try:
-        from gandalf.runs.auto import choose
-    except ImportError as error:
-        raise DataError(
-            "targets cannot be chosen automatically yet", remedy="name them, for example --targets shrunk"
-        ) from error
+    from gandalf.runs.auto import choose
+
     choice = choose(splits, recipe)
     path.parent.mkdir(exist_ok=True)
     with written(path) as file:

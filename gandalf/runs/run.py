@@ -50,6 +50,7 @@ class Place:
     resume: bool = False
     minutes: float = 5.0  # between checkpoints
     tensorboard: bool = False
+    title: str = ""  # of the bar; by default the system's name
 
     @property
     def checkpoints(self) -> Checkpoints | None:
@@ -122,6 +123,7 @@ class _Run:
         """Train to the end, from a checkpoint where there is one to resume from."""
         resumed, stop, before = self._resume(place), Stop(), self.seconds
         training, batch = self.training, self.recipe.training.batch
+        title = place.title or self.recipe.system
         started = time.perf_counter()
 
         def save() -> None:
@@ -130,7 +132,7 @@ class _Run:
 
         with (
             RunLog(place.folder, place.tensorboard, resumed=training.step if resumed else None) as log,
-            TrainingBar(self.recipe.system, training.steps * batch, training.step * batch) as bar,
+            TrainingBar(title, training.steps * batch, training.step * batch) as bar,
             stop.listening(),
         ):
             hooks = self._hooks(log, bar, resumed)
