@@ -11,6 +11,7 @@ from gandalf import __version__
 from gandalf.cli.augment import augment
 from gandalf.cli.check import check
 from gandalf.cli.config import config
+from gandalf.cli.demo import demo
 from gandalf.cli.diagnose import diagnose
 from gandalf.cli.evaluate import evaluate
 from gandalf.cli.graph import graph
@@ -70,5 +71,5 @@ def gandalf(
     """
 
 
-for command in (check, stats, graph, diagnose, augment, train, config, predict, evaluate):
+for command in (check, stats, graph, diagnose, augment, train, config, predict, evaluate, demo):
     app.command()(command)

@@ -1,0 +1,199 @@
+"""The demonstration: the same model with and without label texts, at equal steps, side by side."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.matching import known_points
+from gandalf.errors import DataError
+from gandalf.graph.postulate import diagnose
+from gandalf.metrics.bootstrap import Comparison, Differences, compare
+from gandalf.metrics.evaluate import Scores
+from gandalf.metrics.predictions import test_points
+from gandalf.model import Model
+from gandalf.predict.files import predict_chunks, write_predictions
+from gandalf.predict.inputs import texts_of_test_split
+from gandalf.predict.predictor import Predictor
+from gandalf.recipe import Judged, Recipe, Targets, Validation
+from gandalf.runs.limits import check_points, check_recipe
+from gandalf.runs.material import cut
+from gandalf.runs.output import train_to_folder
+from gandalf.runs.run import TOP, Place, test_scores
+from gandalf.runs.side_by_side import OURS, Answer, Entry, Questions, SideBySide, Variant
+from gandalf.runs.start import changed
+from gandalf.runs.validation import judged
+from gandalf.settings import to_dict
+from gandalf.systems import recipe as recipe_of
+
+MODEL, PREDICTIONS = "model", "predictions"  # folders that are left
+DIM, EPOCHS = 300, 12.0  # less than the recipe: four models in some two minutes on two cores
+QUERIES, PLACES = 5, 3
+AGAINST = ("G", "D")  # what ours is compared with
+TEXTS: dict[Judged, str] = {"new": "new texts", "label": "texts of labels", "all": "texts"}
+
+Tell = Callable[[Variant], None]
+
+
+def demo_recipe(system: str, *, seed: int = 0, steps: int | None = None) -> Recipe:
+    """The system's recipe at the demonstration's size."""
+    return changed(recipe_of(system), dim=DIM, epochs=EPOCHS, seed=seed, steps=steps)
+
+
+def variants(recipe: Recipe) -> tuple[Variant, ...]:
+    """What is done with the label texts: nothing, least, what the paper does, and what the recipe says."""
+    throughout = "targets.label_epochs=1"
+    return (
+        Variant("D", "training points alone", ("targets.targets=none",)),
+        Variant("Z1", "and each label's text, with that label", ("targets.targets=self", throughout)),
+        Variant(
+            "G",
+            "the paper's Gandalf: label texts with counts ratios as targets",
+            ("targets.targets=ratio", throughout),
+        ),
+        Variant(OURS, _in_words(recipe.targets)),
+    )
+
+
+def _in_words(targets: Targets) -> str:
+    when = "" if targets.label_epochs == 1 else f", in the first {targets.label_epochs:.0%} of the updates"
+    return f"label texts with {targets.targets} targets{when}"
+
+
+def demo(
+    splits: Splits, recipe: Recipe, folder: Path, queries: Sequence[str] = (), tell: Tell = lambda _: None
+) -> SideBySide:
+    """Train every variant, leave the best one's model and all predictions in the folder, which is there.
+
+    An epoch is as many points as training points and labels together, so all take equal steps. All hold out
+    the same validation share: it draws the curves, turns scores into probabilities and says which is best.
+    """
+    check_demo(splits, recipe)
+    test = test_points(splits)
+    recipe = _without_what_cannot_be_held(splits.train, recipe)
+    (folder / PREDICTIONS).mkdir()
+    asked = _Asked(test, queries)
+    entries = []
+    for variant in variants(recipe):
+        tell(variant)
+        entries.append(_trained(splits, changed(recipe, *variant.settings), variant, folder, asked))
+    scores = {entry.name: entry.scores for entry in entries}
+    saved, why = best({entry.name: entry.held for entry in entries}, recipe.validation)
+    (folder / "models" / saved).rename(folder / MODEL)
+    shutil.rmtree(folder / "models")
+    return SideBySide(
+        data=splits.name,
+        points=len(splits.train),
+        labels=splits.train.num_labels,
+        recipe=to_dict(recipe),
+        entries=tuple(entries),
+        questions=asked.questions,
+        differences={name: compare(scores[OURS], scores[name]) for name in AGAINST},
+        saved=saved,
+        why=why,
+        diagnosis=diagnose(splits.train, delta=recipe.targets.delta, seed=recipe.seed),
+    )
+
+
+def check_demo(splits: Splits, recipe: Recipe) -> None:
+    """Refuse what no demonstration can be made of, before any work is done or anything replaced."""
+    check_recipe(recipe)
+    check_points(splits.train)
+    test_points(splits).need_texts("the demo")
+
+
+def _without_what_cannot_be_held(points: Dataset, recipe: Recipe) -> Recipe:
+    """The recipe, without its validation share where the points are too few to hold out any."""
+    try:
+        cut(points, recipe)
+    except DataError:
+        return replace(recipe, validation=replace(recipe.validation, share=0.0))
+    return recipe
+
+
+def _trained(splits: Splits, recipe: Recipe, variant: Variant, folder: Path, asked: _Asked) -> Entry:
+    outcome = train_to_folder(splits, recipe, Place(folder / "models" / variant.name))
+    model, scores = outcome.trained.model, outcome.scores
+    if scores is None:
+        raise DataError(outcome.notes[0])
+    predicted = predict_chunks(Predictor(model), texts_of_test_split(splits, model), TOP)
+    write_predictions(folder / PREDICTIONS / f"{variant.name}.npz", predicted, model)
+    history, training = outcome.trained.history, outcome.metrics["training"]
+    held = _held_scores(model, splits, recipe)
+    return Entry(variant, scores, held, history, training, asked.answers(model))
+
+
+def _held_scores(model: Model, splits: Splits, recipe: Recipe) -> Scores | None:
+    parts = cut(splits.train, recipe)
+    return test_scores(model, Splits(train=parts.rest, test=parts.held, name=splits.name))
+
+
+def best(held: dict[str, Scores | None], options: Validation) -> tuple[str, str]:
+    """The variant to save, and why: ours, unless another is better on held-out points by more than noise.
+
+    Held-out points are few, and whatever came first on them would else be luck. The test split has no say.
+    """
+    ours = held[OURS]
+    if ours is None:
+        return OURS, "no points could be held out to choose by"
+    part = judged(ours, options.texts)
+    texts: Judged = "all" if part is ours.filtered else options.texts
+    leads = {
+        name: _of_texts(compare(scores, ours), texts)[options.metric]
+        for name, scores in held.items()
+        if scores is not None and name != OURS
+    }
+    by = f"{options.metric} on the {part.points:,} {TEXTS[texts]} held out of training"
+    better = [name for name, lead in leads.items() if lead.low > 0]
+    if not better:
+        return OURS, f"no other is better by more than noise ({by})"
+    saved = max(better, key=lambda name: leads[name].difference)
+    return saved, f"it is better by {leads[saved].difference:.1f}, which is more than noise ({by})"
+
+
+def _of_texts(found: Comparison, texts: Judged) -> Differences:
+    parts = {"new": found.new_text, "label": found.label_text, "all": found.every}
+    return parts[texts] or found.every
+
+
+class _Asked:
+    """The queries: given texts, or texts of the test split, whose right labels are known."""
+
+    def __init__(self, test: Dataset, texts: Sequence[str]) -> None:
+        self.truth: csr_array | None = None
+        self.exclude: csr_array | None = None
+        if texts:
+            self.questions = Questions(
+                tuple(texts), "what a person might type; which labels are right is not known"
+            )
+            return
+        known = known_points(test)
+        rows = np.arange(len(test)) if known is None or known.all() else np.flatnonzero(~known)
+        rows = np.unique(rows[np.linspace(0, len(rows) - 1, QUERIES).astype(np.int64)])
+        picked = test[rows]
+        self.truth, self.exclude = picked.targets, picked.exclude
+        which = "new texts" if known is not None and not known.all() else "texts"
+        rule = f"{which} of the test split, at equal distances from its first to its last"
+        self.questions = Questions(tuple(picked.texts or ()), rule)
+
+    def answers(self, model: Model) -> tuple[tuple[Answer, ...], ...]:
+        """The model's best labels of each query."""
+        k = min(PLACES, model.num_labels)
+        ids, scores = Predictor(model).predict(self.questions.texts, k, self.exclude)
+        return tuple(
+            tuple(
+                Answer(model.label_texts[label], score, self._right(row, label))
+                for label, score in zip(labels, of_row, strict=True)
+                if label >= 0
+            )
+            for row, (labels, of_row) in enumerate(zip(ids.tolist(), scores.tolist(), strict=True))
+        )
+
+    def _right(self, row: int, label: int) -> bool | None:
+        return None if self.truth is None else bool(self.truth[row, label] > 0)
