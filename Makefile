@@ -13,13 +13,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-# The data half on the bundled set: its figures, three labels' neighbours, the diagnosis, an augmented folder.
+# The bundled set in figures, then four models side by side: demo-out/index.html. Some three minutes on two cores.
 demo: install
 	$(BIN)/gandalf stats man
-	$(BIN)/gandalf graph man --targets calibrated --label gzip --label rsync --label git-rebase
-	$(BIN)/gandalf diagnose man
-	$(BIN)/gandalf augment man demo-out --targets calibrated --overwrite
-	@ls -l demo-out
+	$(BIN)/gandalf demo demo-out --overwrite
 
 test: install lint
 	$(BIN)/python -m pytest
