@@ -29,7 +29,9 @@ WORDS = 12  # of a label; a text of its points holds two of them
 
 
 def asked(*settings: str, system: str = "astec") -> Recipe:
-    return override(recipe(system), ["targets.targets=auto", "device=cpu", "text.min_count=1", *settings])
+    """A recipe that is small and short: these sets are learnt in a few steps."""
+    small = ["encoder.dim=64", "training.steps=400", "training.batch=128", "text.min_count=1"]
+    return override(recipe(system), ["targets.targets=auto", "device=cpu", *small, *settings])
 
 
 def made_up(points: int = 900, labels: int = 180, moved: int = 0) -> Splits:
@@ -54,17 +56,8 @@ def _word(label: int, word: int) -> str:
     return "".join(chr(ord("a") + number // 26**place % 26) for place in range(4))
 
 
-@pytest.fixture(autouse=True, scope="module")
-def smaller():
-    """A light model that is lighter still: these sets are learnt in a few steps."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(auto, "DIM", 64)
-        patch.setattr(auto, "LEAST_STEPS", 200)
-        yield
-
-
 @pytest.fixture(scope="module")
-def helpful(smaller) -> tuple[Splits, Choice]:
+def helpful() -> tuple[Splits, Choice]:
     splits = made_up()
     return splits, choose(splits, asked())
 
@@ -88,7 +81,7 @@ def topics() -> Splits:
 @pytest.fixture
 def quick(monkeypatch):
     """Hardly any training, where it does not matter what is chosen."""
-    monkeypatch.setattr(auto, "MOST_STEPS", 3)
+    monkeypatch.setattr(auto, "SHORT", 3 / 400)
 
 
 def faked(monkeypatch, quality):
@@ -119,7 +112,8 @@ def test_label_points_that_help_are_kept(helpful):
 
 
 def test_label_points_that_mislead_are_left_out():
-    choice = choose(made_up(moved=1), asked())
+    # To the last step, so that nothing can mend it.
+    choice = choose(made_up(points=500, moved=1), asked("targets.label_epochs=1"))
     assert choice.best == Candidate("none") and choice.recipe.targets.targets == "none"
     first = choice.tried[0].difference
     assert first.low > 0
@@ -177,7 +171,7 @@ def test_a_smaller_weight_must_beat_the_full_one(light, wins, monkeypatch):
     assert choice.recipe.targets.label_weight == choice.best.label_weight
 
 
-def test_the_light_model_is_given_the_targets_of_the_candidate(monkeypatch):
+def test_a_trial_is_the_recipe_with_the_targets_of_the_candidate_and_half_as_long(monkeypatch):
     given, place_of = [], []
 
     def trained(splits, recipe, place):
@@ -187,13 +181,16 @@ def test_the_light_model_is_given_the_targets_of_the_candidate(monkeypatch):
         return run.train(splits, override(recipe, ["training.steps=1"]))
 
     monkeypatch.setattr(auto, "train", trained)
-    choice = choose(made_up(), asked("targets.delta=0.3", "seed=7", "text.max_length=5", "epochs=99"))
+    choice = choose(
+        made_up(), asked("targets.delta=0.3", "seed=7", "text.max_length=5", "epochs=99", "steps=50")
+    )
     assert [(each.targets.targets, each.targets.label_weight) for each in given] == [
         (each.candidate.targets, each.candidate.label_weight) for each in choice.tried
     ]
     for each in given:
         assert (each.targets.delta, each.seed, each.text.max_length) == (0.3, 7, 5)
-        assert each.validation.share == 0 and each.encoder.dim == auto.DIM
+        assert each.validation.share == 0 and each.encoder.dim == 64
+        assert (each.training.epochs, each.training.steps) == (49.5, 25)
     titles = [f"trying {each.candidate}" for each in choice.tried]
     assert [place.title for place in place_of] == titles and all(place.folder is None for place in place_of)
 
@@ -332,7 +329,7 @@ def test_same_seed_same_choice(quick, topics):
     choice = choose(topics, asked())
     assert choose(topics, asked()) == choice
     assert choose(topics, asked("seed=1")).tried != choice.tried
-    assert choose(topics, asked(system="inceptionxml")).tried == choice.tried  # the light model is the same
+    assert choose(topics, asked("encoder.dim=48")).tried != choice.tried  # it is the recipe that is tried
 
 
 # ---- where nothing can be told
