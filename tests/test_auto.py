@@ -117,7 +117,7 @@ def test_label_points_that_mislead_are_left_out():
     assert choice.best == Candidate("none") and choice.recipe.targets.targets == "none"
     first = choice.tried[0].difference
     assert first.low > 0
-    interval = f"{first.difference:+.1f} P@1 on new texts ({first.low:+.1f} to {first.high:+.1f})"
+    interval = f"{first.difference:+.1f} P@1 on all texts ({first.low:+.1f} to {first.high:+.1f})"
     assert choice.why == f"none: {interval} against shrunk"
 
 
