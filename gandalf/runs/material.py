@@ -107,6 +107,7 @@ def order(augmented: Augmented, recipe: Recipe, epoch: int) -> Order:
         raise DataError(f"label_epochs is {share}, but it is a share of the updates and lies in [0, 1]")
     steps = recipe.training.steps or max(1, round(recipe.training.epochs * epoch))
     everything, own = np.arange(len(augmented.is_label)), np.flatnonzero(~augmented.is_label)
-    with_labels = round(share * steps) if 0 < len(own) < len(everything) else steps
+    # One point alone is no batch: layers that normalise over a batch need two.
+    with_labels = round(share * steps) if 1 < len(own) < len(everything) else steps
     phases = [Phase(everything, with_labels), Phase(own, steps - with_labels)]
     return Order([phase for phase in phases if phase.steps], recipe.training.batch, recipe.seed)
