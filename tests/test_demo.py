@@ -322,10 +322,10 @@ def test_verdicts_name_only_texts_that_there_are(hostile):
     ids = np.zeros((len(test), 1), dtype=np.int64)
     scores = evaluate((ids, np.ones((len(test), 1))), replace(splits, test=test))
     assert scores.label_text.points == 0
-    compared = {name: compare(scores, scores, resamples=20) for name in ("G", "D")}
+    compared = {name: compare(scores, scores, resamples=20) for name in ("D", "G")}
     entries = tuple(replace(entry, scores=scores) for entry in hostile.entries)
     alone = replace(hostile, entries=entries, differences=compared)
-    assert [(each.other, each.texts) for each in verdicts(alone)] == [("G", "new texts"), ("D", "new texts")]
+    assert [(each.other, each.texts) for each in verdicts(alone)] == [("D", "new texts"), ("G", "new texts")]
     assert "known items" not in " ".join(section.title for section in sections(alone))
     parsed(demo_page(alone, [], "gandalf"))
 
@@ -342,7 +342,7 @@ def test_round_ends_of_an_axis(highest, end):
 
 def test_bars_are_as_high_as_their_values():
     drawn = svg.bar_chart(
-        [("a",), ("b",)], [svg.Series("one", (), [10, 0]), svg.Series("two", (), [5, 10])], "x"
+        [("a",), ("b",)], [svg.Series("one", 0, [10, 0]), svg.Series("two", 1, [5, 10])], "x"
     )
     heights = [float(each) for each in re.findall(r'<rect[^>]* height="([\d.]+)"', drawn)]
     assert heights == pytest.approx([heights[0], heights[0] / 2, 0, heights[0]], abs=0.1)
@@ -351,7 +351,7 @@ def test_bars_are_as_high_as_their_values():
 
 def test_lines_stay_in_their_picture():
     axis = svg.Axis("x", 1.0)
-    drawn = svg.line_chart([svg.Series("one", [0, 0.5, 1], [0, 1, 0.25])], axis, axis, diagonal=True)
+    drawn = svg.line_chart([svg.Series("one", 0, [0, 1, 0.25], [0, 0.5, 1])], axis, axis, diagonal=True)
     places = [tuple(map(float, each.split(","))) for each in re.search(r'points="([^"]+)"', drawn)[1].split()]
     assert all(0 <= x <= svg.WIDTH and 0 <= y <= svg.HEIGHT for x, y in places)
     assert places[1][1] < places[2][1] < places[0][1]

@@ -162,12 +162,17 @@ def sentence(verdict: Verdict, name: str = "P@1") -> str:
 
 def interval(found: Difference) -> str:
     """The difference and its 95 % interval."""
-    return f"{found.difference:+.1f} ({found.low:+.1f} to {found.high:+.1f})"
+    return f"{found.difference:+.1f} {span(found)}"
+
+
+def span(found: Difference) -> str:
+    """The interval alone."""
+    return f"({found.low:+.1f} to {found.high:+.1f})"
 
 
 def verdict_table(found: SideBySide) -> Table:
     """Ours against the others with intervals."""
-    title = "Is it real? Differences in points with 95 % intervals; bold: more than chance"
+    title = "Differences in points with 95 % intervals; bold: more than chance"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     for name in TOLD:

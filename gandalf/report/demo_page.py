@@ -9,11 +9,12 @@ from string import Template
 
 from gandalf.data.formats.texts import clean
 from gandalf.graph.postulate import Diagnosis
-from gandalf.report.comparison import MARKS, TOLD, interval, sections, sentence, verdicts
+from gandalf.report.comparison import MARKS, TOLD, sections, sentence, span, verdicts
 from gandalf.report.svg import Axis, Series, bar_chart, legend, line_chart, nice_end
 from gandalf.runs.side_by_side import OURS, Answer, SideBySide
 
 TEMPLATE = "demo_page.html"
+STYLES = {"calibrated": 1, "ratio": 2, "shrunk": 3}  # of estimates: as the variants that train with them
 
 
 def demo_page(found: SideBySide, commands: Sequence[str], made_by: str) -> str:
@@ -24,7 +25,7 @@ def demo_page(found: SideBySide, commands: Sequence[str], made_by: str) -> str:
         "lead": "".join(f"<li>{escape(sentence(each))}.</li>" for each in verdicts(found)),
         "done": _done(found),
         "variants": _variants(found),
-        "legend": legend([entry.name for entry in found.entries]),
+        "legend": legend([Series(entry.name, at, ()) for at, entry in enumerate(found.entries)]),
         "kinds": _kinds(found),
         "bins": _bins(found),
         "verdicts": _verdicts(found),
@@ -69,8 +70,8 @@ def _kinds(found: SideBySide) -> str:
     shown = {kind: getattr(first, kind) for kind in kinds}
     shown = {kind: part for kind, part in shown.items() if part is not None and part.points}
     series = [
-        Series(entry.name, (), [getattr(entry.scores, kind).values["P@1"] for kind in shown])
-        for entry in found.entries
+        Series(entry.name, at, [getattr(entry.scores, kind).values["P@1"] for kind in shown])
+        for at, entry in enumerate(found.entries)
     ]
     groups = [(kinds[kind], f"{part.points:,} texts") for kind, part in shown.items()]
     return bar_chart(groups, series, "P@1")
@@ -80,7 +81,10 @@ def _bins(found: SideBySide) -> str:
     bins = found.entries[0].scores.bins
     ends = {1: "1, head", len(bins): f"{len(bins)}, tail"}
     groups = [(ends.get(n, str(n)), f"{each.labels:,}") for n, each in enumerate(bins, start=1)]
-    series = [Series(e.name, (), [each.contribution for each in e.scores.bins]) for e in found.entries]
+    series = [
+        Series(entry.name, at, [each.contribution for each in entry.scores.bins])
+        for at, entry in enumerate(found.entries)
+    ]
     return bar_chart(groups, series, "part of P@5")
 
 
@@ -88,7 +92,7 @@ def _verdicts(found: SideBySide) -> str:
     rows = [
         f'<tr><th scope="row">{escape(f"{OURS} − {each.other}, {each.texts}")}</th>'
         + "".join(
-            f"<td{' class=real' if one.real else ''}>{escape(interval(one))}</td>"
+            f"<td{' class=real' if one.real else ''}>{one.difference:+.1f} <span>{span(one)}</span></td>"
             for one in (each.differences[name] for name in TOLD)
         )
         + "</tr>"
@@ -142,8 +146,8 @@ def _answer(answer: Answer) -> str:
 
 def _curves(found: SideBySide) -> str:
     series = [
-        Series(e.name, [each["step"] for each in e.history], [each["value"] for each in e.history])
-        for e in found.entries
+        Series(e.name, at, [each["value"] for each in e.history], [each["step"] for each in e.history])
+        for at, e in enumerate(found.entries)
         if e.history
     ]
     if not series:
@@ -151,16 +155,17 @@ def _curves(found: SideBySide) -> str:
     metric = str(found.recipe["validation"]["metric"])
     highest = nice_end(max(max(each.up) for each in series))
     chart = line_chart(series, Axis("updates", found.entries[0].steps), Axis(metric, highest))
-    caption = "On held-out training points, while training."
-    return _figure(legend([each.name for each in series]), chart, caption)
+    caption = f"{metric} while training, on the held-out training points that decide which model is saved."
+    return _figure(legend(series), chart, caption)
 
 
 def _reliability(found: Diagnosis) -> str:
     series = [
         Series(
             one.name,
-            [row.estimate for row in one.reliability],
+            STYLES.get(one.name, 0),
             [row.observed for row in one.reliability],
+            [row.estimate for row in one.reliability],
             [row.pairs / max(found.pairs, 1) for row in one.reliability],
         )
         for one in found.estimates
@@ -173,7 +178,7 @@ def _reliability(found: Diagnosis) -> str:
         "Are the label texts’ targets true? On labels whose text is a training text, held out: reliable "
         "targets lie on the diagonal, and large dots stand for many pairs."
     )
-    return _figure(legend([each.name for each in series]), chart, caption)
+    return _figure(legend(series), chart, caption)
 
 
 def _figure(names: str, chart: str, caption: str) -> str:

@@ -1,7 +1,7 @@
 """Charts as inline SVG: no library, and colours by style sheet, so that they follow light and dark.
 
-Series are styled by their number through the classes s0, s1, ...; everything a chart shows is also in its
-label for those who do not see it.
+Series are styled through the classes s0, s1, ...; everything a chart shows is also in its label for those
+who do not see it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ STEPS = 5  # of an axis, about
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one colour: across, up, and perhaps how much each weighs (0 to 1)."""
+    """Values of one style; for lines also where they stand, and how much each weighs (0 to 1)."""
 
     name: str
-    across: Sequence[float]
+    style: int  # which of the classes s0, s1, ...
     up: Sequence[float]
+    across: Sequence[float] = ()
     weights: Sequence[float] | None = None
 
 
@@ -51,7 +52,9 @@ def bar_chart(groups: Sequence[Sequence[str]], series: Sequence[Series], title: 
     width = 0.84 * slot / max(len(series), 1)
     for at, lines in enumerate(groups):
         start = LEFT + slot * at + 0.08 * slot
-        marks += [_bar(start + width * n, width, each.up[at], high, n) for n, each in enumerate(series)]
+        marks += [
+            _bar(start + width * n, width, each.up[at], high, each.style) for n, each in enumerate(series)
+        ]
         marks += [
             _text(start + 0.42 * slot, HEIGHT - BOTTOM + 15 + 12 * n, line, "middle")
             for n, line in enumerate(lines)
@@ -69,15 +72,15 @@ def line_chart(series: Sequence[Series], across: Axis, up: Axis, *, diagonal: bo
     if diagonal:
         ends = (_x(0, across), _y(0, up.end), _x(across.end, across), _y(up.end, up.end))
         marks.append('<line class="even" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>'.format(*ends))
-    for number, each in enumerate(series):
+    for each in series:
         places = [
             (_x(a, across), _y(u, up.end)) for a, u in zip(each.across, each.up, strict=True)
         ]  # in pixels
         drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        marks.append(f'<polyline class="line s{number}" points="{drawn}"/>')
+        marks.append(f'<polyline class="line s{each.style}" points="{drawn}"/>')
         sizes = [2.5 if each.weights is None else 2 + 9 * math.sqrt(w) for w in each.weights or each.up]
         marks += [
-            f'<circle class="dot s{number}" cx="{x:.1f}" cy="{y:.1f}" r="{size:.1f}"/>'
+            f'<circle class="dot s{each.style}" cx="{x:.1f}" cy="{y:.1f}" r="{size:.1f}"/>'
             for (x, y), size in zip(places, sizes, strict=True)
         ]
     said = "; ".join(
@@ -87,9 +90,9 @@ def line_chart(series: Sequence[Series], across: Axis, up: Axis, *, diagonal: bo
     return _picture(marks, f"{up.title} against {across.title}. {said}")
 
 
-def legend(names: Sequence[str]) -> str:
+def legend(series: Sequence[Series]) -> str:
     """The colours by name."""
-    items = (f'<li><i class="s{n}"></i>{escape(name)}</li>' for n, name in enumerate(names))
+    items = (f'<li><i class="s{each.style}"></i>{escape(each.name)}</li>' for each in series)
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
@@ -120,10 +123,10 @@ def _ticks(end: float) -> list[float]:
     return [step * n for n in range(int(end / step + 1e-6) + 1)]
 
 
-def _bar(x: float, width: float, value: float, high: float, number: int) -> str:
+def _bar(x: float, width: float, value: float, high: float, style: int) -> str:
     y = _y(value, high)
     shape = (
-        f'<rect class="bar s{number}" x="{x:.1f}" y="{y:.1f}" width="{0.9 * width:.1f}" '
+        f'<rect class="bar s{style}" x="{x:.1f}" y="{y:.1f}" width="{0.9 * width:.1f}" '
         f'height="{_y(0, high) - y:.1f}"/>'
     )
     if width < ROOM_FOR_NUMBER:

@@ -35,7 +35,7 @@ from gandalf.systems import recipe as recipe_of
 MODEL, PREDICTIONS = "model", "predictions"  # folders that are left
 DIM, EPOCHS = 300, 12.0  # less than the recipe: four models in some two minutes on two cores
 QUERIES, PLACES = 5, 3
-AGAINST = ("G", "D")  # what ours is compared with
+AGAINST = ("D", "G")  # what ours is compared with
 TEXTS: dict[Judged, str] = {"new": "new texts", "label": "texts of labels", "all": "texts"}
 
 Tell = Callable[[Variant], None]
@@ -51,10 +51,10 @@ def variants(recipe: Recipe) -> tuple[Variant, ...]:
     throughout = "targets.label_epochs=1"
     return (
         Variant("D", "training points alone", ("targets.targets=none",)),
-        Variant("Z1", "and each label's text, with that label", ("targets.targets=self", throughout)),
+        Variant("Z1", "and each label's text, with that label alone", ("targets.targets=self", throughout)),
         Variant(
             "G",
-            "the paper's Gandalf: label texts with counts ratios as targets",
+            "the paper's Gandalf: and each label's text, with ratios of counts as targets",
             ("targets.targets=ratio", throughout),
         ),
         Variant(OURS, _in_words(recipe.targets)),
@@ -62,8 +62,10 @@ def variants(recipe: Recipe) -> tuple[Variant, ...]:
 
 
 def _in_words(targets: Targets) -> str:
-    when = "" if targets.label_epochs == 1 else f", in the first {targets.label_epochs:.0%} of the updates"
-    return f"label texts with {targets.targets} targets{when}"
+    when = (
+        "" if targets.label_epochs == 1 else f", in the first {100 * targets.label_epochs:g} % of the updates"
+    )
+    return f"and each label's text, with {targets.targets} targets{when}"
 
 
 def demo(
