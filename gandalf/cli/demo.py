@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 QUERIES = "queries.txt"  # beside a bundled set: what a person might ask of it
 
-Out = Annotated[Path, typer.Argument(metavar="[OUT]", help="Folder for page, figures and model: a new one.")]
+Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for page, figures and model: a new one.")]
 Data = Annotated[str, typer.Option("--data", help="Any data set with a test split.")]
 System = Annotated[
     str, typer.Option("--system", metavar="astec|inceptionxml", help="Which model is trained.")
@@ -49,7 +49,7 @@ def demo(
     """Train a model four ways at equal steps: without label texts, with them, as the paper, as gandalf does.
 
     One table, five queries side by side, what is more than chance, a page with pictures and the best model.
-    On the bundled set some two minutes on two cores; inceptionxml takes seven times as long.
+    On the bundled set some three minutes on two cores; inceptionxml takes seven times as long.
 
     [bold]gandalf demo[/]
 

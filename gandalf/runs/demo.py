@@ -33,7 +33,7 @@ from gandalf.settings import to_dict
 from gandalf.systems import recipe as recipe_of
 
 MODEL, PREDICTIONS = "model", "predictions"  # folders that are left
-DIM, EPOCHS = 300, 12.0  # less than the recipe: four models in some two minutes on two cores
+DIM, EPOCHS = 300, 12.0  # less than the recipe: four models in some three minutes on two cores
 QUERIES, PLACES = 5, 3
 AGAINST = ("D", "G")  # what ours is compared with
 TEXTS: dict[Judged, str] = {"new": "new texts", "label": "texts of labels", "all": "texts"}
