@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from gandalf.text.words import Words, WordsOptions
 from gandalf.train.batches import Order, Phase, Points
 
 Mask = npt.NDArray[np.bool_]
+MANY_TEXTS = 1_000_000  # whose token ids are better left on disk: 128 bytes each
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,13 +84,18 @@ def fit_tokens(points: Dataset, text: Text) -> Tokens:
     return Words.fit(both, options)
 
 
-def loop_points(augmented: Augmented, tokens: Tokens, label_weight: float) -> Points:
-    """The points as the loop wants them."""
+def loop_points(
+    augmented: Augmented, tokens: Tokens, label_weight: float, table: Path | None = None
+) -> Points:
+    """The points as the loop wants them; very many have their token ids mapped from the file `table`."""
     points = augmented.points
+    mapped = table if len(points) >= MANY_TEXTS else None
+    if mapped is not None:
+        mapped.parent.mkdir(parents=True, exist_ok=True)
     weights = None
     if label_weight != 1.0 and augmented.is_label.any():
         weights = np.where(augmented.is_label, label_weight, 1.0).astype(np.float32)
-    return Points(token_table(tokens, points.texts or []), points.targets, weights)
+    return Points(token_table(tokens, points.texts or [], path=mapped), points.targets, weights)
 
 
 def epoch_steps(rest: Dataset, batch: int) -> int:

@@ -57,6 +57,11 @@ class Place:
         """The run's checkpoints."""
         return None if self.folder is None else Checkpoints(self.folder / CHECKPOINTS)
 
+    @property
+    def token_table(self) -> Path | None:
+        """Where very many token ids are put while the run goes on."""
+        return None if self.folder is None else self.folder / CHECKPOINTS / "tokens.npy"
+
 
 @dataclass(frozen=True, eq=False)
 class Trained:
@@ -88,7 +93,7 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     parts = _cut(splits.train, recipe)
     tokens = fit_tokens(parts.rest, recipe.text)
     made = augmented(parts.rest, recipe.targets, recipe.seed)
-    points = loop_points(made, tokens, recipe.targets.label_weight)
+    points = loop_points(made, tokens, recipe.targets.label_weight, place.token_table)
     shape = run_shape(recipe, tokens.size, splits.train.num_labels)
     require_memory(shape, recipe.device)
     with out_of_memory(shape, recipe.device):
