@@ -35,6 +35,7 @@ from gandalf import Splits, load
 from gandalf.data.holdout import holdout
 from gandalf.data.load import bundled
 from gandalf.recipe import Recipe
+from gandalf.runs.auto import choose
 from gandalf.runs.run import Trained, test_figures, train
 from gandalf.settings import override
 from gandalf.systems import recipe
@@ -54,7 +55,11 @@ def measured(run: Run, root: Path) -> Line:
     started = time.perf_counter()
     given, scored = parts(run.data, run.split, run.seed if run.split == "validation" else 0, root)
     _forget_peak()
-    trained = train(given, recipe_of(run))
+    asked, choice = recipe_of(run), None
+    if asked.targets.targets == "auto":
+        made = choose(given, asked)
+        asked, choice = made.recipe, made.table
+    trained = train(given, asked)
     figures = test_figures(trained.model, scored)
     assert figures is not None
     device = next(trained.model.encoder.parameters()).device.type
@@ -71,6 +76,7 @@ def measured(run: Run, root: Path) -> Line:
         "peak_memory": _peak(device),  # bytes
         "recipe": trained.model.config["recipe"],  # every `auto` replaced by what it meant
         "targets": _plain(trained.details),
+        **({} if choice is None else {"choice": _plain(choice)}),
     }
 
 
