@@ -87,18 +87,18 @@ def root(tmp_path_factory):
 
 def test_runs_never_train_on_what_they_are_scored_on(root):
     whole = load(root / "tiny")
-    given, scored = parts("tiny", "test", root)
+    given, scored = parts("tiny", "test", 0, root)
     assert (given.train, given.test) == (whole.train, None)
     assert scored.test == whole.test
-    given, scored = parts("tiny", "validation", root)
-    cut = holdout(whole.train, 0.1, 0, at_most=None)
+    given, scored = parts("tiny", "validation", 3, root)
+    cut = holdout(whole.train, 0.1, 3, at_most=None)
     assert (given.train, given.test) == (cut.rest, None)
     assert (scored.train, scored.test) == (cut.rest, cut.held)
     assert not set(given.train.texts) & set(scored.test.texts)
 
 
 def test_man_is_the_bundled_set(tmp_path):
-    assert parts("man", "test", tmp_path)[1].name == "LF-ManSeeAlso-9K"
+    assert parts("man", "test", 0, tmp_path)[1].name == "LF-ManSeeAlso-9K"
 
 
 # ---- lines on disk
