@@ -56,7 +56,9 @@ def start_from_points(encoder: nn.Module, head: Table, points: Points) -> None:
     """Let each label's row begin as the direction of its points' mean vector; without points, as drawn."""
     vectors = encoded(encoder, points).cpu().numpy()  # shape: (N, dim)
     mean = points.targets.T.tocsr() @ vectors  # shape: (L, dim)
+    del vectors  # both are large, and whatever is done with the mean is done in its place
     length = np.linalg.norm(mean, axis=1, keepdims=True)
-    known = torch.from_numpy(length[:, 0] > 1e-6)
-    rows = torch.from_numpy((mean / np.maximum(length, 1e-6)).astype(np.float32))
-    head.rows[known.to(head.rows.device)] = rows[known].to(head.rows.device)
+    mean /= np.maximum(length, 1e-6)
+    unknown = ~(length[:, 0] > 1e-6)
+    mean[unknown] = head.rows[torch.from_numpy(unknown).to(head.rows.device)].cpu().numpy()
+    head.rows.copy_(torch.from_numpy(mean))

@@ -13,12 +13,9 @@ from gandalf.runs.validation import encoded
 from gandalf.train.labels import Shortlist
 from gandalf.train.loop import Training
 
-LISTS_PER_ROOT, PROBES, ROUNDS = (
-    4,
-    8,
-    5,
-)  # of the index: lists by the root of L, those searched, k-means rounds
-PER_LIST = 39  # rows that k-means wants to see of each list
+# Of the index: lists by the root of L, those searched, k-means rounds, rows that k-means wants for each list.
+LISTS_PER_ROOT, PROBES, ROUNDS, PER_LIST = 4, 8, 5, 39
+ASKED = 1 << 16  # points looked up at once
 
 
 class Refresh:
@@ -55,7 +52,6 @@ def _by_index(vectors: Tensor, head: Table, number: int) -> npt.NDArray[np.int32
         return None
     # The bias is one more number of the row, and 1 one more of the vector.
     rows = np.hstack([head.rows.data.numpy(), head.bias.data.numpy()[:, None]])
-    points = np.hstack([vectors.numpy(), np.ones((len(vectors), 1), dtype=np.float32)])
     lists = max(1, min(int(LISTS_PER_ROOT * len(rows) ** 0.5), len(rows) // PER_LIST))
     flat = faiss.IndexFlatIP(rows.shape[1])
     index = faiss.IndexIVFFlat(flat, rows.shape[1], lists, faiss.METRIC_INNER_PRODUCT)
@@ -63,4 +59,9 @@ def _by_index(vectors: Tensor, head: Table, number: int) -> npt.NDArray[np.int32
     index.train(rows)
     index.add(rows)
     index.nprobe = PROBES
-    return np.asarray(index.search(points, number)[1], dtype=np.int32)  # shape: (N, number)
+    found = [index.search(_with_one(part.numpy()), number)[1] for part in vectors.split(ASKED)]
+    return np.concatenate(found).astype(np.int32)  # shape: (N, number)
+
+
+def _with_one(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    return np.hstack([vectors, np.ones((len(vectors), 1), dtype=np.float32)])

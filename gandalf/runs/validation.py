@@ -63,11 +63,14 @@ def encoded(encoder: nn.Module, points: Points, batch: int = 4096) -> Tensor:
     """Vectors of all points as the encoder is now, without dropout."""  # shape: (N, dim)
     device = next(encoder.parameters()).device
     encoder.eval()
-    parts = [
-        encoder(torch.from_numpy(points.tokens[start : start + batch].astype(np.int64)).to(device)).float()
-        for start in range(0, len(points), batch)
-    ]
-    return torch.cat(parts)
+    found: Tensor | None = None  # one table, filled: parts put together would be there twice
+    for start in range(0, len(points), batch):
+        ids = torch.from_numpy(points.tokens[start : start + batch].astype(np.int64))
+        part = encoder(ids.to(device)).float()
+        found = part.new_empty(len(points), part.shape[1]) if found is None else found
+        found[start : start + batch] = part
+    assert found is not None, "no points"
+    return found
 
 
 def judged(scores: Scores, texts: Judged) -> Part:
