@@ -19,7 +19,7 @@ from gandalf.errors import DataError
 from gandalf.metrics.bootstrap import compare
 from gandalf.recipe import Recipe
 from gandalf.runs import auto, run
-from gandalf.runs.auto import CANDIDATES, DECIDING, DEFAULT, LIGHT_WEIGHT, Candidate, Choice, choose
+from gandalf.runs.auto import CANDIDATES, DECIDING, DEFAULT, LIGHT_WEIGHT, Candidate, Choice, _with, choose
 from gandalf.runs.material import cut
 from gandalf.runs.start import train
 from gandalf.settings import override, to_dict
@@ -148,6 +148,16 @@ def test_none_takes_the_training_points_along(monkeypatch):
     assert choose(made_up(), asked("targets.keep=labels")).recipe.targets.keep == "both"
     faked(monkeypatch, best_of({}))
     assert choose(made_up(), asked("targets.keep=labels")).recipe.targets.keep == "labels"
+
+
+def test_a_strength_is_for_those_that_shrink(quick, topics):
+    """Others have none, and must not fail for it after minutes of trying."""
+    choice = choose(topics, asked("targets.strength=3"))
+    assert len(choice.tried) >= len(CANDIDATES)
+    strengths = {
+        name: _with(asked("targets.strength=3"), Candidate(name)).targets.strength for name in CANDIDATES
+    }
+    assert strengths == {"none": None, "self": None, "ratio": None, "shrunk": 3.0, "calibrated": 3.0}
 
 
 def test_a_smaller_weight_is_tried_with_the_best_targets_alone(monkeypatch):

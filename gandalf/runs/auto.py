@@ -20,6 +20,7 @@ from gandalf.runs.validation import judged
 Name = Literal["none", "self", "ratio", "shrunk", "calibrated"]
 
 CANDIDATES: tuple[Name, ...] = ("none", "self", "ratio", "shrunk", "calibrated")
+SHRINKING = ("shrunk", "calibrated")  # whose strength may have been given
 LIGHT_WEIGHT = 0.3  # of label points, tried with the best targets
 # A trial is the recipe itself, only shorter. A lighter model will not do: one that has learnt too little to
 # profit from soft targets prefers to go without them (docs/who_gains.md).
@@ -124,6 +125,8 @@ def _trial(splits: Splits, recipe: Recipe) -> Splits:
 
 def _with(recipe: Recipe, chosen: Candidate) -> Recipe:
     targets: Targets = replace(recipe.targets, **asdict(chosen))
+    if chosen.targets not in SHRINKING:
+        targets = replace(targets, strength=None)  # of others it says nothing
     if chosen.targets == "none":
         targets = replace(targets, keep="both")
     return replace(recipe, targets=targets)
