@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from small_model import LABELS, OPTIONS, small_model
 
@@ -264,6 +265,17 @@ def test_an_encoder_and_a_head_that_do_not_meet(copy):
     edit(copy / "config.json", dim=7)
     with pytest.raises(DataError, match="gives 12 numbers and the head takes 7"):
         load_model(copy)
+
+
+@pytest.mark.parametrize("error", [OSError("No space left"), SafetensorError("No space left")])
+def test_a_full_disk_gets_a_sentence(error, tmp_path, monkeypatch):
+    def full(*_):
+        raise error
+
+    monkeypatch.setattr("gandalf.model.save.save_file", full)
+    with pytest.raises(DataError, match=r"model\.safetensors: cannot be written \(No space left\)"):
+        save_model(small_model(), tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_no_folder_or_another(tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -47,7 +48,7 @@ def write_model(
     with written(folder / LABELS) as file:
         file.writelines(_label_lines(model))
     model.tokens.save(folder)
-    save_file(_tensors_of(model), folder / WEIGHTS)
+    _write_weights(model, folder / WEIGHTS)
     # safetensors makes files that only their owner may read.
     (folder / WEIGHTS).chmod((folder / LABELS).stat().st_mode)
     if metrics is not None:
@@ -104,6 +105,13 @@ def _tensors_of(model: Model) -> dict[str, Tensor]:
             tensors[f"{part}.{name}"] = tensor.clone() if place in seen else tensor
             seen.add(place)
     return tensors
+
+
+def _write_weights(model: Model, path: Path) -> None:
+    try:
+        save_file(_tensors_of(model), path)
+    except (OSError, SafetensorError) as error:  # a full disk is either
+        raise DataError(f"cannot be written ({error})", file=path) from error
 
 
 def _write_json(value: Mapping[str, Any], path: Path) -> None:
