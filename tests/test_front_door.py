@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -94,6 +95,10 @@ def test_settings_are_strings_or_keywords():
         start, "encoder.dim=64", "targets.targets=none", "epochs=2", "text.vectors=none", "precision=float32"
     )
     assert by_name == by_string != start
+    odd = changed(start, epochs=np.int64(3), vectors=Path("a/b.txt"), **{"targets.share": np.float32(0.5)})
+    assert odd == changed(start, "epochs=3", "text.vectors=a/b.txt", "targets.share=0.5")
+    with pytest.raises(DataError, match="a setting cannot be <object"):
+        changed(start, epochs=object())
     assert changed(start, "epochs=3", epochs=2).training.epochs == 3.0
     with pytest.raises(DataError, match=r"did you mean 'training\.epochs'"):
         changed(start, epoch=2)
@@ -109,6 +114,9 @@ def test_what_is_there_is_not_lost(splits, tmp_path):
     gandalf.train(splits, out=tmp_path / "model", **LIGHT)
     with pytest.raises(DataError, match="holds a model already"):
         gandalf.train(splits, out=tmp_path / "model", **LIGHT)
+    for said in ("resume", "overwrite"):
+        with pytest.raises(DataError, match="without a folder there is nothing to resume or overwrite"):
+            gandalf.train(splits, **{said: True}, **LIGHT)
     gandalf.train(splits, out=tmp_path / "model", overwrite=True, seed=1, **LIGHT)
     assert gandalf.load_model(tmp_path / "model").config["recipe"]["seed"] == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.load import load
@@ -37,6 +38,8 @@ def train(
     splits = _as_splits(data)
     start = recipe_of(recipe) if isinstance(recipe, str) else recipe
     asked = changed(start, *settings, **changes)
+    if out is None and (resume or overwrite):
+        raise DataError("without a folder there is nothing to resume or overwrite", remedy="name it: out=...")
     if out is not None:
         place = Place(Path(out), resume=resume)
         return train_to_folder(splits, asked, place, overwrite=overwrite).trained
@@ -56,7 +59,15 @@ def changed(recipe: Recipe, *settings: str, **changes: object) -> Recipe:
 def _written(value: object) -> str:
     if value is None:
         return "none"
-    return value if isinstance(value, str) else json.dumps(value)
+    if isinstance(value, str | Path):
+        return str(value)
+    return json.dumps(value, default=_number)
+
+
+def _number(value: Any) -> Any:  # noqa: ANN401  NumPy's and torch's numbers, which JSON does not know
+    if hasattr(value, "item"):
+        return value.item()
+    raise DataError(f"a setting cannot be {value!r:.60}")
 
 
 def _as_splits(data: Splits | Dataset | str | Path) -> Splits:
