@@ -59,7 +59,7 @@ def _by_index(vectors: Tensor, head: Table, number: int) -> npt.NDArray[np.int32
     index.train(rows)
     index.add(rows)
     index.nprobe = PROBES
-    found = [index.search(_with_one(part.numpy()), number)[1] for part in vectors.split(ASKED)]
+    found = [index.search(_with_one(part.numpy()), number)[1] for part in torch.split(vectors, ASKED)]
     return np.concatenate(found).astype(np.int32)  # shape: (N, number)
 
 
