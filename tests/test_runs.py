@@ -16,6 +16,7 @@ import gandalf
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.recipe import Recipe
+from gandalf.runs import output
 from gandalf.runs.hooks import Interrupted
 from gandalf.runs.limits import LIMITS, METRICS, check_recipe
 from gandalf.runs.material import epoch_steps
@@ -326,6 +327,26 @@ def test_a_killed_writer_leaves_a_run_that_can_be_resumed(splits, tmp_path, monk
     assert json.loads((out / "config.json").read_bytes())["files"] == sorted(
         path.name for path in out.iterdir()
     )
+
+
+@pytest.mark.parametrize("before", [1, 3, 6])
+def test_killed_while_an_old_run_is_removed(before, splits, tmp_path, monkeypatch):
+    """What is left is an unfinished run, not a model without its weights or a folder of no one's."""
+    train_to_folder(splits, small("training.steps=2"), Place(tmp_path / "out"))
+    remove, removed = output._remove, []
+
+    def removing(path):
+        if len(removed) == before:
+            killed()
+        removed.append(path)
+        remove(path)
+
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr(output, "_remove", removing)
+        train_to_folder(splits, small("training.steps=2"), Place(tmp_path / "out"), overwrite=True)
+    assert state_of(tmp_path / "out") == "unfinished"
+    train_to_folder(splits, small("training.steps=2"), Place(tmp_path / "out", resume=True))
+    assert state_of(tmp_path / "out") == "finished"
 
 
 def test_a_test_split_that_cannot_be_scored_costs_no_model(splits, tmp_path):

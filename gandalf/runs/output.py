@@ -129,9 +129,11 @@ def train_to_folder(
 @contextmanager
 def _begun(folder: Path, recipe: Recipe, fresh: bool) -> Iterator[None]:
     """The folder, ready for a run; if the body fails before any training, it is as if it had never been."""
+    made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in _names(folder):
+        # config.json first and the recipe last: whatever a kill leaves here is an unfinished run.
+        for name in sorted(_names(folder), key=lambda name: (name != CONFIG, name == RECIPE)):
             if _LEFTOVER.fullmatch(name) or (fresh and _is_own(name)):
                 _remove(folder / name)
     except OSError as error:
@@ -144,7 +146,8 @@ def _begun(folder: Path, recipe: Recipe, fresh: bool) -> Iterator[None]:
     except DataError:
         if _names(folder) == [RECIPE]:
             _remove(folder / RECIPE)
-            folder.rmdir()
+            if made:  # and not the user's, who may be in it
+                folder.rmdir()
         raise
 
 
