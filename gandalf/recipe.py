@@ -29,7 +29,7 @@ class Text:
     kind: TextKind = setting("words", "words: own vocabulary, pieces for unseen words. subwords: learnt BPE.")
     max_length: int = setting(32, "Tokens read of a text.")
     min_count: int = setting(2, "Rarer words are broken into pieces.")
-    max_tokens: int = setting(500_000, "Largest vocabulary.")
+    max_tokens: int = setting(500_000, "Most words, pieces besides; of subwords never more than 32,000.")
     vectors: str | None = setting(
         None, "Start from these: a GloVe, word2vec or fastText text file, or an installed package."
     )

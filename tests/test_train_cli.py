@@ -178,6 +178,9 @@ def test_bad_settings_and_data_leave_no_folder(data, tmp_path):
     fails(tmp_path / "nowhere", tmp_path / "out", *SMALL)
     fails(data, tmp_path / "out", *SMALL, "--strength", 3)
     assert not (tmp_path / "out").exists()
+    (tmp_path / "out").mkdir()
+    fails(data, tmp_path / "out", *SMALL, "--strength", 3)
+    assert content(tmp_path / "out") == {}  # one that was there stays
 
 
 def test_overwrite_begins_anew(data, tmp_path):
@@ -216,6 +219,18 @@ def test_ctrl_c_and_resume(model, data, tmp_path, monkeypatch):
 
 def content_names(folder):
     return [path.name for path in folder.iterdir()]
+
+
+def test_ctrl_c_while_targets_are_chosen(data, tmp_path, monkeypatch):
+    gandalf.export(gandalf.synthetic(600, 60, seed=1).splits, tmp_path / "more", "raw")
+    asked = (*SMALL, "--targets", "auto", "--steps", "16")
+    result = interrupted(monkeypatch, tmp_path / "more", tmp_path / "out", *asked)
+    assert result.exit_code == 130 and result.stdout == ""
+    said = (
+        "stopped after step 5 of 8; nothing was saved yet: begin again with the same command and --resume\n"
+    )
+    assert result.stderr == said
+    done(tmp_path / "more", tmp_path / "out", *asked, "--resume")
 
 
 def test_other_data_are_not_resumed(data, tmp_path, monkeypatch):

@@ -62,12 +62,12 @@ def gandalf(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Short texts, many labels that have texts of their own: check the data, see the label graph, add
-    Gandalf's training points for any trainer, score anyone's predictions.
+    """Short texts, many labels that have texts of their own: check the data, see the label graph, train and
+    predict, add Gandalf's training points for any trainer, score anyone's predictions.
 
     DATA is a folder in a known layout, one CSV, TSV, JSONL or Parquet file, or the bundled set [bold]man[/].
 
-    Start with: [bold]gandalf check man[/]
+    Start with: [bold]gandalf check man[/], or [bold]gandalf demo[/] for a few minutes of training.
     """
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from gandalf.cli.engine import engine
 from gandalf.cli.options import Bundle
 from gandalf.errors import DataError
+from gandalf.recipe import Recipe
 from gandalf.settings import override, read_toml, updated
 
-if TYPE_CHECKING:
-    from gandalf.recipe import Recipe
-
+_DEFAULT = Recipe()
 _MODEL, _POINTS, _LENGTH = "What is trained", "Label points", "How long, and where"
 
 
@@ -52,8 +51,6 @@ class Asked:
                 remedy="leave out the one or the other",
                 file=self.config,
             )
-        from gandalf.recipe import Recipe
-
         return str([Recipe().system, *([] if in_file is None else [in_file]), *wanted][-1])
 
 
@@ -71,7 +68,11 @@ def _option(flag: str, kind: Any, panel: str, help: str, metavar: str | None = N
 
 
 _SYSTEM = _option(
-    "--system", str, _MODEL, "Its recipe is what all else changes. Default astec.", "astec|inceptionxml"
+    "--system",
+    str,
+    _MODEL,
+    f"Its recipe is what all else changes. Default {_DEFAULT.system}.",
+    "astec|inceptionxml",
 )
 _CONFIG = _option("--config", Path, _MODEL, "Settings that differ from the recipe.", "FILE.toml")
 _SET = _option(
@@ -83,7 +84,8 @@ _SET = _option(
 )
 _TARGETS_HELP = (
     "Of label points. none: no label points. self: each label alone (Z1). ratio: the paper's. shrunk, "
-    "calibrated, glas, walk: see gandalf graph. auto: chosen on held-out training points."
+    "calibrated, glas, walk: see gandalf graph. auto: chosen on held-out training points, by trial. "
+    f"Default {_DEFAULT.targets.targets}."
 )
 
 # Option: the setting that it changes, and how it is offered.
@@ -108,7 +110,12 @@ NAMED: dict[str, tuple[str, Any]] = {
     "label_epochs": (
         "targets.label_epochs",
         _option(
-            "--label-epochs", float, _POINTS, "Share of the updates that meet them, from the start.", "SHARE"
+            "--label-epochs",
+            float,
+            _POINTS,
+            "Share of the updates that meet them, from the start; then come training points alone. "
+            f"Default {_DEFAULT.targets.label_epochs:g}.",
+            "SHARE",
         ),
     ),
     "keep": (

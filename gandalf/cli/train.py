@@ -88,8 +88,8 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
         tell = _silent if json else _show_choice
         outcome = train_to_folder(splits, recipe, place, overwrite=running.overwrite, tell=tell)
     except Interrupted as stopped:
-        remedy = "; go on with the same command and --resume" if stopped.saved else ""
-        typer.secho(f"{stopped}{remedy}", err=True)
+        again = "go on" if stopped.saved else "nothing was saved yet: begin again"
+        typer.secho(f"{stopped}; {again} with the same command and --resume", err=True)
         raise typer.Exit(INTERRUPTED) from stopped
     if json:
         print_json(outcome.metrics)
