@@ -318,7 +318,6 @@ def test_gradients_of_the_layers_are_clipped():
     update = EncoderUpdate(encoder, EncoderOptions("sgd", rate=1.0, momentum=0.0), clip=0.25)
     before = [each.detach().clone() for each in update.dense]
     update.begin(torch.arange(13))
-    update.begin(torch.arange(13))
     x = encoder.train()(torch.arange(1, 13).view(2, 6))
     x.backward(100 * torch.ones_like(x))
     update.step(1.0)

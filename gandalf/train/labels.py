@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -95,6 +94,3 @@ class Shortlist:
         column = np.searchsorted(ids, label)
         parts = (torch.from_numpy(each) for each in (point, column, value))
         return [Chunk(torch.from_numpy(ids), len(ids), *parts)]
-
-
-Refresh = Callable[[], npt.NDArray[np.int32]]
