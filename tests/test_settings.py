@@ -1,6 +1,5 @@
 """Settings: round trips, and a sentence for every way to mistype one."""
 
-# ruff: noqa: RUF009 (`setting` is a field)
 from __future__ import annotations
 
 import json
