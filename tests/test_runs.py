@@ -292,6 +292,13 @@ def test_without_texts_or_labels_there_is_nothing_to_learn(splits):
         train(Splits(empty), small())
 
 
+def test_counts_are_no_targets(splits):
+    """Without label points, too, where no graph looks at them."""
+    counts = replace(splits.train, targets=3 * splits.train.targets)
+    with pytest.raises(DataError, match=r"targets lie between 1 and 3, not in \(0, 1\]; divide counts"):
+        train(Splits(counts), small("targets.targets=none"))
+
+
 def test_a_training_that_goes_astray_is_ended(splits, monkeypatch):
     train_batch = Training._train
 

@@ -82,6 +82,7 @@ def check_points(points: Dataset) -> None:
     points.need_texts("training")
     if not points.targets.nnz:
         raise DataError("no training point has a label, so there is nothing to learn")
+    points.need_probabilities()
 
 
 def check_order(order: Order, encoder: Encoder) -> None:
