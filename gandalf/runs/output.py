@@ -173,8 +173,9 @@ def _scores(trained: Trained, splits: Splits) -> tuple[Scores | None, tuple[str,
     """Figures on the test split; what is wrong with that must not cost a trained model."""
     try:
         return test_scores(trained.model, splits), ()
-    except DataError as error:
-        return None, (f"no figures on the test split: {error}",)
+    except (DataError, MemoryError, torch.OutOfMemoryError) as error:
+        why = str(error) if isinstance(error, DataError) else "there was not enough memory to predict it"
+        return None, (f"no figures on the test split: {why}",)
 
 
 def _metrics(trained: Trained, scores: Scores | None) -> dict[str, Any]:
