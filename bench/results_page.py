@@ -153,9 +153,8 @@ def measured_on(lines: Iterable[Line]) -> str:
     found: dict[str, list[Line]] = {}
     for line in lines:
         had = line["machine"]
-        processors = (
-            f"{had['gpu']}, " * (line["device"] == "cuda") + f"{had['cpu']} with {had['cores']} cores"
-        )
+        gpu = f"{had['gpu']}, " if line["device"] == "cuda" else ""
+        processors = f"{gpu}{had['cpu']} with {had['cores']} cores"
         what = f"{processors}, Python {had['python']}, torch {had['torch']}"
         found.setdefault(what, []).append(line)
     return "".join(

@@ -18,7 +18,7 @@ import torch
 from bench import engine
 from bench.engine import append, parts, read_lines, recipe_of
 from bench.parallel import Clock, in_turn, results
-from bench.results_page import page
+from bench.results_page import measured_on, page
 from bench.studies import RECIPES, SEEDS, SETS, STUDIES, SYSTEMS, VARIANTS, Run
 from bench.tables import WHO_GAINS, Sample, best_rows, figure, noise, pooled, setting_table
 from gandalf import export, load, synthetic
@@ -374,3 +374,9 @@ def test_a_table_of_settings_has_standard_errors_and_mixes_no_two_settings():
         "| shrunk | 1 | 10 | 29.00 | 39.00 | 1 |",
         "| none |  | 10 | 20.00 | 30.00 | 1 |",
     ]
+
+
+def test_runs_on_a_cpu_name_no_gpu():
+    line = line_of(RUN, 50.0) | {"device": "cpu"}
+    line["machine"] = {name: value for name, value in line["machine"].items() if name != "gpu"}
+    assert measured_on([line]).startswith("- Some CPU with 16 cores, Python 3.12.1")
