@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy.sparse import coo_array, csc_matrix, csr_array, save_npz
 
+import gandalf
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.metrics.predictions import as_predictions
@@ -205,3 +206,16 @@ def test_no_test_split(splits):
         as_predictions(matrix(), Splits(splits.train, name="toy"))
     with pytest.raises(DataError, match="the test split of the data set 'toy' is empty"):
         as_predictions(matrix(), Splits(splits.train, splits.test[:0], name="toy"))
+
+
+def test_labels_in_another_order_are_not_counted_as_misses(tmp_path):
+    """A table whose rows are shuffled numbers its labels anew; lines with label texts show it."""
+    splits = gandalf.synthetic(60, 12, seed=0).splits
+    texts = list(splits.test.label_texts)
+    lines = [json.dumps({"labels": [3], "label_texts": [texts[3]]})] * len(splits.test)
+    (tmp_path / "right.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    gandalf.evaluate(tmp_path / "right.jsonl", splits)
+    lines[1] = json.dumps({"labels": [3], "label_texts": [texts[4]]})
+    (tmp_path / "other.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    with pytest.raises(gandalf.DataError, match=r"other.jsonl:2: label 3 is .* here and .* in the data set"):
+        gandalf.evaluate(tmp_path / "other.jsonl", splits)

@@ -137,15 +137,17 @@ def test_killed_while_the_model_is_written(data, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("labels", SETTINGS)
-def test_ctrl_c(labels, data, tmp_path):
+@pytest.mark.parametrize(
+    ("labels", "sent"), list(zip(SETTINGS, (signal.SIGINT, signal.SIGTERM), strict=True))
+)
+def test_ctrl_c_and_the_signal_of_kill(labels, sent, data, tmp_path):
     sets = [part for setting in SETTINGS[labels] for part in ("--set", setting)]
     sets += ["--steps", "300"]
     out, whole = tmp_path / "out", tmp_path / "whole"
     finish(command(data, whole, *sets))
     process = start(command(data, out, *sets))
     wait_for(lambda: lines(out) > 20, process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(sent)
     shown, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130 and shown == ""
     assert said.startswith("stopped after step ") and said.count("\n") == 1

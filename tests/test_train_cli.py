@@ -406,6 +406,18 @@ def test_who_comes_first(tmp_path):
     assert (found.encoder.dim, found.encoder.kind, found.system) == (13, "inception", "inceptionxml")
 
 
+def test_epochs_take_the_place_of_steps_in_a_file(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text("[training]\nsteps = 10\n")
+    assert "# steps =" in config("--config", file, "--epochs", 2)
+    assert "steps = 10" in config("--config", file)
+
+
+def test_one_length_is_enough(data, tmp_path):
+    result = run(data, tmp_path / "out", "--epochs", "2", "--steps", "5")
+    assert result.exit_code == 2 and "--epochs and --steps both say how long to train" in result.stderr
+
+
 def test_a_file_names_its_system(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text(config("--system", "inceptionxml", "--epochs", 3))

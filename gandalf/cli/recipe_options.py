@@ -148,6 +148,10 @@ NAMED: dict[str, tuple[str, Any]] = {
 
 
 def _asked(system: str | None, config: Path | None, set: list[str] | None, **named: object) -> Asked:
+    if named.get("epochs") is not None and named.get("steps") is not None:
+        raise DataError("--epochs and --steps both say how long to train", remedy="give one of them")
+    if named.get("epochs") is not None:
+        named = {"steps": "none", **{name: value for name, value in named.items() if name != "steps"}}
     given = tuple((NAMED[name][0], value) for name, value in named.items() if value is not None)
     return Asked(system, config, tuple(set or ()), given)
 

@@ -32,6 +32,7 @@ def read_ranked_lists(path: Path, test: Dataset) -> Lists:
             record = _record(line)
             _check_uid(record, test, number - 1)
             found = _labels(record, names)
+            _check_texts(record, found, test)
             values = _scores(record, len(found))
         except DataError as error:
             problem = error.problem
@@ -126,6 +127,19 @@ def _check_uid(record: dict[str, Any], test: Dataset, row: int) -> None:
         f"this line is for uid {uid!r}, the test point in this place has {test.ids[row]!r}",
         remedy="predict the test split, and put the lines in its order",
     )
+
+
+def _check_texts(record: dict[str, Any], found: list[int], test: Dataset) -> None:
+    """Labels numbered in another order, as by a table with its rows shuffled, would count as misses."""
+    texts = record.get("label_texts")
+    if test.label_texts is None or not isinstance(texts, list) or len(texts) != len(found):
+        return
+    for index, text in zip(found, texts, strict=True):
+        if isinstance(text, str) and text != test.label_texts[index]:
+            raise DataError(
+                f"label {index} is {_shown(text)} here and {_shown(test.label_texts[index])} in the data set",
+                remedy="give the data set whose labels the model was trained with, in the same order",
+            )
 
 
 def _labels(record: dict[str, Any], names: LabelNames) -> list[int]:

@@ -36,15 +36,16 @@ class Stop:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take over Ctrl-C for the body, where that is possible: in the main thread."""
+        """Take over Ctrl-C and the signal of `kill` for the body, where that can be: in the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = signal.signal(signal.SIGINT, self._ask)
+        before = {each: signal.signal(each, self._ask) for each in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for each, handler in before.items():
+                signal.signal(each, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
