@@ -69,7 +69,7 @@ def content(folder):
 
 
 def test_what_is_on_screen(data, tmp_path):
-    shown = done(data, tmp_path / "out", *SMALL, "--targets", "calibrated", "--epochs", 3)
+    shown = done(data, tmp_path / "out", *SMALL, "--targets", "calibrated")
     points = "285 training points and 120 label points (shrunk targets), 120 labels"
     assert shown.startswith(f"astec on made-up: {points}, 8 updates in ")
     assert "fallback: shrunk instead of calibrated: " in shown
@@ -263,7 +263,6 @@ def test_an_unfinished_run_can_begin_anew(model, data, tmp_path, monkeypatch):
         (("--set", "trainin.batch=3"), "there is no setting 'trainin.batch'; did you mean 'training.batch'?"),
         (("--set", "batch"), "'batch' changes no setting; write it as key=value"),
         (("--set", "rate=1"), "the setting 'rate' could be encoder.rate or head.rate"),
-        (("--epochs", "0"), "the setting 'training.epochs' is 0.0, but it must be greater than 0"),
         (("--steps", "0"), "the setting 'training.steps' is 0, but it must be at least 1"),
         (("--batch", "-1"), "the setting 'training.batch' is -1, but it must be at least 0"),
         (("--validation", "1"), "the setting 'validation.share' is 1.0, but it must be in [0, 1)"),
@@ -411,6 +410,11 @@ def test_epochs_take_the_place_of_steps_in_a_file(tmp_path):
     file.write_text("[training]\nsteps = 10\n")
     assert "# steps =" in config("--config", file, "--epochs", 2)
     assert "steps = 10" in config("--config", file)
+
+
+def test_no_epochs_are_no_training(data, tmp_path):
+    said = fails(data, tmp_path / "out", "--device", "cpu", "--epochs", "0")
+    assert "the setting 'training.epochs' is 0.0, but it must be greater than 0" in said
 
 
 def test_one_length_is_enough(data, tmp_path):
