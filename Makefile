@@ -30,7 +30,7 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Some 25 minutes; each part also runs alone: .venv/bin/python -m bench.graph
+# Some 15 minutes; each part also runs alone: .venv/bin/python -m bench.graph
 bench: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[oracle]'
 	$(BIN)/python -m bench.metrics

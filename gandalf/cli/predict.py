@@ -44,7 +44,8 @@ Top = Annotated[
     typer.Option("--top", min=1, help=f"Labels for each text. Default {IN_FILE}, on screen {ON_SCREEN}."),
 ]
 Threshold = Annotated[
-    float | None, typer.Option("--threshold", help="Leave out labels less probable than this.")
+    float | None,
+    typer.Option("--threshold", min=0.0, max=1.0, help="Leave out labels less probable than this."),
 ]
 Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
 

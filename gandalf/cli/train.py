@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,7 @@ from gandalf.report.scores import score_report
 if TYPE_CHECKING:
     from gandalf.runs.output import Outcome
 
+EXAMPLE = 80  # characters of the text to try
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 _RUN = "The run and its folder"
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the model: a new one, or an empty one.")]
@@ -107,11 +109,14 @@ def _show_choice(table: dict[str, Any]) -> None:
 
 def _show_finished(out: Path, json: bool) -> None:
     from gandalf.model.layout import METRICS, read_json
+    from gandalf.runs.output import RECIPE
 
     if json:
         print_json(read_json(out / METRICS))
         return
-    console().print(f"{escape(str(out))}: the run is finished, and nothing was changed")
+    console().print(
+        f"{escape(str(out))}: the run is finished, and nothing was changed; its settings stand in {RECIPE}"
+    )
 
 
 def _show(out: Path, splits: Splits, outcome: Outcome) -> None:
@@ -134,7 +139,7 @@ def _show(out: Path, splits: Splits, outcome: Outcome) -> None:
         screen.print(score_report(outcome.scores))
     for note in outcome.notes:
         screen.print(f"note: {escape(note)}")
-    text = (splits.train.texts or [""])[0]
+    text = textwrap.shorten((splits.train.texts or [""])[0], EXAMPLE, placeholder="")
     screen.print(f"The model is in {escape(str(out))}. Try it:")
     screen.print(escape(f"  gandalf predict {shlex.quote(str(out))} {shlex.quote(text)}"), style="bold")
 

@@ -41,10 +41,9 @@ gandalf predict THIS_FOLDER texts.txt -o predictions.jsonl
 ```
 
 ```python
-from gandalf.model import load_model
-from gandalf.predict.predictor import Predictor
+import gandalf
 
-predictor = Predictor(load_model("THIS_FOLDER"))
+predictor = gandalf.Predictor(gandalf.load_model("THIS_FOLDER"))
 ids, scores = predictor.predict("a short text", k=5)
 ```"""
 

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
-
-from torch import Tensor
+from typing import Any
 
 from gandalf.errors import DataError
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
 from gandalf.nets.inception import Inception, InceptionOptions
 
-
-class Encoder(Protocol):
-    """Token ids to vectors of length about 1; an `nn.Module`."""
-
-    dim: int
-
-    def __call__(self, ids: Tensor) -> Tensor:
-        """Encode a batch of texts."""  # shape: (B, T) -> (B, dim)
-        ...
-
-
+# Each turns token ids into vectors of length about 1, and says as `dim` how long they are.
 TextEncoder = BagOfWords | Inception
 
 ENCODERS: dict[str, tuple[Callable[..., TextEncoder], type]] = {

@@ -8,14 +8,14 @@ from typing import Any, Literal
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.holdout import holdout
 from gandalf.errors import DataError
-from gandalf.metrics.bootstrap import Difference, compare
+from gandalf.metrics.bootstrap import Difference
 from gandalf.metrics.evaluate import KS, Scores
 from gandalf.metrics.ranking import METRICS
 from gandalf.recipe import Judged, Recipe, Targets
+from gandalf.runs.judge import TEXTS, Judge
 from gandalf.runs.limits import check_points, check_recipe
 from gandalf.runs.material import cut
 from gandalf.runs.run import Place, test_scores, train
-from gandalf.runs.validation import judged
 
 Name = Literal["none", "self", "ratio", "shrunk", "calibrated"]
 
@@ -27,7 +27,6 @@ LIGHT_WEIGHT = 0.3  # of label points, tried with the best targets
 SHORT = 0.5  # of the recipe's updates
 SHARE, AT_MOST, FEW = 0.2, 5_000, 60  # points held out to choose by; with fewer nothing can be told
 DECIDING = (*(f"{family}@{k}" for family in METRICS for k in KS), "MRR")  # figures that have an interval
-TEXTS: dict[Judged, str] = {"new": "new texts", "label": "texts of labels", "all": "all texts"}
 
 
 @dataclass(frozen=True)
@@ -96,14 +95,14 @@ def choose(splits: Splits, recipe: Recipe) -> Choice:
         why = f"{DEFAULT} targets, by default: {error.problem.what}"
         return Choice(_with(recipe, DEFAULT), DEFAULT, (), recipe.validation.texts, why)
     scores = {each: _scores(trial, recipe, each) for each in map(Candidate, CANDIDATES)}
-    judge = _Judge.of(scores[DEFAULT], recipe)
+    judge = Judge.of(scores[DEFAULT], recipe.validation)
     best = judge.best(scores, DEFAULT)
     if best.targets != "none":
         light = replace(best, label_weight=LIGHT_WEIGHT)
         scores[light] = _scores(trial, recipe, light)
         best = judge.best({each: scores[each] for each in (best, light)}, best)
-    tried = tuple(judge.tried(each, scores) for each in scores)
-    return Choice(_with(recipe, best), best, tried, judge.texts, judge.why(best, scores))
+    tried = tuple(_tried(each, scores, judge) for each in scores)
+    return Choice(_with(recipe, best), best, tried, judge.texts, _why(best, scores, judge))
 
 
 def _check(points: Dataset, recipe: Recipe) -> None:
@@ -147,45 +146,19 @@ def _scores(trial: Splits, recipe: Recipe, candidate: Candidate) -> Scores:
     return found
 
 
-@dataclass(frozen=True)
-class _Judge:
-    """By which figure and on which of the held-out points candidates are compared."""
+def _tried(candidate: Candidate, scores: dict[Candidate, Scores], judge: Judge) -> Tried:
+    own, metric = scores[candidate], judge.metric
+    parts = {"label_text": own.label_text, "new_text": own.new_text}
+    values = {name: part.values[metric] for name, part in parts.items() if part and part.points}
+    figures = {metric: own[metric], **values, "PSP@5": own["PSP@5"]}
+    is_default = candidate == DEFAULT
+    return Tried(candidate, figures, None if is_default else judge.difference(own, scores[DEFAULT]))
 
-    metric: str
-    texts: Judged
 
-    @staticmethod
-    def of(scores: Scores, recipe: Recipe) -> _Judge:
-        """All points decide where there are too few of those that are to."""
-        options = recipe.validation
-        enough = judged(scores, options.texts) is not scores.filtered
-        return _Judge(options.metric, options.texts if enough else "all")
-
-    def difference(self, one: Scores, other: Scores) -> Difference:
-        found = compare(one, other)
-        part = {"new": found.new_text, "label": found.label_text, "all": found.every}[self.texts]
-        assert part is not None
-        return part[self.metric]
-
-    def best(self, scores: dict[Candidate, Scores], start: Candidate) -> Candidate:
-        """The candidate that beats the one to start from by more than noise, and most so; else that one."""
-        found = {each: self.difference(scores[each], scores[start]) for each in scores if each != start}
-        better = {each: gain.difference for each, gain in found.items() if gain.low > 0}
-        return max(better, key=better.__getitem__, default=start)
-
-    def tried(self, candidate: Candidate, scores: dict[Candidate, Scores]) -> Tried:
-        own = scores[candidate]
-        parts = {"label_text": own.label_text, "new_text": own.new_text}
-        values = {name: part.values[self.metric] for name, part in parts.items() if part and part.points}
-        figures = {self.metric: own[self.metric], **values, "PSP@5": own["PSP@5"]}
-        is_default = candidate == DEFAULT
-        return Tried(candidate, figures, None if is_default else self.difference(own, scores[DEFAULT]))
-
-    def why(self, best: Candidate, scores: dict[Candidate, Scores]) -> str:
-        """The reason in a sentence."""
-        by = f"{self.metric} on {TEXTS[self.texts]}"
-        if best == DEFAULT:
-            return f"{best}: no other is better by more than noise ({by})"
-        other = DEFAULT if best.label_weight == 1.0 else replace(best, label_weight=1.0)
-        gain = self.difference(scores[best], scores[other])
-        return f"{best}: {gain.difference:+.1f} {by} ({gain.low:+.1f} to {gain.high:+.1f}) against {other}"
+def _why(best: Candidate, scores: dict[Candidate, Scores], judge: Judge) -> str:
+    """The reason in a sentence."""
+    if best == DEFAULT:
+        return f"{best}: no other is better by more than noise ({judge.by})"
+    other = DEFAULT if best.label_weight == 1.0 else replace(best, label_weight=1.0)
+    gain = judge.difference(scores[best], scores[other])
+    return f"{best}: {gain.difference:+.1f} {judge.by} ({gain.low:+.1f} to {gain.high:+.1f}) against {other}"

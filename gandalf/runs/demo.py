@@ -14,21 +14,21 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.matching import known_points
 from gandalf.errors import DataError
 from gandalf.graph.postulate import diagnose
-from gandalf.metrics.bootstrap import Comparison, Differences, compare
+from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import Scores
 from gandalf.metrics.predictions import test_points
 from gandalf.model import Model
 from gandalf.predict.files import predict_chunks, write_predictions
 from gandalf.predict.inputs import texts_of_test_split
 from gandalf.predict.predictor import Predictor
-from gandalf.recipe import Judged, Recipe, Targets, Validation
+from gandalf.recipe import Recipe, Targets, Validation
+from gandalf.runs.judge import Judge
 from gandalf.runs.limits import check_points, check_recipe
 from gandalf.runs.material import cut
 from gandalf.runs.output import train_to_folder
 from gandalf.runs.run import TOP, Place, test_scores
 from gandalf.runs.side_by_side import OURS, Answer, Entry, Questions, SideBySide, Variant
 from gandalf.runs.start import changed
-from gandalf.runs.validation import judged
 from gandalf.settings import to_dict
 from gandalf.systems import recipe as recipe_of
 
@@ -36,7 +36,6 @@ MODEL, PREDICTIONS = "model", "predictions"  # folders that are left
 DIM, EPOCHS = 300, 12.0  # less than the recipe: four models in some three minutes on two cores
 QUERIES, PLACES = 5, 3
 AGAINST = ("D", "G")  # what ours is compared with
-TEXTS: dict[Judged, str] = {"new": "new texts", "label": "texts of labels", "all": "texts"}
 
 Tell = Callable[[Variant], None]
 
@@ -139,29 +138,19 @@ def _held_scores(model: Model, splits: Splits, recipe: Recipe) -> Scores | None:
 def best(held: dict[str, Scores | None], options: Validation) -> tuple[str, str]:
     """The variant to save, and why: ours, unless another is better on held-out points by more than noise.
 
-    Held-out points are few, and whatever came first on them would else be luck. The test split has no say.
+    The test split has no say.
     """
     ours = held[OURS]
     if ours is None:
         return OURS, "no points could be held out to choose by"
-    part = judged(ours, options.texts)
-    texts: Judged = "all" if part is ours.filtered else options.texts
-    leads = {
-        name: _of_texts(compare(scores, ours), texts)[options.metric]
-        for name, scores in held.items()
-        if scores is not None and name != OURS
-    }
-    by = f"{options.metric} on the {part.points:,} {TEXTS[texts]} held out of training"
-    better = [name for name, lead in leads.items() if lead.low > 0]
-    if not better:
+    judge = Judge.of(ours, options)
+    scores = {name: found for name, found in held.items() if found is not None}
+    saved = judge.best(scores, OURS)
+    by = f"{judge.by}, {judge.points:,} held out of training"
+    if saved == OURS:
         return OURS, f"no other is better by more than noise ({by})"
-    saved = max(better, key=lambda name: leads[name].difference)
-    return saved, f"it is better by {leads[saved].difference:.1f}, which is more than noise ({by})"
-
-
-def _of_texts(found: Comparison, texts: Judged) -> Differences:
-    parts = {"new": found.new_text, "label": found.label_text, "all": found.every}
-    return parts[texts] or found.every
+    lead = judge.difference(scores[saved], ours).difference
+    return saved, f"it is better by {lead:.1f}, which is more than noise ({by})"
 
 
 class _Asked:

@@ -39,7 +39,7 @@ from gandalf.train.optimisers import EncoderOptions
 
 CHECKPOINTS = "checkpoints"  # folder in the run's
 LINES = 20  # of the log in an epoch
-TOP = 100  # labels predicted for each test point
+TOP = 100  # labels predicted for each test point, after its filter
 
 
 @dataclass(frozen=True)
@@ -233,8 +233,12 @@ def test_scores(model: Model, splits: Splits) -> Scores | None:
     if test is None:
         return None
     texts, _ = test.need_texts("testing")
-    k = min(TOP, model.num_labels)
-    return evaluate(Predictor(model).predict(texts, k, test.exclude), splits)
+    spare = 0 if test.exclude is None else int(np.diff(test.exclude.indptr).max(initial=0))
+    # With as many labels to spare as the filter takes at most, `evaluate` applies it and tells the figures
+    # without it too. Where it takes very many, lists would be too long, and it is applied first.
+    first = test.exclude if spare > TOP else None
+    k = min(TOP + (spare if first is None else 0), model.num_labels)
+    return evaluate(Predictor(model).predict(texts, k, first), splits)
 
 
 def test_figures(model: Model, splits: Splits) -> dict[str, Any] | None:

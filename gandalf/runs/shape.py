@@ -7,7 +7,9 @@ import torch
 from gandalf.nets.encoders import build_encoder
 from gandalf.recipe import Recipe
 from gandalf.runs.assemble import encoder_options
-from gandalf.train.memory import RunShape
+from gandalf.train.memory import RunShape, saved_values
+
+POINTS, WORDS = 8, 16  # what one point keeps depends on neither; batch norms want some points
 
 
 def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
@@ -24,7 +26,14 @@ def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
         batch=recipe.training.batch,
         block=block,
         encoder_parameters=sum(each.numel() for each in encoder.parameters()),
-        activations=recipe.text.max_length * recipe.encoder.dim * 2,
+        activations=_activations(recipe),
         states=2 if recipe.head.optimiser == "adamw" else 1,
         shortlist=shortlist,
     )
+
+
+def _activations(recipe: Recipe) -> int:
+    """Values for each point that the encoder keeps for the way back, counted on one with few words."""
+    with torch.random.fork_rng(devices=[]):
+        encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), WORDS)
+        return saved_values(encoder, torch.ones(POINTS, recipe.text.max_length, dtype=torch.int64))

@@ -13,17 +13,17 @@ from torch import Tensor, nn
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
-from gandalf.metrics.evaluate import Part, Scores, evaluate
+from gandalf.metrics.evaluate import Scores, evaluate
 from gandalf.nets.heads import Table
 from gandalf.predict.exact import top_k
-from gandalf.recipe import Judged, Validation
+from gandalf.recipe import Validation
+from gandalf.runs.judge import judged
 from gandalf.text.table import token_table
 from gandalf.text.tokens import Tokens
 from gandalf.train.batches import Points
 from gandalf.train.loop import Training
 
 PLACES = 20  # labels looked at of each point; the filter has been applied before
-FEW = 100  # held-out points: a share with fewer decides nothing, and all points decide instead
 FIGURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "C@5")
 
 
@@ -71,12 +71,6 @@ def encoded(encoder: nn.Module, points: Points, batch: int = 4096) -> Tensor:
         found[start : start + batch] = part
     assert found is not None, "no points"
     return found
-
-
-def judged(scores: Scores, texts: Judged) -> Part:
-    """The part of the points that decides, or all where it is too small to decide anything."""
-    part = {"new": scores.new_text, "label": scores.label_text, "all": scores.filtered}[texts]
-    return scores.filtered if part is None or part.points < FEW else part
 
 
 class Validate:

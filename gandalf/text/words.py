@@ -19,7 +19,7 @@ from gandalf.text.id_rows import id_rows
 from gandalf.text.stored import counts_of, read_facts, understood, write_facts
 from gandalf.text.workers import map_chunks
 
-PAD, UNKNOWN = 0, 1
+UNKNOWN = 1  # 0 is padding
 FILE = "words.json"
 _LONGEST_PIECE = 16  # characters
 _REMEMBERED = 200_000  # broken words kept at hand, so that a table breaks each word about once
