@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command_line import python
 
 import gandalf
 
@@ -100,7 +100,7 @@ def test_the_library_works_without_any_extra():
         "graph = gandalf.label_graph(splits.train, gandalf.GraphOptions('calibrated'))\n"
         "print(len(gandalf.augment(splits.train, graph.matrix)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python(code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(9_599 + 8_808)
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import typer
+from command_line import run
 from scipy.sparse import csr_array
 from typer.testing import CliRunner
 
-from gandalf.cli.main import Commands, app
+from gandalf.cli.main import Commands
 from gandalf.data.check import check, inspect
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.forecast import Plan, duration, forecast, size
 from gandalf.errors import DataError, Findings
 
-run = CliRunner().invoke
 LABELS = [{"uid": "L0", "title": "hat"}, {"uid": "L1", "title": "zip"}, {"uid": "L2", "title": "cat"}]
 TRAIN = [
     {"uid": "a", "title": "red hat", "target_ind": [0]},
@@ -94,7 +94,7 @@ BAD = {
 @pytest.mark.parametrize("kind", BAD)
 def test_each_kind_of_bad_input_is_named_with_file_line_and_remedy(tmp_path, kind):
     make, place, words = BAD[kind]
-    result = run(app, ["check", str(make(tmp_path))])
+    result = run("check", make(tmp_path))
     assert result.exit_code == 1, result.output
     lines = [line for line in result.stdout.splitlines() if line.endswith(f"[{kind}]")]
     assert lines, result.stdout
@@ -119,7 +119,7 @@ FATAL = [
 @pytest.mark.parametrize("kind", FATAL)
 def test_other_commands_stop_at_the_first_error_with_one_sentence(tmp_path, kind):
     make, place, words = BAD[kind]
-    result = run(app, ["stats", str(make(tmp_path))])
+    result = run("stats", make(tmp_path))
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith("error: ")
@@ -130,11 +130,11 @@ def test_other_commands_stop_at_the_first_error_with_one_sentence(tmp_path, kind
 
 @pytest.mark.parametrize("kind", sorted(set(BAD) - set(FATAL)))
 def test_warnings_do_not_stop_other_commands(tmp_path, kind):
-    assert run(app, ["stats", str(BAD[kind][0](tmp_path))]).exit_code == 0
+    assert run("stats", BAD[kind][0](tmp_path)).exit_code == 0
 
 
 def test_a_sound_folder_passes(tmp_path):
-    result = run(app, ["check", str(raw(tmp_path))])
+    result = run("check", raw(tmp_path))
     assert result.exit_code == 0, result.output
     assert "0 errors, 0 warnings" in result.stdout
     for step in ("graph", "training, CPU", "training, GPU", "prediction, CPU", "rough: "):
@@ -142,7 +142,7 @@ def test_a_sound_folder_passes(tmp_path):
 
 
 def test_the_bundled_set_passes():
-    result = run(app, ["check", "man", "--json"])
+    result = run("check", "man", "--json")
     assert result.exit_code == 0
     report = json.loads(result.stdout)
     assert report["passed"] is True
@@ -163,14 +163,14 @@ def test_several_problems_are_all_reported_errors_first(tmp_path):
     weights = [("error", "warning", "note").index(problem.severity) for problem in report.findings]
     assert weights == sorted(weights)
     assert not report.passed
-    result = run(app, ["check", str(tmp_path)])
+    result = run("check", tmp_path)
     assert "... and 7 more of index-out-of-range" in result.stdout
 
 
 def test_a_slip_in_the_command_line_is_exit_2(tmp_path):
-    assert run(app, ["check", str(tmp_path / "nowhere")]).exit_code == 2
+    assert run("check", tmp_path / "nowhere").exit_code == 2
     (tmp_path / "notes.txt").write_text("hello\n")
-    result = run(app, ["check", str(tmp_path)])
+    result = run("check", tmp_path)
     assert result.exit_code == 1
     assert "notes.txt" in result.stdout  # a folder in no known layout says what was found
 
@@ -195,7 +195,7 @@ def test_no_failure_of_the_outside_world_shows_a_traceback(failure, code, said):
         raise failure
 
     commands.command("other")(lambda: None)
-    result = run(commands, ["fail"])
+    result = CliRunner().invoke(commands, ["fail"])
     assert (result.exit_code, result.stdout, result.stderr) == (code, "", said)
 
 

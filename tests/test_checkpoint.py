@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from command_line import python
 
 from gandalf.errors import DataError
 from gandalf.train import checkpoint
@@ -252,8 +251,7 @@ def test_fingerprints_tell_runs_apart():
 @pytest.mark.slow
 @pytest.mark.parametrize("keep", [1, 2])
 def test_kill_at_any_moment(tmp_path, keep):
-    command = [sys.executable, "-c", KILLED_WRITERS, str(tmp_path), str(keep)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = python(KILLED_WRITERS, tmp_path, keep)
     assert done.returncode == 0, done.stderr
     last = int(done.stdout)
     assert last > 5  # the writers did get to write

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import done, python
 
 import gandalf
 from gandalf.errors import DataError
@@ -23,10 +22,6 @@ ENGINE = ("GandalfClassifier", "Predictor", "load_model", "train")
 def splits():
     found = gandalf.load("man")
     return replace(found, train=found.train[:600], test=found.test[:50])
-
-
-def python(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
 # ---- the door
@@ -123,11 +118,6 @@ def test_what_is_there_is_not_lost(splits, tmp_path):
 
 def test_an_augmented_set_is_refused(tmp_path):
     augmented = tmp_path / "augmented"
-    done = subprocess.run(
-        [sys.executable, "-m", "gandalf", "augment", "man", str(augmented), "--targets", "self"],
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0
+    done("augment", "man", augmented, "--targets", "self")
     with pytest.raises(DataError, match="already augmented"):
         gandalf.train(augmented, **LIGHT)

@@ -8,12 +8,11 @@ import json
 
 import numpy as np
 import pytest
+from command_line import done, done_json, run
 from scipy.sparse import load_npz
-from typer.testing import CliRunner
 
 import gandalf
 from gandalf.cli.augment import FormatName
-from gandalf.cli.main import app
 from gandalf.data.export import FORMATS
 from gandalf.data.harden import HARDENINGS
 
@@ -41,23 +40,13 @@ def tiny(tmp_path):
     return folder
 
 
-def run(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
-def run_json(*words):
-    result = run(*words, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
 def raw_rows(path):
     with gzip.open(path, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
 
 def test_augment_writes_the_papers_g_in_the_raw_layout(tiny, tmp_path):
-    made = run_json("augment", tiny, tmp_path / "out")
+    made = done_json("augment", tiny, tmp_path / "out")
     rows = raw_rows(tmp_path / "out" / "trn.json.gz")
     assert [row["title"] for row in rows] == [text for text, _ in ROWS] + LABELS
     # By hand: counts 3, 3, 1, 0; label 0 meets 1 twice and 2 once, label 1 meets 2 once.
@@ -76,11 +65,11 @@ def test_augment_writes_the_papers_g_in_the_raw_layout(tiny, tmp_path):
 
 
 def test_delta_scale_and_top_k(tiny, tmp_path):
-    run_json("augment", tiny, tmp_path / "a", "--delta", 0.4, "--scale", 0.5)
+    done_json("augment", tiny, tmp_path / "a", "--delta", 0.4, "--scale", 0.5)
     rows = raw_rows(tmp_path / "a" / "trn.json.gz")[4:]
     first = dict(zip(rows[0]["target_ind"], rows[0]["target_rel"], strict=True))
     assert first == pytest.approx({0: 1, 1: 1 / 3}, rel=1e-6)
-    run_json("augment", tiny, tmp_path / "b", "--top-k", 2)
+    done_json("augment", tiny, tmp_path / "b", "--top-k", 2)
     assert [row["target_ind"] for row in raw_rows(tmp_path / "b" / "trn.json.gz")[4:]] == [
         [0, 1],
         [0, 1],
@@ -91,18 +80,18 @@ def test_delta_scale_and_top_k(tiny, tmp_path):
 
 @pytest.mark.parametrize(("keep", "points"), [("both", 8), ("labels", 4), ("uniform", 4)])
 def test_keep(tiny, tmp_path, keep, points):
-    run_json("augment", tiny, tmp_path / "out", "--keep", keep)
+    done_json("augment", tiny, tmp_path / "out", "--keep", keep)
     assert len(raw_rows(tmp_path / "out" / "trn.json.gz")) == points
 
 
 def test_share_and_order(tiny, tmp_path):
-    run_json("augment", tiny, tmp_path / "out", "--keep", "labels", "--share", 0.5, "--order", "tail")
+    done_json("augment", tiny, tmp_path / "out", "--keep", "labels", "--share", 0.5, "--order", "tail")
     assert [row["title"] for row in raw_rows(tmp_path / "out" / "trn.json.gz")] == LABELS[2:]
 
 
 @pytest.mark.parametrize("targets", ["ratio", "shrunk", "calibrated", "glas", "walk", "self"])
 def test_every_estimate_can_be_asked_for(tiny, tmp_path, targets):
-    made = run_json("augment", tiny, tmp_path / "out", "--targets", targets)
+    made = done_json("augment", tiny, tmp_path / "out", "--targets", targets)
     assert made["targets_used"] == ("shrunk" if targets == "calibrated" else targets)
     if targets == "calibrated":
         assert "0 label texts are also training texts" in made["details"]["fallback"]
@@ -122,20 +111,8 @@ def folder_hash(folder):
 @pytest.mark.parametrize("format", sorted(FORMATS))
 def test_same_seed_same_bytes(tmp_path, format):
     def made(name, seed):
-        result = run(
-            "augment",
-            "man",
-            tmp_path / name,
-            "--format",
-            format,
-            "--keep",
-            "uniform",
-            "--harden",
-            "sample",
-            "--seed",
-            seed,
-        )
-        assert result.exit_code == 0, result.output
+        options = ("--format", format, "--keep", "uniform", "--harden", "sample", "--seed", seed)
+        done("augment", "man", tmp_path / name, *options)
         return folder_hash(tmp_path / name)
 
     one, again, other = made("one", 1), made("again", 1), made("other", 2)
@@ -254,7 +231,7 @@ def test_graph_shows_a_labels_neighbours_with_counts(tiny):
     assert result.exit_code == 0
     line = next(line for line in result.stdout.splitlines() if "second label" in line)
     assert "0.67" in line and " 2 " in line and " 3 " in line
-    found = run_json("graph", tiny, "--label", "first label")
+    found = done_json("graph", tiny, "--label", "first label")
     (near,) = found["neighbourhoods"]
     assert (near["label"], near["frequency"]) == (0, 3)
     assert [(n["label"], n["together"]) for n in near["neighbours"]] == [(1, 2), (2, 1)]
@@ -263,7 +240,7 @@ def test_graph_shows_a_labels_neighbours_with_counts(tiny):
 
 @pytest.mark.parametrize("query", ["l2", "third label", "THIRD  label", "third", "hird lab", "2"])
 def test_a_label_is_found_by_what_a_person_would_type(tiny, query):
-    found = run_json("graph", tiny, "--label", query)
+    found = done_json("graph", tiny, "--label", query)
     assert found["neighbourhoods"][0]["text"] == "third label"
 
 
@@ -290,7 +267,7 @@ def test_a_picture_of_odd_texts_is_drawn_all_the_same(tiny, tmp_path):
 
 
 def test_diagnose_man(tmp_path):
-    found = run_json("diagnose", "man", "--plot", tmp_path / "r.png")
+    found = done_json("diagnose", "man", "--plot", tmp_path / "r.png")
     assert found["recommended"] == "calibrated"
     assert found["matched_labels"] == 5_477
     losses = {one["name"]: one["log_loss"] for one in found["estimates"]}
@@ -301,7 +278,7 @@ def test_diagnose_man(tmp_path):
 
 
 def test_diagnose_says_when_nothing_can_be_matched(tiny):
-    found = run_json("diagnose", tiny)
+    found = done_json("diagnose", tiny)
     assert found["recommended"] == "shrunk" and found["estimates"] == []
     assert "cannot be observed" in found["verdict"]
 
@@ -323,8 +300,8 @@ def test_control_characters_never_reach_a_terminal(tiny, tmp_path):
 
 
 def test_diagnose_says_when_a_strength_is_a_default_or_a_guess(tiny, tmp_path):
-    assert "So few pairs say little" in run_json("diagnose", tiny)["verdict"]
+    assert "So few pairs say little" in done_json("diagnose", tiny)["verdict"]
     table = tmp_path / "t.csv"
     table.write_text("text,labels\na,x\nb,y\n", encoding="utf-8")
-    found = run_json("diagnose", table)
+    found = done_json("diagnose", table)
     assert "is a default" in found["verdict"] and found["strength_fitted_on"] == 0

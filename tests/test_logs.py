@@ -11,8 +11,10 @@ import sys
 import numpy as np
 import pytest
 import torch
+from command_line import python
 from hypothesis import given
 from hypothesis import strategies as st
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from gandalf.errors import DataError
 from gandalf.train.logs import LOG, RunLog, read_log
@@ -117,13 +119,12 @@ def test_a_full_disk_is_a_sentence(tmp_path):
 
 
 def test_tensorboard_shows_the_same_figures(tmp_path):
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     with RunLog(tmp_path, tensorboard=True) as log:
         for step in range(1, 6):
             log.write("train", step, loss=float(step), name="x", figures={"P@1": step / 8})
     with RunLog(tmp_path, tensorboard=True, resumed=3) as log:
         log.write("train", 4, loss=40.0)
-    events = accumulator.EventAccumulator(str(tmp_path)).Reload()
+    events = EventAccumulator(str(tmp_path)).Reload()
     assert events.Tags()["scalars"] == ["train/loss", "train/figures/P@1"]
     told = [(event.step, event.value) for event in events.Scalars("train/loss")]
     assert told == [(1, 1.0), (2, 2.0), (3, 3.0), (4, 40.0)]
@@ -140,8 +141,8 @@ def test_a_missing_tensorboard_is_told_up_front(tmp_path, monkeypatch):
 
 
 def test_no_bar_where_nobody_watches():
-    done = subprocess.run([sys.executable, "-c", BAR], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("False\n", "")
+    done = python(BAR)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
 
 
 def test_a_terminal_shows_the_training():

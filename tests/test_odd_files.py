@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from command_line import run
 from scipy.sparse import coo_array, csc_array, csr_array, save_npz
 from test_bad_input import POINT, folder_of, raw, renee
-from typer.testing import CliRunner
 
-from gandalf.cli.main import app
 from gandalf.data.load import load
 from gandalf.errors import DataError, Findings
 
-run = CliRunner().invoke
 HUGE = "9" * 5000
 
 
@@ -49,7 +47,7 @@ def test_features_with_other_columns(files, where, columns, tmp_path):
     problem = error_of(folder_of(tmp_path, files))
     assert (problem.kind, problem.file, problem.line) == ("feature-mismatch", str(tmp_path / where), 1)
     assert problem.what == f"has {columns} columns, and the training features have 4"
-    result = run(app, ["check", str(tmp_path)])
+    result = run("check", tmp_path)
     assert result.exit_code == 1 and "[feature-mismatch]" in result.stdout
 
 

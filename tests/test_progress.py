@@ -7,6 +7,8 @@ import pty
 import subprocess
 import sys
 
+from command_line import python
+
 CODE = (
     "import time; from gandalf.progress import meter, track\n"
     "for _ in track(range(3), 'walking'): time.sleep(0.15)\n"
@@ -17,8 +19,8 @@ CODE = (
 
 
 def test_nothing_is_written_where_nobody_watches():
-    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("done\n", "")
+    done = python(CODE)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
 def test_a_terminal_shows_what_goes_on():

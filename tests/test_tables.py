@@ -8,15 +8,12 @@ import re
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from command_line import run
 
-from gandalf.cli.main import app
 from gandalf.data.formats import TableOptions
 from gandalf.data.formats.label_cells import guess_separator
 from gandalf.data.load import load
 from gandalf.errors import DataError, Findings
-
-run = CliRunner().invoke
 
 
 def table(folder, content, name="t.csv"):
@@ -127,7 +124,7 @@ def test_the_separator_is_what_most_cells_hold(cells, mark):
 
 
 def test_an_empty_separator_is_one_sentence(tmp_path):
-    result = run(app, ["stats", str(table(tmp_path, "text,labels\na,b\n")), "--separator", ""])
+    result = run("stats", table(tmp_path, "text,labels\na,b\n"), "--separator", "")
     assert result.exit_code == 2
     assert (
         result.stderr == "error: --separator is empty; name a character, or leave it out to have it guessed\n"
@@ -179,7 +176,7 @@ def test_two_columns_of_one_name(tmp_path):
 def test_a_file_on_the_command_line_that_is_none(command, option, name, said, tmp_path):
     path = table(tmp_path, "text,labels\na,b\n")
     table(tmp_path, "a\n", "notes.txt")
-    result = run(app, [command, str(path), option, str(tmp_path / name)])
+    result = run(command, path, option, tmp_path / name)
     assert result.exit_code == 2, result.output
     assert result.stderr.startswith("error: ") and said in result.stderr and result.stderr.count("\n") == 1
 
@@ -206,7 +203,7 @@ def test_parquet_with_damaged_pages(parquet):
     with pytest.raises(DataError, match=r"t\.parquet: cannot be read as Parquet; download or copy") as caught:
         load(path)
     assert caught.value.problem.kind == "truncated-file"
-    result = run(app, ["check", str(path)])
+    result = run("check", path)
     assert result.exit_code == 1 and "[truncated-file]" in result.stdout
 
 

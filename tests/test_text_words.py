@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import math
 import pickle
-import subprocess
-import sys
 from collections import Counter
 
 import numpy as np
 import pytest
+from command_line import python
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -230,6 +229,6 @@ def test_only_learning_pieces_needs_an_extra():
         "print(Words.fit(['a b', 'a'], WordsOptions(pieces=0)).encode(['a ba'])[0, :4].tolist())\n"
         "Words.fit(['a b'])\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = python(code)
     assert done.stdout.strip() == "[2, 3, 2, 0]"
     assert "pip install 'gandalf-xmc[train]'" in done.stderr

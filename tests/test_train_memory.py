@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
+from command_line import python
 
 LABELS, DIM, BATCH, BLOCK = 131_072, 480, 1_024, 8_192
 
@@ -43,9 +43,8 @@ print(peak() - before)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("optimiser", "states"), [("adamw", 2), ("sgd", 1)])
 def test_a_step_takes_little_more_than_parameters_state_and_a_block(dtype, optimiser, states):
-    sizes = map(str, (LABELS, DIM, BATCH, BLOCK))
-    command = [sys.executable, "-c", RUN, dtype, optimiser, *sizes]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = python(RUN, dtype, optimiser, LABELS, DIM, BATCH, BLOCK)
+    assert done.returncode == 0, done.stderr
     parameters = 4 * LABELS * (DIM + 1)
     needed = parameters * (1 + states) + 4 * BATCH * BLOCK
     assert needed < int(done.stdout) < 1.3 * needed

@@ -10,13 +10,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from command_line import done
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from strategies import targets
-from typer.testing import CliRunner
 
-from gandalf.cli.main import app
 from gandalf.data.dataset import Dataset
 from gandalf.data.synthetic import synthetic
 from gandalf.graph.label_graph import GraphOptions, label_graph
@@ -131,8 +130,7 @@ def filtered(point):
 
 
 def augment(source, out, *words):
-    result = CliRunner().invoke(app, ["augment", str(source), str(out), *map(str, words)])
-    assert result.exit_code == 0, result.output
+    done("augment", source, out, *words)
     return out
 
 
