@@ -13,7 +13,11 @@ from gandalf.train.schedules import ScheduleName
 
 TextKind = Literal["words", "subwords"]
 EncoderKind = Literal["bag-of-words", "inception"]
-HeadStart = Literal["points", "random"]
+BlockName = Literal["astec", "decaf", "eclare"]
+HeadKind = Literal["table", "gated", "attention"]
+HeadStart = Literal["points", "text", "graph-text", "random"]
+RowsKind = Literal["live", "frozen"]
+SiameseKind = Literal["none", "contrastive", "triplet"]
 LabelsKind = Literal["auto", "every", "shortlist"]
 OptimiserName = Literal["adamw", "sgd"]
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -40,6 +44,7 @@ class Encoder:
     """How token ids become a vector, and how that is learnt."""
 
     kind: EncoderKind = setting("bag-of-words", "bag-of-words (Astec's) or inception (InceptionXML's).")
+    block: BlockName = setting("astec", "What stands behind a bag of words: astec's, decaf's or eclare's.")
     dim: int = setting(300, "Numbers in a word's vector.")
     dropout: float = setting(0.5, "Share of numbers dropped while training.")
     last_dropout: float = setting(0.5, "The same before the head (inception only).")
@@ -47,13 +52,44 @@ class Encoder:
     rate: float = setting(1e-3, "Highest learning rate of the layers.")
     words_rate: float = setting(5e-3, "Highest learning rate of the word vectors.")
     weight_decay: float = setting(0.0, "Weight decay of the layers.")
+    start: str | None = setting(None, "Model folder whose vocabulary and encoder to start from.")
+    frozen: bool = setting(False, "Leave the encoder as it starts, or as a siamese stage left it.")
+
+
+@dataclass(frozen=True)
+class Siamese:
+    """A stage that comes first: the encoder learns to put texts near the texts of their labels."""
+
+    kind: SiameseKind = setting(
+        "none", "none: no such stage. contrastive: SiameseXML's. triplet: NGAME's, with clustered batches."
+    )
+    alone: bool = setting(False, "Stop after it: labels are ranked by their texts' vectors alone.")
+    epochs: float = setting(10.0, "Over the labels (contrastive) or the training points (triplet).")
+    batch: int = setting(512, "Labels or training points in an update.")
+    rate: float = setting(1e-3, "Highest learning rate of the layers in this stage.")
+    words_rate: float = setting(1e-2, "Highest learning rate of the word vectors in this stage.")
+    schedule: ScheduleName = setting("linear", "Course of the rates in this stage.")
+    warm_up: float = setting(0.05, "Share of the updates in which they rise.")
+    power: float = setting(0.45, "Labels are drawn by this power of their frequency (contrastive).")
+    margin: float = setting(0.3, "By which a label must be nearer than others (triplet).")
+    negatives: int = setting(10, "Hardest labels of the batch that a text is told from (triplet).")
+    temperature: float = setting(0.1, "Of the weights of those negatives (triplet).")
 
 
 @dataclass(frozen=True)
 class Head:
-    """How the labels' rows are started and learnt."""
+    """What the labels' rows are made of, how they start and how they are learnt."""
 
-    start: HeadStart = setting("points", "points: rows start at the mean vector of the label's points.")
+    kind: HeadKind = setting(
+        "table", "table: free rows. gated: and label text (DECAF). attention: and its graph's (ECLARE)."
+    )
+    rows: RowsKind = setting(
+        "live", "Rows of label text: made anew at every step, or once an epoch (frozen)."
+    )
+    start: HeadStart = setting(
+        "points",
+        "Free rows: the mean vector of the label's points, its text's, its graph's texts', or random.",
+    )
     optimiser: OptimiserName = setting("adamw", "adamw or sgd (with momentum).")
     rate: float = setting(5e-3, "Highest learning rate of the rows.")
     momentum: float = setting(0.9, "Momentum of SGD, first beta of AdamW.")
@@ -82,7 +118,7 @@ class Training:
     )
     steps: int | None = setting(None, "Number of updates, in place of epochs.")
     batch: int = setting(0, "Points in an update; 0: 256, or 1024 on a GPU where there are many points.")
-    schedule: ScheduleName = setting("one-cycle", "one-cycle, cosine or constant, all with warm-up.")
+    schedule: ScheduleName = setting("one-cycle", "one-cycle, cosine, linear or constant, all with warm-up.")
     warm_up: float = setting(0.1, "Share of the updates in which the rates rise.")
     clip: float = setting(1.0, "Largest norm of the layers' gradient; 0: no limit.")
     precision: Precision = setting(
@@ -131,6 +167,7 @@ class Recipe:
     text: Text = field(default_factory=Text)
     encoder: Encoder = field(default_factory=Encoder)
     head: Head = field(default_factory=Head)
+    siamese: Siamese = field(default_factory=Siamese)
     labels: Labels = field(default_factory=Labels)
     training: Training = field(default_factory=Training)
     targets: Targets = field(default_factory=Targets)

@@ -140,6 +140,18 @@ def walk_graph(
     return graph
 
 
+def smoothing_graph(targets: csr_array, *, seed: int = 0, top_k: int = 10, walk: Walk = ECLARE) -> csr_array:
+    """The graph that ECLARE averages label texts over: D^-1/2 G D'^-1/2 of the walk's counts G.
+
+    D and D' are its row and column sums. Labels with too many points keep a loop to themselves alone.
+    """
+    visits = walk_counts(
+        targets, visits=walk.visits, reset=walk.reset, top_k=top_k, verbose=walk.verbose, seed=seed
+    )
+    rows, columns = (diags_array(1 / np.sqrt(np.maximum(visits.sum(axis=n), 1e-12))) for n in (1, 0))
+    return csr_array(rows @ visits @ columns)
+
+
 def _support(targets: csr_array, verbose: int) -> csr_array:
     """Targets as 0 or 1, without the labels that have too many points."""
     support = csr_array(targets, copy=True).astype(np.float64)

@@ -1,11 +1,17 @@
-"""Heads: from label ids to weight rows. Score = point . row + bias."""
+"""Heads: from label ids to weight rows. Score = point . row + bias. At prediction each is a plain table."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gandalf.nets.label_text import BLOCK, Frozen, LabelText
+
+Labels = slice | Tensor  # a range, or the ids of some
 
 
 class Table(nn.Module):
@@ -26,3 +32,94 @@ class Table(nn.Module):
     def at(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Rows and biases of the given labels, as copies."""  # shape: (C, dim), (C,)
         return self.rows[ids], self.bias[ids]
+
+    def plain(self) -> Table:
+        """Itself: what prediction uses."""
+        return self
+
+    def learnt(self) -> Iterator[nn.Module]:
+        """Modules that learn as the encoder does, and not row by row: none."""
+        return iter(())
+
+
+class Composed(nn.Module):
+    """Free rows mixed with rows made of the labels' texts: DECAF, ECLARE, InceptionXML-LF."""
+
+    def __init__(self, table: Table, parts: Sequence[LabelText | Frozen], mix: nn.Module) -> None:
+        super().__init__()
+        self.num_labels, self.dim = table.num_labels, table.dim
+        self.table, self.parts, self.mix = table, nn.ModuleList(parts), mix
+
+    def mixed(self, free: Tensor, labels: Labels) -> Tensor:
+        """The rows of these labels, whose free rows are given."""  # shape: (C, dim) -> (C, dim)
+        found: Tensor = self.mix([free, *(part(labels) for part in self.parts)])
+        return found
+
+    @torch.no_grad()
+    def plain(self) -> Table:
+        """The table that gives the same scores without dropout, made anew from what is learnt so far."""
+        was_training = self.training
+        self.eval()
+        made = _filled(self.table, lambda labels: self.mixed(self.table.rows[labels], labels))
+        self.train(was_training)
+        return made
+
+    def learnt(self) -> Iterator[nn.Module]:
+        """Modules that learn as the encoder does, and not row by row."""
+        yield from (*self.parts, self.mix)
+
+    def refresh(self) -> None:
+        """Make the rows of frozen parts anew."""
+        for part in self.parts:
+            if isinstance(part, Frozen):
+                part.refresh()
+
+
+class Encoded(nn.Module):
+    """The encoder's own vectors of the label texts, of length 1: the head of a siamese stage."""
+
+    tokens: Tensor  # shape: (L, T)
+
+    def __init__(self, encoder: nn.Module, tokens: Tensor, dim: int) -> None:
+        super().__init__()
+        self._encoder = [encoder]  # in a list, lest its weights count as this module's too
+        self.num_labels, self.dim = len(tokens), dim
+        self.register_buffer("tokens", tokens, persistent=False)
+
+    def at(self, ids: Labels) -> Tensor:
+        """Rows of these labels, with a gradient where one is wanted."""  # shape: (C, dim)
+        tokens = self.tokens[ids].long()
+        longest = max(int((tokens != 0).any(dim=0).nonzero().max()) + 1, 1)
+        return F.normalize(self._encoder[0](tokens[:, :longest]).float(), dim=1)
+
+    @torch.no_grad()
+    def plain(self) -> Table:
+        """A table of these rows as they are now, for an encoder alone: cosine, and no bias."""
+        encoder = self._encoder[0]
+        was_training = encoder.training
+        encoder.eval()
+        with torch.device("meta"):
+            like = Table(self.num_labels, self.dim)
+        made = _filled(like.to_empty(device=self.tokens.device), self.at, batch=1024)
+        made.bias.zero_()
+        encoder.train(was_training)
+        return made
+
+    def learnt(self) -> Iterator[nn.Module]:
+        """Nothing but the encoder learns."""
+        return iter(())
+
+
+Head = Table | Composed | Encoded
+
+
+def _filled(like: Table, rows_of: Callable[[slice], Tensor], batch: int = BLOCK) -> Table:
+    """A table of the same labels and biases, with rows of its own."""
+    with torch.device("meta"):  # no random numbers are drawn, or wasted
+        made = Table(like.num_labels, like.dim)
+    made.to_empty(device=like.rows.device)
+    made.bias.copy_(like.bias)
+    for start in range(0, like.num_labels, batch):
+        labels = slice(start, min(start + batch, like.num_labels))
+        made.rows[labels] = rows_of(labels)
+    return made

@@ -52,5 +52,12 @@ class WordTable(nn.Module):
         ids, table = self._where(ids)
         return F.embedding_bag(ids, table, per_sample_weights=weights, mode="sum", padding_idx=0)
 
+    def bag_sum(self, ids: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
+        """Sum the vectors of bags that lie end to end."""  # shape: (K,), (B + 1,), (K,) -> (B, dim)
+        ids, table = self._where(ids)
+        return F.embedding_bag(
+            ids, table, offsets, mode="sum", per_sample_weights=weights, include_last_offset=True
+        )
+
     def _where(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         return (ids, self.weight) if self._taken is None else (self.place[ids], self._taken)

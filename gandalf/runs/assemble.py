@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
 from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.encoders import TextEncoder, build_encoder
-from gandalf.nets.heads import Table
+from gandalf.nets.heads import Composed, Head, Table
+from gandalf.nets.label_text import Attention, Frozen, GatedSum, LabelText
 from gandalf.recipe import Encoder, Recipe
+from gandalf.runs.label_texts import PARTS, LabelTexts
 from gandalf.runs.validation import encoded
 from gandalf.text.tokens import Tokens
 from gandalf.text.vectors import static_vectors
@@ -30,11 +34,11 @@ def encoder_options(encoder: Encoder, max_length: int) -> dict[str, Any]:
             "dropout": encoder.dropout,
             "last_dropout": encoder.last_dropout,
         }
-    return {"kind": encoder.kind, "dim": encoder.dim, "dropout": encoder.dropout}
+    return {"kind": encoder.kind, "dim": encoder.dim, "dropout": encoder.dropout, "block": encoder.block}
 
 
-def assemble(recipe: Recipe, tokens: Tokens, points: Points) -> tuple[TextEncoder, Table]:
-    """Encoder and head before the first step, on the recipe's device."""
+def assemble_encoder(recipe: Recipe, tokens: Tokens) -> TextEncoder:
+    """The encoder before the first step, on the recipe's device."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), tokens.size)
@@ -43,22 +47,73 @@ def assemble(recipe: Recipe, tokens: Tokens, points: Points) -> tuple[TextEncode
         if recipe.text.vectors is not None:
             vectors, found = static_vectors(recipe.text.vectors, tokens, encoder.words.embedding_dim)
             encoder.words.start_from(torch.from_numpy(vectors), torch.from_numpy(found))
-        head = Table(points.targets.shape[1], encoder.dim)
-    encoder.to(recipe.device)
-    head.to(recipe.device)
-    if recipe.head.start == "points":
-        start_from_points(encoder, head, points)
-    return encoder, head
+    return encoder.to(recipe.device)
+
+
+def assemble_head(recipe: Recipe, encoder: TextEncoder, points: Points, texts: LabelTexts | None) -> Head:
+    """The head before its first step: free rows as the recipe starts them, and what it mixes them with."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed + 1)
+        table = Table(points.targets.shape[1], encoder.dim).to(recipe.device)
+        START[recipe.head.start](encoder, table, points, texts)
+        names = PARTS[recipe.head.kind]
+        if not names or texts is None:
+            return table
+        block = recipe.encoder.block
+        live = [LabelText(encoder.words, texts.bags[name], encoder.dim, block) for name in names]
+        live = [part.to(recipe.device) for part in live]
+        mix = MIXES[recipe.head.kind](encoder.dim, 1 + len(live))
+        parts = [Frozen(part) for part in live] if recipe.head.rows == "frozen" else live
+        return Composed(table, parts, mix).to(recipe.device)
+
+
+MIXES: dict[str, Callable[[int, int], nn.Module]] = {"gated": GatedSum, "attention": Attention}
 
 
 @torch.no_grad()
-def start_from_points(encoder: nn.Module, head: Table, points: Points) -> None:
+def start_from_points(encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None) -> None:
     """Let each label's row begin as the direction of its points' mean vector; without points, as drawn."""
-    vectors = encoded(encoder, points).cpu().numpy()  # shape: (N, dim)
+    vectors = encoded(encoder, points.tokens).cpu().numpy()  # shape: (N, dim)
     mean = points.targets.T.tocsr() @ vectors  # shape: (L, dim)
     del vectors  # both are large, and whatever is done with the mean is done in its place
-    length = np.linalg.norm(mean, axis=1, keepdims=True)
-    mean /= np.maximum(length, 1e-6)
+    _start(head, mean)
+
+
+@torch.no_grad()
+def start_from_text(encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None) -> None:
+    """Let each label's row begin as the direction of its text's vector."""
+    _start(head, _of_texts(encoder, texts))
+
+
+@torch.no_grad()
+def start_from_graph(encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None) -> None:
+    """Let each label's row begin as the direction of the mean over its and its neighbours' texts."""
+    assert texts is not None and texts.graph is not None
+    _start(head, texts.graph.astype(np.float32) @ _of_texts(encoder, texts))
+
+
+def start_at_random(encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None) -> None:
+    """Leave the rows as they were drawn."""
+
+
+Start = Callable[[nn.Module, Table, Points, "LabelTexts | None"], None]
+START: dict[str, Start] = {
+    "points": start_from_points,
+    "text": start_from_text,
+    "graph-text": start_from_graph,
+    "random": start_at_random,
+}
+
+
+def _of_texts(encoder: nn.Module, texts: LabelTexts | None) -> npt.NDArray[np.float32]:
+    assert texts is not None
+    return encoded(encoder, texts.tokens).cpu().numpy()  # shape: (L, dim)
+
+
+def _start(head: Table, rows: npt.NDArray[np.float32]) -> None:
+    """Rows of length 1 in these directions; those without a direction stay as drawn."""
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    rows /= np.maximum(length, 1e-6)
     unknown = ~(length[:, 0] > 1e-6)
-    mean[unknown] = head.rows[torch.from_numpy(unknown).to(head.rows.device)].cpu().numpy()
-    head.rows.copy_(torch.from_numpy(mean))
+    rows[unknown] = head.rows[torch.from_numpy(unknown).to(head.rows.device)].cpu().numpy()
+    head.rows.copy_(torch.from_numpy(rows))

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
@@ -66,7 +67,7 @@ class Log:
     def __call__(self, training: Training) -> bool:
         """Write; never ends the training but by an error."""
         points = training.step * training.stage.order.batch
-        self.log.write("train", training.step, loss=training.loss, points=points)
+        self.log.write("train", training.all_steps, loss=training.loss, points=points)
         self.bar.advance(0, training.loss)
         if not math.isfinite(training.loss):
             raise DataError(
@@ -110,6 +111,20 @@ class Between:
             self.save()
             self.last = time.monotonic()
         return self.stop.asked
+
+
+@dataclass(frozen=True)
+class Saving:
+    """How a run is watched and kept: its name on the bar, who may stop it, and when it is saved."""
+
+    title: str
+    stop: Stop
+    save: Callable[[], None]
+    minutes: float
+
+    def between(self, bar: TrainingBar) -> Between:
+        """What is looked at after every step of a stage with this bar."""
+        return Between(bar, self.stop, self.save, self.minutes)
 
 
 class Memory:

@@ -15,27 +15,24 @@ from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores, evaluate
 from gandalf.model import Model
 from gandalf.model.calibration import Calibration
+from gandalf.nets.heads import Table
 from gandalf.predict.calibration import fit_calibration
 from gandalf.predict.predictor import Predictor
 from gandalf.recipe import Recipe
-from gandalf.runs.assemble import DTYPES, assemble, encoder_options
+from gandalf.runs.assemble import assemble_encoder, encoder_options
 from gandalf.runs.hardware import resolved
-from gandalf.runs.hooks import Between, Interrupted, Log, LogValidation, Memory, Stop
-from gandalf.runs.limits import check_order, check_points, check_recipe
-from gandalf.runs.material import Augmented, Cut, augmented, cut, epoch_steps, fit_tokens, loop_points, order
+from gandalf.runs.hooks import Interrupted, Log, LogValidation, Saving, Stop
+from gandalf.runs.label_texts import LabelTexts
+from gandalf.runs.limits import check_points, check_recipe
+from gandalf.runs.material import Cut, augmented, cut, fit_tokens, loop_points
 from gandalf.runs.shape import run_shape
-from gandalf.runs.shortlists import Refresh
-from gandalf.runs.validation import Held, Validate
+from gandalf.runs.stages import Material, begin, stages_of
+from gandalf.runs.validation import Held
 from gandalf.settings import to_dict
-from gandalf.text.tokens import Tokens
-from gandalf.train.batches import Points
 from gandalf.train.checkpoint import Checkpoints, fingerprint
-from gandalf.train.head_update import RowOptions
-from gandalf.train.labels import Every, Labels, Shortlist
 from gandalf.train.logs import RunLog, TrainingBar
-from gandalf.train.loop import Hook, Stage, Training
+from gandalf.train.loop import Hook
 from gandalf.train.memory import out_of_memory, require_memory
-from gandalf.train.optimisers import EncoderOptions
 
 CHECKPOINTS = "checkpoints"  # folder in the run's
 LINES = 20  # of the log in an epoch
@@ -97,7 +94,9 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     shape = run_shape(recipe, tokens.size, splits.train.num_labels)
     require_memory(shape, recipe.device)
     with out_of_memory(shape, recipe.device):
-        run = _Run(recipe, splits.name, parts, made, tokens, points)
+        texts = LabelTexts.of(parts.rest, tokens, recipe)
+        held = None if parts.held is None else Held.of(parts.rest, parts.held, tokens, splits.name)
+        run = _Run(Material(recipe, parts.rest, made, tokens, points, texts, held))
         run.go(place)
         return run.trained(splits)
 
@@ -105,75 +104,70 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
 class _Run:
     """One run in the making."""
 
-    def __init__(
-        self, recipe: Recipe, name: str, parts: Cut, made: Augmented, tokens: Tokens, points: Points
-    ) -> None:
-        self.recipe, self.parts, self.made, self.tokens, self.points = recipe, parts, made, tokens, points
-        self.epoch = epoch_steps(parts.rest, recipe.training.batch)
-        self.encoder, self.head = assemble(recipe, tokens, points)
-        self.labels = _labels(recipe, points.targets.shape[1])
-        self.held = None if parts.held is None else Held.of(parts.rest, parts.held, tokens, name)
-        self.validate = (
-            None
-            if self.held is None
-            else Validate(self.held, recipe.validation, max(1, round(recipe.validation.every * self.epoch)))
-        )
-        self.training = Training(
-            self.encoder, self.head, points, _stage(recipe, made, self.labels, self.epoch)
-        )
-        self.memory = Memory(self.labels, self.validate)
+    def __init__(self, material: Material) -> None:
+        self.material, self.recipe = material, material.recipe
+        self.encoder = assemble_encoder(self.recipe, material.tokens)
+        self.stages = stages_of(self.recipe)
+        self.earlier: list[dict[str, Any]] = []  # validations of the stages that are over
         self.seconds = 0.0
+        self.now = begin(self.stages[0], material, self.encoder, 0)  # the stage under way
 
     def go(self, place: Place) -> None:
         """Train to the end, from a checkpoint where there is one to resume from."""
         resumed, stop, before = self._resume(place), Stop(), self.seconds
-        training, batch = self.training, self.recipe.training.batch
-        title = place.title or self.recipe.system
         started = time.perf_counter()
 
         def save() -> None:
             self.seconds = before + time.perf_counter() - started
             self._save(place)
 
-        with (
-            RunLog(place.folder, place.tensorboard, resumed=training.step if resumed else None) as log,
-            TrainingBar(title, training.steps * batch, training.step * batch) as bar,
-            stop.listening(),
-        ):
-            hooks = self._hooks(log, bar, resumed)
-            if not self._over:
-                training.run(hooks, Between(bar, stop, save, place.minutes))
+        steps = self.now.training.all_steps if resumed else None
+        with RunLog(place.folder, place.tensorboard, resumed=steps) as log, stop.listening():
+            saving = Saving(place.title or self.recipe.system, stop, save, place.minutes)
+            self._train(log, saving, fresh=not resumed)
+            while self.now.over and self.now.name != self.stages[-1]:
+                self._begin_next()
+                if stop.asked:
+                    save()
+                    break
+                self._train(log, saving, fresh=True)
         self.seconds = before + time.perf_counter() - started
-        if stop.asked and not self._over:
+        training = self.now.training
+        if stop.asked and not self.now.over:
             raise Interrupted(training.step, training.steps, place.folder is not None)
-        if self.validate is not None:
-            self.validate.restore(training)
+        if self.now.validate is not None:
+            self.now.validate.restore(training)
 
-    @property
-    def _over(self) -> bool:
-        """Whether all steps are done, or no more are wanted."""
-        stopped = self.validate is not None and self.validate.over
-        return stopped or self.training.step == self.training.steps
+    def _train(self, log: RunLog, saving: Saving, fresh: bool) -> None:
+        """The stage under way, to its end or until someone asks for it."""
+        now, training = self.now, self.now.training
+        batch = training.stage.order.batch
+        with TrainingBar(saving.title, training.steps * batch, training.step * batch) as bar:
+            if fresh:
+                for each in now.refreshing:
+                    each(training)
+            if not now.over:
+                training.run(self._hooks(log, bar), saving.between(bar))
 
-    def _hooks(self, log: RunLog, bar: TrainingBar, resumed: bool) -> list[Hook]:
-        hooks: list[Hook] = []
-        if self.validate is not None:
-            hooks += [self.validate, LogValidation(log, bar, self.validate)]
-        hooks.append(Log(log, bar, max(1, self.epoch // LINES)))
-        if isinstance(self.labels, Shortlist):
-            every, options = max(1, self.recipe.labels.refresh * self.epoch), self.recipe.labels
-            refresh = Refresh(self.labels, options.hard, every, DTYPES[self.recipe.training.precision])
-            if not resumed:
-                refresh(self.training)
-            hooks.append(refresh)
-        return hooks
+    def _hooks(self, log: RunLog, bar: TrainingBar) -> list[Hook]:
+        validate = self.now.validate
+        checked: list[Hook] = [] if validate is None else [validate, LogValidation(log, bar, validate)]
+        return [*checked, Log(log, bar, max(1, self.now.epoch // LINES)), *self.now.refreshing]
+
+    def _begin_next(self) -> None:
+        """From a stage that is over to the one after it."""
+        name, before = self.stages[self.stages.index(self.now.name) + 1], self.now.training.all_steps
+        history = [] if self.now.validate is None else self.now.validate.history
+        self.earlier += [{**each, "stage": self.now.name} for each in history]
+        del self.now  # with its optimisers, before others are made
+        self.now = begin(name, self.material, self.encoder, before)
 
     @cached_property
     def about(self) -> dict[str, Any]:
         """What tells this run from another: its settings, and the data as the loop and validation see it."""
-        config = to_dict(self.recipe)
-        matrices = [self.points.targets] if self.held is None else [self.points.targets, self.held.targets]
-        tables = [self.points.tokens] if self.held is None else [self.points.tokens, self.held.tokens]
+        config, points, held = to_dict(self.recipe), self.material.points, self.material.held
+        matrices = [points.targets] if held is None else [points.targets, held.targets]
+        tables = [points.tokens] if held is None else [points.tokens, held.tokens]
         arrays = [each for matrix in matrices for each in (matrix.data, matrix.indices, matrix.indptr)]
         data = (np.ascontiguousarray(array).data for array in (*arrays, *tables))
         return {"fingerprint": fingerprint(config, *data), "config": config}
@@ -181,10 +175,10 @@ class _Run:
     def _save(self, place: Place) -> None:
         if place.checkpoints is None:
             return
-        tensors, numbers = self.training.state()
-        more, facts = self.memory.state()
-        numbers = {**self.about, **numbers, **facts, "seconds": self.seconds}
-        place.checkpoints.save(tensors | more, numbers)
+        tensors, numbers = self.now.training.state()
+        more, facts = self.now.memory.state()
+        own = {"stage": self.now.name, "earlier": self.earlier, "seconds": self.seconds}
+        place.checkpoints.save(tensors | more, {**self.about, **numbers, **facts, **own})
 
     def _resume(self, place: Place) -> bool:
         if place.checkpoints is None or not place.resume:
@@ -192,9 +186,11 @@ class _Run:
         saved = place.checkpoints.latest(self.about["fingerprint"], self.about["config"])
         if saved is None:
             return False
-        self.training.load(*saved)
-        self.memory.load(*saved)
-        self.seconds = float(saved[1]["seconds"])
+        if saved[1]["stage"] != self.now.name:
+            self.now = begin(saved[1]["stage"], self.material, self.encoder, int(saved[1]["before"]))
+        self.now.training.load(*saved)
+        self.now.memory.load(*saved)
+        self.earlier, self.seconds = list(saved[1]["earlier"]), float(saved[1]["seconds"])
         return True
 
     def trained(self, splits: Splits) -> Trained:
@@ -204,27 +200,28 @@ class _Run:
         config["recipe"] = to_dict(self.recipe)
         config["data"] = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
         _, label_texts = splits.train.need_texts("training")
+        table, now, made = self.now.training.head.plain(), self.now, self.material.made
         model = Model(
-            self.tokens,
+            self.material.tokens,
             self.encoder.eval(),
-            self.head,
+            table,
             label_texts,
             splits.train.label_ids,
             config,
-            self._calibration(),
+            self._calibration(table),
         )
-        graph = self.made.graph
-        details = {} if graph is None else {"targets_used": graph.estimate, **graph.details}
-        history = [] if self.validate is None else self.validate.history
-        label_points = int(self.made.is_label.sum())
-        points = len(self.points) - label_points
-        return Trained(model, history, self.seconds, self.training.step, details, points, label_points)
+        details = {} if made.graph is None else {"targets_used": made.graph.estimate, **made.graph.details}
+        history = [*self.earlier, *([] if now.validate is None else now.validate.history)]
+        label_points = int(made.is_label.sum())
+        points = len(self.material.points) - label_points
+        return Trained(model, history, self.seconds, now.training.all_steps, details, points, label_points)
 
-    def _calibration(self) -> Calibration | None:
-        if self.held is None or self.parts.held is None:
+    def _calibration(self, table: Table) -> Calibration | None:
+        held = self.material.held
+        if held is None or held.splits.test is None:
             return None
-        ids, scores = self.held.top(self.encoder, self.head)
-        return fit_calibration(ids, scores, self.parts.held.targets, self.parts.held.exclude)
+        ids, scores = held.top(self.encoder, table)
+        return fit_calibration(ids, scores, held.splits.test.targets, held.splits.test.exclude)
 
 
 def test_scores(model: Model, splits: Splits) -> Scores | None:
@@ -253,26 +250,3 @@ def _cut(points: Dataset, recipe: Recipe) -> Cut:
     except DataError as error:
         remedy = f"{error.problem.remedy}, or train without: --validation 0"
         raise DataError(error.problem.what, remedy=remedy) from error
-
-
-def _labels(recipe: Recipe, num_labels: int) -> Labels:
-    if recipe.labels.kind == "shortlist":
-        return Shortlist(num_labels, recipe.labels.random, recipe.seed)
-    return Every(num_labels, recipe.labels.block or num_labels)
-
-
-def _stage(recipe: Recipe, made: Augmented, labels: Labels, epoch: int) -> Stage:
-    encoder, head, training = recipe.encoder, recipe.head, recipe.training
-    met = order(made, recipe, epoch)
-    check_order(met, encoder)
-    return Stage(
-        met,
-        labels,
-        encoder=EncoderOptions(encoder.optimiser, encoder.rate, encoder.words_rate, encoder.weight_decay),
-        head=RowOptions(head.optimiser, head.rate, head.weight_decay, head.momentum),
-        schedule=training.schedule,
-        warm_up=training.warm_up,
-        clip=training.clip,
-        dtype=DTYPES[training.precision],
-        seed=recipe.seed,
-    )

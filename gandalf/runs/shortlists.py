@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gandalf.nets.heads import Table
+from gandalf.nets.heads import Composed, Table
 from gandalf.predict.exact import top_k
 from gandalf.runs.validation import encoded
 from gandalf.train.labels import Shortlist
@@ -31,8 +31,24 @@ class Refresh:
     def __call__(self, training: Training) -> bool:
         """Look up; never ends the training."""
         if self.hard and training.step < training.steps:
-            vectors = encoded(training.encoder, training.points)
-            self.shortlist.refresh(likeliest(vectors, training.head, self.hard, self.dtype))
+            vectors = encoded(training.encoder, training.points.tokens)
+            self.shortlist.refresh(likeliest(vectors, training.head.plain(), self.hard, self.dtype))
+        return False
+
+
+class RefreshRows:
+    """Hook that makes the frozen rows of label texts anew every few steps."""
+
+    def __init__(self, head: Composed, every: int) -> None:
+        self.head, self.steps = head, every
+
+    def every(self, training: Training) -> int:
+        """Number of steps between two refreshes."""
+        return self.steps
+
+    def __call__(self, training: Training) -> bool:
+        """Make them; never ends the training."""
+        self.head.refresh()
         return False
 
 

@@ -20,7 +20,6 @@ from gandalf.recipe import Validation
 from gandalf.runs.judge import judged
 from gandalf.text.table import token_table
 from gandalf.text.tokens import Tokens
-from gandalf.train.batches import Points
 from gandalf.train.loop import Training
 
 PLACES = 20  # labels looked at of each point; the filter has been applied before
@@ -50,7 +49,7 @@ class Held:
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """The best labels of the held points, its filter applied."""  # shape: (N, k), (N, k)
         assert self.splits.test is not None
-        vectors = encoded(encoder, Points(self.tokens, self.splits.test.targets))
+        vectors = encoded(encoder, self.tokens)
         return top_k(vectors, head, min(k, head.num_labels), exclude=self.splits.test.exclude)
 
     def scores(self, encoder: nn.Module, head: Table) -> Scores:
@@ -59,17 +58,17 @@ class Held:
 
 
 @torch.no_grad()
-def encoded(encoder: nn.Module, points: Points, batch: int = 4096) -> Tensor:
-    """Vectors of all points as the encoder is now, without dropout."""  # shape: (N, dim)
+def encoded(encoder: nn.Module, tokens: npt.NDArray[np.int32], batch: int = 4096) -> Tensor:
+    """Vectors of all texts as the encoder is now, without dropout."""  # shape: (N, T) -> (N, dim)
     device = next(encoder.parameters()).device
     encoder.eval()
     found: Tensor | None = None  # one table, filled: parts put together would be there twice
-    for start in range(0, len(points), batch):
-        ids = torch.from_numpy(points.tokens[start : start + batch].astype(np.int64))
+    for start in range(0, len(tokens), batch):
+        ids = torch.from_numpy(tokens[start : start + batch].astype(np.int64))
         part = encoder(ids.to(device)).float()
-        found = part.new_empty(len(points), part.shape[1]) if found is None else found
+        found = part.new_empty(len(tokens), part.shape[1]) if found is None else found
         found[start : start + batch] = part
-    assert found is not None, "no points"
+    assert found is not None, "no texts"
     return found
 
 
@@ -87,7 +86,7 @@ class Validate:
 
     def __call__(self, training: Training) -> bool:
         """Score; True when the figure has not risen for too long."""
-        scores = self.held.scores(training.encoder, training.head)
+        scores = self.held.scores(training.encoder, training.head.plain())
         part = judged(scores, self.options.texts)
         if self.options.metric not in part.values:
             raise DataError(f"there is no figure {self.options.metric!r}", remedy=f"try {', '.join(FIGURES)}")
@@ -98,7 +97,7 @@ class Validate:
             if found is not None
         }
         self.history.append(
-            {"step": training.step, "value": part.values[self.options.metric], **figures, **of_parts}
+            {"step": training.all_steps, "value": part.values[self.options.metric], **figures, **of_parts}
         )
         if self.options.patience and self.place == len(self.history) - 1:
             self.best = {name: tensor.cpu().clone() for name, tensor in training.weights().items()}

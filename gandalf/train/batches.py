@@ -18,6 +18,26 @@ from gandalf.train.labels import Chunk, Labels
 Ints = npt.NDArray[np.int64]
 
 
+class LabelWords:
+    """The words that each label's row is made of."""
+
+    def __init__(self, bags: csr_array) -> None:
+        self.size = int(bags.shape[1])
+        self._bags = bags
+        self._of_ranges: dict[tuple[int, int], Ints] = {}  # the same few at every step
+
+    def of(self, labels: slice | Tensor) -> Ints:
+        """Their word ids; those of a range once each."""
+        if not isinstance(labels, slice):
+            found: Ints = self._bags[labels.numpy()].indices
+            return found
+        ends = (labels.start, labels.stop)
+        if ends not in self._of_ranges:
+            first, last = self._bags.indptr[[labels.start, labels.stop]]
+            self._of_ranges[ends] = np.unique(self._bags.indices[first:last])
+        return self._of_ranges[ends]
+
+
 @dataclass(frozen=True, eq=False)
 class Points:
     """Training points as the loop wants them: token ids, targets, and what each counts in the loss."""
@@ -25,6 +45,7 @@ class Points:
     tokens: npt.NDArray[np.int32]  # N x T, padded with 0
     targets: csr_array  # N x L
     weights: npt.NDArray[np.float32] | None = None  # shape: (N,); None: all count 1
+    label_words: LabelWords | None = None  # where rows of labels are made of words
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -70,9 +91,10 @@ class Order:
         batch = min(self.batch, size)
         places = np.arange(step * batch, (step + 1) * batch)
         epochs, places = np.divmod(places, size)
-        return np.concatenate(
-            [self._permutation(number, int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)]
-        )
+        found = [
+            self._permutation(number, int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)
+        ]
+        return np.sort(np.concatenate(found))  # neighbours in a memory-mapped table
 
     def _permuted(self, number: int, epoch: int) -> Ints:
         generator = np.random.default_rng([self.seed, number, epoch])
@@ -81,7 +103,6 @@ class Order:
 
 def make_batch(points: Points, rows: Ints, labels: Labels, step: int, device: torch.device) -> Batch:
     """Gather the points, on the host, and send them over."""
-    rows = np.sort(rows)  # neighbours in a memory-mapped table
     tokens = points.tokens[rows]
     longest = max(int((tokens != 0).any(axis=0).nonzero()[0].max(initial=0)) + 1, 1)
     chunks = labels.chunks(rows, _triples(points.targets, rows), step)
@@ -89,7 +110,7 @@ def make_batch(points: Points, rows: Ints, labels: Labels, step: int, device: to
     return Batch(
         rows,
         _sent(tokens[:, :longest].astype(np.int64), device),
-        _sent(_words(tokens), device),
+        _sent(_words(tokens, points.label_words, chunks), device),
         weights,
         tuple(chunk.to(device) for chunk in chunks),
     )
@@ -123,9 +144,14 @@ def _triples(targets: csr_array, rows: Ints) -> tuple[Ints, Ints, npt.NDArray[np
     return point[by_label], label[by_label], targets.data[entry][by_label].astype(np.float32)
 
 
-def _words(tokens: npt.NDArray[np.int32]) -> Ints:
-    met = np.zeros(int(tokens.max(initial=0)) + 1, dtype=bool)
+def _words(tokens: npt.NDArray[np.int32], of_labels: LabelWords | None, chunks: list[Chunk]) -> Ints:
+    """The ids among the tokens, and those that the rows of the labels are made of."""
+    size = int(tokens.max(initial=0)) + 1
+    met = np.zeros(size if of_labels is None else max(size, of_labels.size), dtype=bool)
     met[tokens] = met[0] = True
+    if of_labels is not None:
+        for chunk in chunks:
+            met[of_labels.of(chunk.labels)] = True
     return np.flatnonzero(met)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -14,9 +13,9 @@ from torch.optim.adamw import adamw
 from gandalf.nets.heads import Table
 from gandalf.train.labels import Chunk
 from gandalf.train.losses import Loss
+from gandalf.train.scoring import Labels, Meeting, Scoring, Space, put_back
 
 OptimiserName = Literal["adamw", "sgd"]
-Labels = slice | Tensor  # a range, or the sorted ids of some
 Moments = tuple[Tensor, Tensor, Tensor]  # mean, mean square, times met
 
 
@@ -29,47 +28,6 @@ class RowOptions:
     weight_decay: float = 0.0
     momentum: float = 0.9
     beta2: float = 0.999
-
-
-class Space:
-    """Memory that is used again: on a CPU a large new tensor costs more than what is computed in it."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, Tensor] = {}
-
-    def take(self, name: str, shape: tuple[int, ...], like: Tensor, dtype: torch.dtype) -> Tensor:
-        """A tensor of that shape, on the device of another, with whatever was left in it."""
-        if like.device.type != "cpu":  # there the allocator keeps what was used, for others too
-            return torch.empty(shape, dtype=dtype, device=like.device)
-        size = math.prod(shape)
-        if name not in self._held or self._held[name].numel() < size:
-            self._held.pop(name, None)  # before the larger one is made, not after
-            self._held[name] = torch.empty(size, dtype=dtype, device=like.device)
-        return self._held[name][:size].view(shape)
-
-    def rows(self, name: str, table: Tensor, labels: Labels) -> Tensor:
-        """Some rows of a table: a range as a view, any others as a copy that `put_back` returns."""
-        if isinstance(labels, slice):
-            return table[labels]
-        there = self.take(name, (len(labels), *table.shape[1:]), table, table.dtype)
-        return torch.index_select(table, 0, labels, out=there)
-
-    def cast(self, name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
-        """The tensor at another precision; itself where it has that one."""
-        if tensor.dtype == dtype:
-            return tensor
-        return self.take(name, tuple(tensor.shape), tensor, dtype).copy_(tensor)
-
-    def product(self, name: str, left: Tensor, right: Tensor) -> Tensor:
-        """Their matrix product."""
-        there = self.take(name, (left.shape[0], right.shape[1]), left, left.dtype)
-        return torch.mm(left, right, out=there)
-
-
-def put_back(table: Tensor, labels: Labels, rows: Tensor) -> None:
-    """Write the rows that were taken by `Space.rows` to their places, unless they never left."""
-    if not isinstance(labels, slice):
-        table.index_copy_(0, labels, rows)
 
 
 class Rows(Protocol):
@@ -191,10 +149,9 @@ class TableUpdate:
     """Training of a `Table`: for a chunk of labels, scores, loss, both gradients and the step."""
 
     def __init__(self, head: Table, options: RowOptions, loss: Loss, dtype: torch.dtype) -> None:
-        self.head, self.options, self.loss, self.dtype = head, options, loss, dtype
-        self.space = Space()
-        self.rows: Rows = ROWS[options.optimiser](head.rows.data, options)
-        self.bias: Rows = ROWS[options.optimiser](head.bias.data, options)
+        self.head, self.options = head, options
+        self.scoring, self.space = Scoring(loss, dtype), Space()
+        self.optimisers = TableOptimisers(head, options)
 
     @torch.no_grad()
     def step(
@@ -205,31 +162,45 @@ class TableUpdate:
         The loss is summed over labels and divided by the points of the batch.
         """
         gradient, total = torch.zeros_like(x), (x.new_zeros(()) if value else None)
-        points, shares = x.to(self.dtype), (x / len(x)).to(self.dtype)
+        met = Meeting.of(x, weights, self.scoring.dtype, value)
         for chunk in chunks:
             rows = self.space.rows("rows", self.head.rows.data, chunk.labels)  # shape: (C, dim)
             bias = self.space.rows("bias", self.head.bias.data, chunk.labels)
-            low = self.space.cast("low rows", rows, self.dtype)
-            scores = self._scores(points, low, bias)  # shape: (B, C)
-            loss = self.loss(scores, chunk, weights, value)  # from here on they are slopes
-            total = None if total is None or loss is None else total + loss
-            slopes = self.space.cast("product", scores, self.dtype)
-            gradient += slopes @ low
-            of_rows = self.space.product("row product", slopes.T, shares)  # shape: (C, dim)
-            of_rows = self.space.cast("row gradient", of_rows, torch.float32)
-            of_bias = scores.sum(dim=0, dtype=torch.float32).div_(len(x))
-            self.rows.update(rows, chunk.labels, of_rows, rate * self.options.rate)
-            self.bias.update(bias, chunk.labels, of_bias, rate * self.options.rate)
-            put_back(self.head.rows.data, chunk.labels, rows)
-            put_back(self.head.bias.data, chunk.labels, bias)
+            found = self.scoring.gradients(met, rows, bias, chunk)
+            total = None if total is None or found.loss is None else total + found.loss
+            gradient += found.of_points
+            self.optimisers.update((rows, bias), chunk.labels, (found.of_rows, found.of_bias), rate)
         return gradient.div_(len(x)), None if total is None else total / len(x)
 
-    def _scores(self, x: Tensor, rows: Tensor, bias: Tensor) -> Tensor:
-        """Scores of the batch, at full precision on a CPU; a GPU waits for memory, and low has to do."""
-        if x.device.type != "cpu":
-            return torch.addmm(bias.to(x.dtype), x, rows.T)
-        scores = self.space.cast("scores", self.space.product("product", x, rows.T), torch.float32)
-        return scores.add_(bias)
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Take back what `tensors` gave."""
+        self.optimisers.load(tensors)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Optimiser state, for a checkpoint; the tensors themselves."""
+        return self.optimisers.tensors()
+
+
+class TableOptimisers:
+    """Of the rows and of the biases of a table."""
+
+    def __init__(self, table: Table, options: RowOptions) -> None:
+        self.table, self.rate = table, options.rate
+        self.rows: Rows = ROWS[options.optimiser](table.rows.data, options)
+        self.bias: Rows = ROWS[options.optimiser](table.bias.data, options)
+
+    def update(
+        self,
+        taken: tuple[Tensor, Tensor],
+        labels: Labels,
+        gradients: tuple[Tensor, Tensor],
+        rate: float,
+    ) -> None:
+        """Move rows and biases that `Space.rows` took, of these labels, and put them back."""
+        parts = ((self.rows, self.table.rows), (self.bias, self.table.bias))
+        for (optimiser, table), rows, gradient in zip(parts, taken, gradients, strict=True):
+            optimiser.update(rows, labels, gradient, rate * self.rate)
+            put_back(table.data, labels, rows)
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Take back what `tensors` gave."""
@@ -237,7 +208,7 @@ class TableUpdate:
             rows.load({name: tensors[f"{part}.{name}"] for name in rows.state})
 
     def tensors(self) -> dict[str, Tensor]:
-        """Optimiser state, for a checkpoint; the tensors themselves."""
+        """Their state, the tensors themselves."""
         return {
             f"{part}.{name}": tensor
             for part, rows in (("rows", self.rows), ("bias", self.bias))

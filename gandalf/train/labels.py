@@ -23,6 +23,7 @@ class Chunk:
     point: Tensor  # shape: (K,) place in the batch
     column: Tensor  # shape: (K,) place among `labels`
     value: Tensor  # shape: (K,)
+    own: Tensor | None = None  # shape: (B,) the column that each point drew, where pairs are learnt
 
     def to(self, device: torch.device) -> Chunk:
         """The same on a device."""
@@ -30,7 +31,8 @@ class Chunk:
             return self
         sent = {
             name: getattr(self, name).pin_memory().to(device, non_blocking=True)
-            for name in ("point", "column", "value")
+            for name in ("point", "column", "value", "own")
+            if getattr(self, name) is not None
         }
         labels = self.labels if isinstance(self.labels, slice) else self.labels.to(device, non_blocking=True)
         return replace(self, labels=labels, **sent)
@@ -94,3 +96,33 @@ class Shortlist:
         column = np.searchsorted(ids, label)
         parts = (torch.from_numpy(each) for each in (point, column, value))
         return [Chunk(torch.from_numpy(ids), len(ids), *parts)]
+
+
+class InBatch:
+    """One label of each point, drawn at random: to every other point in the batch it is a negative.
+
+    Points without labels must not be in the batch. Targets among the labels drawn say which are none.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def chunks(self, rows: Ints, triples: Triples, step: int) -> list[Chunk]:
+        """One chunk, of the labels that were drawn."""
+        point, label, _ = triples
+        generator = np.random.default_rng([self.seed, step])
+        order = np.lexsort((generator.random(len(point)), point))  # a point's labels together, shuffled
+        _, first = np.unique(point[order], return_index=True)
+        return [in_batch(label[order[first]], triples)]
+
+
+def in_batch(drawn: Ints, triples: Triples) -> Chunk:
+    """The chunk of these labels, one for each point; several points may have drawn the same."""
+    point, label, value = triples
+    ids, own = np.unique(drawn, return_inverse=True)
+    column = np.minimum(np.searchsorted(ids, label), len(ids) - 1)
+    there = ids[column] == label
+    parts = (point[there], column[there], value[there])
+    return Chunk(
+        torch.from_numpy(ids), len(ids), *(torch.from_numpy(each) for each in parts), torch.from_numpy(own)
+    )

@@ -6,16 +6,20 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from gandalf.nets.heads import Table
+from gandalf.errors import DataError
+from gandalf.nets.heads import Composed, Encoded, Head
 from gandalf.train.batches import Batch, Order, Points, batches
 from gandalf.train.head_update import RowOptions, TableUpdate
 from gandalf.train.labels import Labels
-from gandalf.train.losses import Loss, binary_cross_entropy
+from gandalf.train.losses import Loss, PairLoss, binary_cross_entropy
 from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
 from gandalf.train.schedules import SCHEDULES, ScheduleName
+from gandalf.train.text_updates import ComposedUpdate, PairUpdate
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,7 @@ class Stage:
     order: Order
     labels: Labels
     loss: Loss = binary_cross_entropy
+    pairs: PairLoss | None = None  # in place of the loss, where points and label texts are learnt as pairs
     encoder: EncoderOptions = field(default_factory=EncoderOptions)
     head: RowOptions = field(default_factory=RowOptions)
     schedule: ScheduleName = "one-cycle"
@@ -32,6 +37,8 @@ class Stage:
     clip: float = 1.0
     dtype: torch.dtype = torch.float32  # of matrix products
     seed: int = 0
+    frozen: bool = False  # the encoder stays as it is
+    seen: Callable[[npt.NDArray[np.int64], Tensor], None] | None = None  # is shown points and their vectors
 
 
 class Hook(Protocol):
@@ -53,18 +60,25 @@ def _go_on(training: Training) -> bool:
 class Training:
     """Everything that changes while training: weights, the optimisers' state and the step."""
 
-    def __init__(self, encoder: nn.Module, head: Table, points: Points, stage: Stage) -> None:
+    def __init__(self, encoder: nn.Module, head: Head, points: Points, stage: Stage, before: int = 0) -> None:
         self.encoder, self.head, self.points, self.stage = encoder, head, points, stage
-        self.device = head.rows.device
-        self.encoder_update = EncoderUpdate(encoder, stage.encoder, stage.clip)
-        self.head_update = TableUpdate(head, stage.head, stage.loss, stage.dtype)
+        self.before = before  # steps of the stages before this one
+        self.device = next(encoder.parameters()).device
+        learnt = nn.ModuleList([encoder, *head.learnt()])
+        self.encoder_update = EncoderUpdate(learnt, stage.encoder, stage.clip)
+        self.head_update = _head_update(head, stage)
         self.step = 0
         self.loss = float("nan")  # of a recent step
 
     @property
     def steps(self) -> int:
-        """Number of steps in all."""
+        """Number of steps of this stage."""
         return self.stage.order.steps
+
+    @property
+    def all_steps(self) -> int:
+        """Number of steps so far, those of earlier stages among them."""
+        return self.before + self.step
 
     def run(self, hooks: Iterable[Hook] = (), between: Callable[[Training], bool] = _go_on) -> None:
         """Train from the present step to the end, or until a hook says stop.
@@ -96,14 +110,21 @@ class Training:
     def _train(self, batch: Batch, value: bool) -> None:
         torch.manual_seed(self.stage.seed * 1_000_003 + self.step)
         factor = SCHEDULES[self.stage.schedule](self.step / self.steps, self.stage.warm_up)
-        self.encoder.train()
+        self.encoder.train(not self.stage.frozen)
+        self.head.train()
         low = self.stage.dtype != torch.float32
         self.encoder_update.begin(batch.words)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low):
+        with (
+            torch.set_grad_enabled(not self.stage.frozen),
+            torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low),
+        ):
             x = self.encoder(batch.tokens)  # shape: (B, dim)
         x = x.float()
+        if self.stage.seen is not None:
+            self.stage.seen(batch.rows, x.detach())
         gradient, loss = self.head_update.step(x.detach(), batch.chunks, batch.weights, factor, value)
-        x.backward(gradient)
+        if not self.stage.frozen:
+            x.backward(gradient)
         self.encoder_update.step(factor)
         if loss is not None:
             self.loss = float(loss)
@@ -124,7 +145,7 @@ class Training:
         tensors, numbers = self.encoder_update.state()
         flat = self.weights() | {f"encoder_update/{name}": tensor for name, tensor in tensors.items()}
         flat |= {f"head_update/{name}": tensor for name, tensor in self.head_update.tensors().items()}
-        return flat, {"step": self.step, "encoder_update": numbers}
+        return flat, {"step": self.step, "before": self.before, "encoder_update": numbers}
 
     def load(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
         """Take back what `state` gave."""
@@ -138,3 +159,13 @@ class Training:
         of_head = self.head_update.tensors()
         self.head_update.load({name: tensors[f"head_update/{name}"] for name in of_head})
         self.step = int(numbers["step"])
+
+
+def _head_update(head: Head, stage: Stage) -> TableUpdate | ComposedUpdate | PairUpdate:
+    if isinstance(head, Encoded):
+        if stage.pairs is None:
+            raise DataError("a head of encoded label texts learns from pairs, and the stage has no such loss")
+        return PairUpdate(head, stage.pairs, stage.dtype)
+    if isinstance(head, Composed):
+        return ComposedUpdate(head, stage.head, stage.loss, stage.dtype)
+    return TableUpdate(head, stage.head, stage.loss, stage.dtype)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
-ScheduleName = Literal["one-cycle", "cosine", "constant"]
+ScheduleName = Literal["one-cycle", "cosine", "linear", "constant"]
 START, END = 0.1, 1e-4  # of one-cycle, as shares of the highest rate
 
 
@@ -28,6 +28,11 @@ def cosine(way: float, warm_up: float) -> float:
     return _cosine(1.0, 0.0, (way - warm_up) / max(1 - warm_up, 1e-9))
 
 
+def linear(way: float, warm_up: float) -> float:
+    """Straight up from nothing, then straight down to nothing."""
+    return way / warm_up if way < warm_up else (1 - way) / max(1 - warm_up, 1e-9)
+
+
 def constant(way: float, warm_up: float) -> float:
     """Straight up from nothing, then always the same."""
     return way / warm_up if way < warm_up else 1.0
@@ -36,5 +41,6 @@ def constant(way: float, warm_up: float) -> float:
 SCHEDULES: dict[ScheduleName, Callable[[float, float], float]] = {
     "one-cycle": one_cycle,
     "cosine": cosine,
+    "linear": linear,
     "constant": constant,
 }

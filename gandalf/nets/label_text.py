@@ -1,0 +1,134 @@
+"""Rows of labels made of words: of the label's own text, or of its neighbours' in a graph besides."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import spectral_norm
+
+from gandalf.nets.blocks import LABEL_BLOCKS, BlockName, identity_linear
+from gandalf.nets.word_table import WordTable
+
+Labels = slice | Tensor  # a range, or the ids of some
+BLOCK = 1 << 14  # labels whose rows are made at once where all are wanted
+
+
+class LabelText(nn.Module):
+    """A weighted sum of word vectors for each label, through a block of its own: LTE, or GALE.
+
+    The word vectors are the encoder's; nothing else is shared with it. With the bags of the label texts
+    this is the label-text embedding (LTE); with bags averaged over a label graph the graph-averaged one
+    (GALE), since the sum is linear in the words.
+    """
+
+    indptr: Tensor  # shape: (L + 1,)
+    indices: Tensor  # shape: (nnz,)
+    weights: Tensor  # shape: (nnz,)
+
+    def __init__(
+        self, words: WordTable, bags: csr_array, dim: int, block: BlockName, dropout: float = 0.2
+    ) -> None:
+        super().__init__()
+        self._words = [words]  # in a list, lest its weights count as this module's too
+        self.num_labels, self.dim = bags.shape[0], dim
+        for name, array in (("indptr", bags.indptr), ("indices", bags.indices), ("weights", bags.data)):
+            kind = np.float32 if name == "weights" else np.int64
+            self.register_buffer(name, torch.from_numpy(array.astype(kind)), persistent=False)
+        self._ends = bags.indptr.astype(np.int64)  # on the host: nobody waits for a GPU to cut a range
+        narrower = words.embedding_dim != dim
+        self.project: nn.Module = (
+            nn.Linear(words.embedding_dim, dim, bias=False) if narrower else nn.Identity()
+        )
+        if isinstance(self.project, nn.Linear):
+            nn.init.orthogonal_(self.project.weight)
+        self.block = LABEL_BLOCKS[block](dim, dropout)
+
+    def forward(self, labels: Labels) -> Tensor:
+        """Rows of these labels."""  # shape: (C, dim)
+        places, offsets = self._places(labels)
+        words = self._words[0]
+        summed = words.bag_sum(self.indices[places], offsets, self.weights[places])
+        made: Tensor = self.block(self.project(summed / words.length))
+        return made
+
+    def _places(self, labels: Labels) -> tuple[slice | Tensor, Tensor]:
+        """Where the words of these labels stand, and where each label's begin."""
+        if isinstance(labels, slice):
+            start, stop, _ = labels.indices(self.num_labels)
+            first, last = int(self._ends[start]), int(self._ends[stop])
+            return slice(first, last), self.indptr[start : stop + 1] - first
+        first, last = self.indptr[labels], self.indptr[labels + 1]
+        offsets = torch.cat([first.new_zeros(1), torch.cumsum(last - first, dim=0)])
+        shift = torch.repeat_interleave(first - offsets[:-1], last - first)
+        return torch.arange(len(shift), device=first.device) + shift, offsets
+
+
+class Frozen(nn.Module):
+    """Rows as they were when last refreshed: made once for many steps, and without a gradient."""
+
+    rows: Tensor  # shape: (L, dim)
+
+    def __init__(self, part: LabelText) -> None:
+        super().__init__()
+        self.part, self.num_labels, self.dim = part, part.num_labels, part.dim
+        self.register_buffer("rows", torch.zeros(part.num_labels, part.dim))
+        self.refresh()
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Make all rows anew."""
+        was_training = self.part.training
+        self.part.eval()
+        for start in range(0, self.num_labels, BLOCK):
+            rows = slice(start, min(start + BLOCK, self.num_labels))
+            self.rows[rows] = self.part(rows)
+        self.part.train(was_training)
+
+    def forward(self, labels: Labels) -> Tensor:
+        """Rows of these labels."""  # shape: (C, dim)
+        return self.rows[labels]
+
+
+class GatedSum(nn.Module):
+    """DECAF's mix: the parts weighted by a gate for each number, shared by all labels, half open at first."""
+
+    def __init__(self, dim: int, parts: int) -> None:
+        super().__init__()
+        self.gates = nn.Parameter(torch.zeros(parts, dim))
+
+    def forward(self, parts: list[Tensor]) -> Tensor:
+        """One row for each label."""  # shape: P times (C, dim) -> (C, dim)
+        mixed = torch.zeros_like(parts[0])
+        for gate, part in zip(torch.sigmoid(self.gates), parts, strict=True):
+            mixed = mixed + gate * part
+        return mixed
+
+
+class Attention(nn.Module):
+    """ECLARE's mix: every label weighs its parts by a softmax of what all of them say together.
+
+    Each part goes through dropout, ReLU and a linear map of its own; of all of them together another linear
+    map makes one number for each part. The linear maps have spectral norm 1.
+    """
+
+    def __init__(self, dim: int, parts: int, dropout: float = 0.2) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.of_part = nn.ModuleList(identity_linear(dim) for _ in range(parts))
+        self.together = spectral_norm(nn.Linear(parts * dim, parts))
+
+    def forward(self, parts: list[Tensor]) -> Tensor:
+        """One row for each label."""  # shape: P times (C, dim) -> (C, dim)
+        weights = self.weights(parts).unsqueeze(2)  # shape: (C, P, 1)
+        mixed: Tensor = (weights * torch.stack(parts, dim=1)).sum(dim=1)
+        return mixed
+
+    def weights(self, parts: list[Tensor]) -> Tensor:
+        """What each part of a label counts; a label's sum to 1."""  # shape: P times (C, dim) -> (C, P)
+        said = [
+            linear(torch.relu(self.dropout(part))) for linear, part in zip(self.of_part, parts, strict=True)
+        ]
+        found: Tensor = torch.softmax(self.together(torch.cat(said, dim=1)).float(), dim=1)
+        return found

@@ -1,0 +1,93 @@
+"""Updates of heads that read label texts: gradients of their rows go on into what made the rows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from gandalf.nets.heads import Composed, Encoded
+from gandalf.train.head_update import RowOptions, TableOptimisers
+from gandalf.train.labels import Chunk
+from gandalf.train.losses import Loss, PairLoss
+from gandalf.train.scoring import Meeting, Scoring, Space
+
+
+class ComposedUpdate:
+    """Training of a `Composed` head, chunk by chunk: a chunk's rows are made, met, and led back at once.
+
+    What made them (word vectors, blocks, gates) gathers its gradient over the chunks, and is moved with the
+    encoder; free rows and biases are moved here.
+    """
+
+    def __init__(self, head: Composed, options: RowOptions, loss: Loss, dtype: torch.dtype) -> None:
+        self.head = head
+        self.scoring, self.space = Scoring(loss, dtype), Space()
+        self.optimisers = TableOptimisers(head.table, options)
+
+    def step(
+        self, x: Tensor, chunks: tuple[Chunk, ...], weights: Tensor | None, rate: float, value: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Update free rows and biases; return the gradient of x and, where wanted, the loss."""
+        gradient, total = torch.zeros_like(x), (x.new_zeros(()) if value else None)
+        met = Meeting.of(x, weights, self.scoring.dtype, value)
+        for chunk in chunks:
+            table = self.head.table
+            taken = self.space.rows("rows", table.rows.data, chunk.labels)  # shape: (C, dim)
+            bias = self.space.rows("bias", table.bias.data, chunk.labels)
+            free = taken.clone().requires_grad_()  # the graph must not see it move
+            rows = self._rows(free, chunk)
+            found = self.scoring.gradients(met, rows.detach(), bias, chunk)
+            rows.backward(found.of_rows)
+            assert free.grad is not None
+            total = None if total is None or found.loss is None else total + found.loss
+            gradient += found.of_points
+            self.optimisers.update((taken, bias), chunk.labels, (free.grad, found.of_bias), rate)
+        return gradient.div_(len(x)), None if total is None else total / len(x)
+
+    def _rows(self, free: Tensor, chunk: Chunk) -> Tensor:
+        low = self.scoring.dtype != torch.float32
+        with torch.autocast(free.device.type, dtype=torch.bfloat16, enabled=low):
+            return self.head.mixed(free, chunk.labels).float()
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Take back what `tensors` gave."""
+        self.optimisers.load(tensors)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Optimiser state, for a checkpoint; the tensors themselves."""
+        return self.optimisers.tensors()
+
+
+class PairUpdate:
+    """Training of an encoder by pairs of points and labels: nothing but the encoder learns."""
+
+    def __init__(self, head: Encoded, loss: PairLoss, dtype: torch.dtype) -> None:
+        self.head, self.loss, self.dtype = head, loss, dtype
+
+    def step(
+        self, x: Tensor, chunks: tuple[Chunk, ...], weights: Tensor | None, rate: float, value: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the gradient of x and the loss; the labels' gradient goes straight into the encoder."""
+        (chunk,) = chunks
+        x = x.detach().requires_grad_()
+        low = self.dtype != torch.float32
+        with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=low):
+            rows = self.head.at(chunk.labels)  # shape: (C, dim)
+        loss = self._loss(x, rows, chunk, weights)
+        loss.backward()
+        assert x.grad is not None
+        return x.grad, loss.detach()
+
+    def _loss(self, x: Tensor, rows: Tensor, chunk: Chunk, weights: Tensor | None) -> Tensor:
+        """Of the batch's points, divided by their number."""
+        assert chunk.own is not None, "points have drawn no labels"
+        positives = (chunk.point, chunk.column)
+        return self.loss(F.normalize(x, dim=1), rows, chunk.own, positives, weights) / len(x)
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """There is nothing to take back."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """There is no state."""
+        return {}
