@@ -290,7 +290,7 @@ def test_the_command_offers_exactly_what_the_library_has():
     assert "gandalf augment man out" in help  # --help teaches by example
 
 
-def test_control_characters_never_reach_a_terminal(tiny, tmp_path):
+def test_control_characters_never_reach_a_terminal(tiny):
     lines = (tiny / "lbl.json").read_text("utf-8").replace("second label", "sec\\u001b[31mond\\u009b label")
     (tiny / "lbl.json").write_text(lines, "utf-8")
     shown = run("graph", tiny, "--label", "first").output
