@@ -8,8 +8,10 @@ import pytest
 import small_demo
 import train_command
 from hypothesis import settings
+from tiny_set import write_tiny_set
 
 import gandalf
+from gandalf.data.dataset import Splits
 
 # Same examples on every run, and no deadline: a slow machine is not a bug.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=100)
@@ -24,6 +26,18 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"the larger data sets are not part of the repository and not found in {SHARED}")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def man() -> Splits:
+    """The bundled set."""
+    return gandalf.load("man")
+
+
+@pytest.fixture
+def tiny(tmp_path) -> Path:
+    """Folder of four points and four labels, which a test may change."""
+    return write_tiny_set(tmp_path / "tiny")
 
 
 @pytest.fixture(scope="session")

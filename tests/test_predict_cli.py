@@ -36,11 +36,6 @@ def predictor(folder):
 
 
 @pytest.fixture(scope="module")
-def man():
-    return gandalf.load("man")
-
-
-@pytest.fixture(scope="module")
 def man_folder(man, tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "man"
     save_model(small_model(labels=man.train.label_texts), path)
