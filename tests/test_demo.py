@@ -57,9 +57,6 @@ def test_figures_are_those_of_the_predictions_left(made_demo, demo_results, name
     told = copy.deepcopy(demo_results["variants"][name]["test"])
     # What is left has the filter applied already; the figures are told without it too.
     assert 0 < told.pop("unfiltered")["P@1"] < left.pop("unfiltered")["P@1"] == left["P@1"]
-    # Figures were taken from lists longer than the 100 left: a first hit after these adds less than 1 %.
-    for one, other in ((told, left), *((told[part], left[part]) for part in ("label_text", "new_text"))):
-        assert other["MRR"] <= one.pop("MRR") < other.pop("MRR") + 1
     assert told == json.loads(json.dumps(left))
 
 
