@@ -1,12 +1,17 @@
 from __future__ import annotations
 
-import sys
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import small_demo
+import train_command
 from hypothesis import settings
+from tiny_set import write_tiny_set
 
-sys.path.insert(0, str(Path(__file__).parent))  # tests share `strategies`
+import gandalf
+from gandalf.data.dataset import Splits
 
 # Same examples on every run, and no deadline: a slow machine is not a bug.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=100)
@@ -21,3 +26,60 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip(f"the larger data sets are not part of the repository and not found in {SHARED}")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def man() -> Splits:
+    """The bundled set."""
+    return gandalf.load("man")
+
+
+@pytest.fixture
+def tiny(tmp_path) -> Path:
+    """Folder of four points and four labels, which a test may change."""
+    return write_tiny_set(tmp_path / "tiny")
+
+
+@pytest.fixture(scope="session")
+def made_up(tmp_path_factory) -> Path:
+    """Folder of a made-up set of 300 points and 120 labels; no test changes it."""
+    folder = tmp_path_factory.mktemp("data") / "made-up"
+    gandalf.export(gandalf.synthetic(300, 120, seed=1).splits, folder, "raw")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained(made_up, tmp_path_factory) -> Path:
+    """Folder of a model that the command trained on it; no test changes it."""
+    out = tmp_path_factory.mktemp("model") / "out"
+    train_command.done(made_up, out, *train_command.SMALL)
+    return out
+
+
+@pytest.fixture(scope="session")
+def made_demo(tmp_path_factory) -> tuple[Path, str]:
+    """The demo of the bundled set with a few updates: its folder, never changed, and what was printed."""
+    out = tmp_path_factory.mktemp("demo") / "out"
+    return out, small_demo.done(out, "--steps", 5)
+
+
+@pytest.fixture(scope="session")
+def demo_results(made_demo):
+    return json.loads((made_demo[0] / "results.json").read_text("utf-8"))
+
+
+@pytest.fixture(scope="session")
+def hostile_demo(tmp_path_factory):
+    """A demo of texts that try to be markup."""
+    from gandalf.runs.demo import demo, demo_recipe  # not above: it loads torch, which few tests need
+
+    recipe = replace(demo_recipe("astec", steps=3), device="cpu")
+    return demo(small_demo.hostile_splits(), recipe, tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture(scope="session")
+def fitted():
+    """A classifier of five topics; no test changes it."""
+    from small_classifier import LABELS, TEXTS, TOPICS, classifier  # not above: it loads torch
+
+    return classifier().fit(TEXTS, LABELS, {name: f"{name} things" for name in TOPICS})

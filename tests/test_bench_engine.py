@@ -1,31 +1,28 @@
-"""The machinery of the experiments: which runs there are, that none is repeated or lost, and their page."""
+"""The machinery of the experiments: which runs there are, and that none is repeated or lost."""
 
 from __future__ import annotations
 
 import json
 import multiprocessing
 import os
-import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
 from functools import partial
 
-import numpy as np
+import command_line
 import pytest
 import torch
+from bench_lines import RUN, line_of
 
 from bench import engine
 from bench.engine import append, parts, read_lines, recipe_of
 from bench.parallel import Clock, in_turn, results
-from bench.results_page import measured_on, page
 from bench.studies import RECIPES, SEEDS, SETS, STUDIES, SYSTEMS, VARIANTS, Run
-from bench.tables import WHO_GAINS, Sample, best_rows, figure, noise, pooled, setting_table
 from gandalf import export, load, synthetic
 from gandalf.data.holdout import holdout
 
 TINY = ("steps=4", "batch=16", "dim=8", "device=cpu", "precision=float32")
-RUN = Run("man", "astec", "shrunk", settings=("training.steps=20",))
 
 
 # ---- runs and studies
@@ -234,149 +231,7 @@ def test_two_processes_train_and_store_what_one_would(root, monkeypatch, tmp_pat
 
 def test_the_command_needs_only_what_a_training_machine_has():
     code = "import sys, bench.engine; print(*{name.partition('.')[0] for name in sys.modules})"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = command_line.python(code)
+    assert loaded.returncode == 0, loaded.stderr
     unwanted = {"typer", "faiss", "sklearn", "tensorboard", "pyarrow", "matplotlib", "transformers", "pytest"}
     assert not unwanted & set(loaded.stdout.split())
-
-
-# ---- figures over seeds
-
-
-def test_noise_is_the_interval_of_a_two_sample_t_test():
-    one, other = Sample((50.0, 52.0, 54.0)), Sample((40.0, 41.0, 42.0))
-    assert pooled([one, other, Sample((7.0,))]) == (pytest.approx(np.sqrt(2.5)), 4)
-    # 2.776 is Student's 97.5 % point with 4 degrees of freedom.
-    assert noise(one, other, pooled([one, other])) == pytest.approx(2.776 * np.sqrt(2.5 * 2 / 3), abs=1e-3)
-    assert np.isnan(noise(Sample((1.0,)), Sample((2.0,)), pooled([Sample((1.0,))])))
-    assert one.error == pytest.approx(2 / np.sqrt(3))
-
-
-def test_the_best_rows_are_those_that_none_beats_by_more_than_noise():
-    low, near, high = Sample((1.0, 1.2)), Sample((4.9, 5.1)), Sample((5.0, 5.2))
-    assert best_rows({"low": low, "high": high}) == {"high"}
-    assert best_rows({"low": low, "near": near, "high": high}) == {"near", "high"}
-    assert best_rows({"near": near, "high": high}) == set()
-    assert best_rows({"high": high, "absent": Sample(())}) == set()
-    assert best_rows({"one": Sample((1.0,)), "other": Sample((9.0,))}) == set()  # noise is not known
-
-
-# ---- the page
-
-
-def line_of(run: Run, p1: float, **targets: object) -> dict[str, object]:
-    """A made-up line: other figures follow from P@1."""
-    figures = {f"{name}@{k}": p1 - k for name in ("P", "PSP", "C") for k in (1, 3, 5)} | {"P@1": p1}
-    kind = {"targets": run.targets, "scale": 1.0, "label_weight": 1.0, "label_epochs": 1.0}
-    return {
-        "key": run.key,
-        "run": asdict(run),
-        "name": "Some-1K",
-        "device": "cuda",
-        "figures": {
-            **figures,
-            "points": 1000,
-            "label_text": {"points": 400, "P@1": p1 + 10, "PSP@5": p1},
-            "new_text": {"points": 600, "P@1": p1 - 10, "PSP@5": p1},
-        },
-        "steps": 1234,
-        "seconds": 60.0 + run.seed,
-        "wall": 70.0,
-        "peak_memory": 5 * 2**30,
-        "recipe": {"targets": kind | targets, "training": {"epochs": 10.0}},
-        "commit": "1a2b3c4",
-        "machine": {"cpu": "Some CPU", "gpu": "Some GPU", "cores": 16, "python": "3.12.1", "torch": "2.11.0"},
-        "jobs": 6,
-    }
-
-
-def made_up_study():
-    base = Run("some", "astec", settings=("batch=64",))
-    runs = {
-        name: [
-            replace(base, targets=one.targets, keep=one.keep, settings=(*one.settings, "batch=64"), seed=seed)
-            for seed in (0, 1)
-        ]
-        for name, one in VARIANTS.items()
-        if name in ("D", "Z1", "G")
-    }
-    p1 = {"D": (40.0, 40.4), "Z1": (45.0, 45.4), "G": (48.0, 48.4)}
-    lines = [line_of(run, value) for name in runs for run, value in zip(runs[name], p1[name], strict=True)]
-    return [run for of in runs.values() for run in of], lines
-
-
-GOLDEN = """\
-- Some GPU, Some CPU with 16 cores, Python 3.12.1, torch 2.11.0: 6 runs, 6 at once, commit 1a2b3c4
-
-## Some-1K
-
-### astec
-
-Seeds: 2. Steps: 1,234, on cuda. Test points: 1,000, 400 with the text of a label and 600 with a new one. \
-Settings: `targets.label_epochs=1`, `batch=64`.
-
-|  | P@1 | P@3 | P@5 | PSP@1 | PSP@3 | PSP@5 | C@1 | C@3 | C@5 | P@1 label text | P@1 new text | seconds \
-| peak MB |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
-| D | 40.20 ± 0.28 | 37.20 ± 0.28 | 35.20 ± 0.28 | 39.20 ± 0.28 | 37.20 ± 0.28 | 35.20 ± 0.28 | 39.20 ± 0.28 \
-| 37.20 ± 0.28 | 35.20 ± 0.28 | 50.20 ± 0.28 | 30.20 ± 0.28 | 60.5 | 5,120 |
-| Z1 | 45.20 ± 0.28 | 42.20 ± 0.28 | 40.20 ± 0.28 | 44.20 ± 0.28 | 42.20 ± 0.28 | 40.20 ± 0.28 \
-| 44.20 ± 0.28 | 42.20 ± 0.28 | 40.20 ± 0.28 | 55.20 ± 0.28 | 35.20 ± 0.28 | 60.5 | 5,120 |
-| G | **48.20** ± 0.28 | **45.20** ± 0.28 | **43.20** ± 0.28 | **47.20** ± 0.28 | **45.20** ± 0.28 \
-| **43.20** ± 0.28 | **47.20** ± 0.28 | **45.20** ± 0.28 | **43.20** ± 0.28 | **58.20** ± 0.28 \
-| **38.20** ± 0.28 | 60.5 | 5,120 |
-
-|  | P@1 − D | PSP@5 − D | P@1 label text − D | P@1 new text − D | P@1 − Z1 | PSP@5 − Z1 \
-| P@1 label text − Z1 | P@1 new text − Z1 |
-| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
-| Z1 | **+5.00** ± 0.90 | **+5.00** ± 0.90 | **+5.00** ± 0.90 | **+5.00** ± 0.90 |  |  |  |  |
-| G | **+8.00** ± 0.90 | **+8.00** ± 0.90 | **+8.00** ± 0.90 | **+8.00** ± 0.90 | **+3.00** ± 0.90 \
-| **+3.00** ± 0.90 | **+3.00** ± 0.90 | **+3.00** ± 0.90 |
-"""
-
-
-def test_the_page_of_made_up_results():
-    wanted, lines = made_up_study()
-    assert page(lines, [], wanted).endswith(GOLDEN)
-
-
-def test_the_page_shows_runs_of_the_study_alone_and_says_what_is_missing():
-    wanted, lines = made_up_study()
-    old = line_of(replace(wanted[0], settings=("batch=32",)), 99.0)
-    assert page([old, *lines], [], wanted) == page(lines, [], wanted)
-    text = page(lines[:-1], [], wanted)
-    assert "**1 of 6 runs are still to be made.**" in text
-    assert "Seeds: 1 to 2." in text
-    assert "\n| G | **48.00** | " in text  # one seed has no spread of its own
-
-
-def test_chosen_settings_have_a_row_of_their_own_even_where_a_variant_was_chosen():
-    wanted, lines = made_up_study()
-    first = line_of(replace(wanted[4], settings=("scale=0.3",)), 10.0, scale=0.3)
-    chosen = [first, line_of(wanted[4], 50.0), line_of(wanted[5], 51.0, scale=0.5)]
-    text = page(lines, chosen, wanted)
-    assert "\n| auto | **50.50** ± 0.71 |" in text and "\n| G | 48.20 ± 0.28 |" in text
-    assert "- auto, seed 0: targets ratio, scale 1.0, label_weight 1.0, label_epochs 1.0\n" in text
-    assert "- auto, seed 1: targets ratio, scale 0.5, label_weight 1.0, label_epochs 1.0\n" in text
-
-
-def test_a_table_of_settings_has_standard_errors_and_mixes_no_two_settings():
-    base = Run("some", "astec", "shrunk", settings=("scale=0.5",), split="validation")
-    lines = [line_of(replace(base, seed=seed), 40.0 + seed, scale=0.5) for seed in (0, 2)]
-    lines.append(line_of(replace(base, settings=()), 38.0))
-    lines.append(line_of(replace(base, settings=("epochs=20",)), 39.0))
-    lines.append(line_of(replace(base, targets="none"), 30.0))
-    columns = {"new": WHO_GAINS["P@1 new text"], "PSP@5": figure("PSP@5", "label_text")}
-    assert setting_table(lines, ("targets", "scale", "training.epochs"), columns).splitlines() == [
-        "| targets | scale | epochs | new | PSP@5 | seeds |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
-        "| shrunk | 0.5 | 10 | 31.00 ± 1.00 | 41.00 ± 1.00 | 2 |",
-        "| shrunk | 1 | 10 | 28.00 | 38.00 | 1 |",
-        "| shrunk | 1 | 10 | 29.00 | 39.00 | 1 |",
-        "| none |  | 10 | 20.00 | 30.00 | 1 |",
-    ]
-
-
-def test_runs_on_a_cpu_name_no_gpu():
-    line = line_of(RUN, 50.0) | {"device": "cpu"}
-    line["machine"] = {name: value for name, value in line["machine"].items() if name != "gpu"}
-    assert measured_on([line]).startswith("- Some CPU with 16 cores, Python 3.12.1")

@@ -1,229 +1,13 @@
-"""The commands graph, diagnose and augment as a user meets them."""
+"""The commands graph and diagnose as a user meets them."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import json
 
 import numpy as np
 import pytest
-from command_line import done, done_json, run
+from command_line import done_json, run
 from scipy.sparse import load_npz
-
-import gandalf
-from gandalf.cli.augment import FormatName
-from gandalf.data.export import FORMATS
-from gandalf.data.harden import HARDENINGS
-
-ROWS = [("alpha one", [0, 1]), ("beta two", [1]), ("gamma three", [0, 1, 2]), ("delta four", [0])]
-LABELS = ["first label", "second label", "third label", "label nobody has"]
-
-
-@pytest.fixture
-def tiny(tmp_path):
-    """A raw data set of four points and four labels, one of them without points."""
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    for name, rows in (("trn", ROWS), ("tst", [("alpha five", [0])])):
-        lines = [
-            json.dumps(
-                {"uid": f"{name}{at}", "title": text, "target_ind": labels, "target_rel": [1.0] * len(labels)}
-            )
-            for at, (text, labels) in enumerate(rows)
-        ]
-        (folder / f"{name}.json").write_text("\n".join(lines) + "\n", "utf-8")
-    lines = [json.dumps({"uid": f"l{at}", "title": text}) for at, text in enumerate(LABELS)]
-    (folder / "lbl.json").write_text("\n".join(lines) + "\n", "utf-8")
-    (folder / "filter_labels_train.txt").write_text("0 3\n", "utf-8")
-    (folder / "filter_labels_test.txt").write_text("0 1\n", "utf-8")
-    return folder
-
-
-def raw_rows(path):
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return [json.loads(line) for line in file]
-
-
-def test_augment_writes_the_papers_g_in_the_raw_layout(tiny, tmp_path):
-    made = done_json("augment", tiny, tmp_path / "out")
-    rows = raw_rows(tmp_path / "out" / "trn.json.gz")
-    assert [row["title"] for row in rows] == [text for text, _ in ROWS] + LABELS
-    # By hand: counts 3, 3, 1, 0; label 0 meets 1 twice and 2 once, label 1 meets 2 once.
-    expected = [{0: 1, 1: 2 / 3, 2: 1 / 3}, {0: 2 / 3, 1: 1, 2: 1 / 3}, {0: 1, 1: 1, 2: 1}, {3: 1}]
-    for row, targets in zip(rows[4:], expected, strict=True):
-        assert dict(zip(row["target_ind"], row["target_rel"], strict=True)) == pytest.approx(
-            targets, rel=1e-6
-        )
-    assert made["points_written"] == 8
-    assert (tmp_path / "out" / "label_frequencies.txt").read_text() == "3\n3\n1\n0\n"
-    # The filter follows its points, and the test split is as it was.
-    assert (tmp_path / "out" / "filter_labels_train.txt").read_text().split() == ["0", "3"]
-    again, before = gandalf.load(tmp_path / "out"), gandalf.load(tiny)
-    assert again.test == before.test
-    assert again.train[:4] == before.train
-
-
-def test_delta_scale_and_top_k(tiny, tmp_path):
-    done_json("augment", tiny, tmp_path / "a", "--delta", 0.4, "--scale", 0.5)
-    rows = raw_rows(tmp_path / "a" / "trn.json.gz")[4:]
-    first = dict(zip(rows[0]["target_ind"], rows[0]["target_rel"], strict=True))
-    assert first == pytest.approx({0: 1, 1: 1 / 3}, rel=1e-6)
-    done_json("augment", tiny, tmp_path / "b", "--top-k", 2)
-    assert [row["target_ind"] for row in raw_rows(tmp_path / "b" / "trn.json.gz")[4:]] == [
-        [0, 1],
-        [0, 1],
-        [0, 2],
-        [3],
-    ]
-
-
-@pytest.mark.parametrize(("keep", "points"), [("both", 8), ("labels", 4), ("uniform", 4)])
-def test_keep(tiny, tmp_path, keep, points):
-    done_json("augment", tiny, tmp_path / "out", "--keep", keep)
-    assert len(raw_rows(tmp_path / "out" / "trn.json.gz")) == points
-
-
-def test_share_and_order(tiny, tmp_path):
-    done_json("augment", tiny, tmp_path / "out", "--keep", "labels", "--share", 0.5, "--order", "tail")
-    assert [row["title"] for row in raw_rows(tmp_path / "out" / "trn.json.gz")] == LABELS[2:]
-
-
-@pytest.mark.parametrize("targets", ["ratio", "shrunk", "calibrated", "glas", "walk", "self"])
-def test_every_estimate_can_be_asked_for(tiny, tmp_path, targets):
-    made = done_json("augment", tiny, tmp_path / "out", "--targets", targets)
-    assert made["targets_used"] == ("shrunk" if targets == "calibrated" else targets)
-    if targets == "calibrated":
-        assert "0 label texts are also training texts" in made["details"]["fallback"]
-    record = json.loads((tmp_path / "out" / "gandalf.json").read_text("utf-8"))
-    assert record["graph"]["targets"] == targets
-    assert record.pop("files") == sorted(path.name for path in (tmp_path / "out").iterdir())
-    assert record == made
-
-
-def folder_hash(folder):
-    digest = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-@pytest.mark.parametrize("format", sorted(FORMATS))
-def test_same_seed_same_bytes(tmp_path, format):
-    def made(name, seed):
-        options = ("--format", format, "--keep", "uniform", "--harden", "sample", "--seed", seed)
-        done("augment", "man", tmp_path / name, *options)
-        return folder_hash(tmp_path / name)
-
-    one, again, other = made("one", 1), made("again", 1), made("other", 2)
-    assert one == again
-    assert one != other
-
-
-def test_a_hard_format_asks_how_to_harden(tiny, tmp_path):
-    result = run("augment", tiny, tmp_path / "out", "--format", "fasttext")
-    assert result.exit_code == 2
-    assert "--harden threshold" in result.stderr and "--harden sample" in result.stderr
-    assert not (tmp_path / "out").exists()
-    # Hard targets need no choice.
-    assert run("augment", tiny, tmp_path / "out", "--format", "fasttext", "--targets", "self").exit_code == 0
-
-
-def test_nothing_is_written_over_unless_asked(tiny, tmp_path):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "precious.txt").write_text("mine", "utf-8")
-    result = run("augment", tiny, out)
-    assert result.exit_code == 2 and "not empty" in result.stderr
-    assert (out / "precious.txt").read_text() == "mine"
-    result = run("augment", tiny, out, "--overwrite")
-    assert (
-        result.exit_code == 2 and "holds precious.txt, which gandalf augment did not write" in result.stderr
-    )
-    for record in ('{"name": "gandalf"}', "[]", "{"):  # a file of that name alone proves nothing
-        (out / "gandalf.json").write_text(record, "utf-8")
-        assert run("augment", tiny, out, "--overwrite").exit_code == 2
-    assert (out / "precious.txt").read_text() == "mine"
-    (out / "precious.txt").unlink()
-    (out / "gandalf.json").unlink()
-    assert run("augment", tiny, out).exit_code == 0
-    assert run("augment", tiny, out).exit_code == 2
-    (out / "notes.txt").write_text("mine too", "utf-8")
-    assert run("augment", tiny, out, "--overwrite").exit_code == 2
-    (out / "notes.txt").unlink()
-    assert run("augment", tiny, out, "--overwrite", "--keep", "labels").exit_code == 0
-    assert len(raw_rows(out / "trn.json.gz")) == 4
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "tiny"]  # no temporary left behind
-
-
-def test_the_data_that_is_read_is_never_replaced(tiny, tmp_path):
-    before = sorted(path.name for path in tiny.iterdir())
-    table = tmp_path / "project" / "tickets.csv"
-    table.parent.mkdir()
-    table.write_text("text,labels\na,x\n", encoding="utf-8")
-    for words in (
-        [tiny, tiny],
-        [tiny / "trn.json", tiny],
-        [table, table.parent],
-        [tiny, tiny / ".." / "tiny"],
-    ):
-        result = run("augment", *words, "--overwrite")
-        assert result.exit_code == 2
-        assert "the data to read is in the folder to write" in result.stderr
-    for words in (["graph", tiny, "--save", tiny / "trn.json"], ["graph", table, "--save", table]):
-        result = run(*words)
-        assert result.exit_code == 2
-        assert "is part of the data that is read; choose another name" in result.stderr
-    for command in ("graph", "stats", "diagnose"):
-        assert run(command, tiny, "--plot", tiny / "new.png").exit_code == 2
-    assert sorted(path.name for path in tiny.iterdir()) == before
-    assert table.read_text("utf-8").startswith("text,labels")
-
-
-def test_what_was_guessed_or_changed_is_told_by_every_command(tmp_path):
-    table = tmp_path / "t.csv"
-    table.write_text("text,labels\nred hat,hats;red\nzip,tools\n", encoding="utf-8")
-    result = run("stats", table, "--json")
-    assert "separated by ';'" in result.stderr
-    assert json.loads(result.stdout)["labels"] == 3
-
-
-def test_label_points_are_never_counted_twice(tiny, tmp_path):
-    assert run("augment", tiny, tmp_path / "out").exit_code == 0
-    for words in (
-        ["augment", tmp_path / "out", tmp_path / "again"],
-        ["graph", tmp_path / "out"],
-        ["diagnose", tmp_path / "out"],
-    ):
-        result = run(*words)
-        assert result.exit_code == 2
-        assert "already augmented, from tiny; give the original set" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--delta", "1.5"], "delta is 1.5"),
-        (["--delta", "-0.1"], "delta is -0.1"),
-        (["--delta", "nan"], "delta is nan"),
-        (["--scale", "2"], "scale is 2.0"),
-        (["--share", "1.2"], "share is 1.2"),
-        (["--top-k", "0"], "top-k is 0"),
-        (["--targets", "shrunk", "--strength", "-1"], "strength of shrinkage is -1"),
-        (["--targets", "shrunk", "--strength", "inf"], "strength of shrinkage is inf"),
-        (["--strength", "2"], "says nothing about ratio targets"),
-        (["--seed", "-1"], "--seed"),
-        (["--targets", "shrunken"], "shrunken"),
-        (["--format", "arff"], "arff"),
-        (["--keep", "some"], "some"),
-    ],
-)
-def test_bad_options_exit_2_with_a_sentence_and_write_nothing(tiny, tmp_path, words, sentence):
-    result = run("augment", tiny, tmp_path / "out", *words)
-    assert result.exit_code == 2
-    assert sentence in result.stderr
-    assert "Traceback" not in result.output
-    assert not (tmp_path / "out").exists()
 
 
 def test_graph_shows_a_labels_neighbours_with_counts(tiny):
@@ -283,14 +67,7 @@ def test_diagnose_says_when_nothing_can_be_matched(tiny):
     assert "cannot be observed" in found["verdict"]
 
 
-def test_the_command_offers_exactly_what_the_library_has():
-    assert set(FormatName.__args__) == set(FORMATS)
-    help = run("augment", "--help").stdout
-    assert all(name in help for name in HARDENINGS)
-    assert "gandalf augment man out" in help  # --help teaches by example
-
-
-def test_control_characters_never_reach_a_terminal(tiny, tmp_path):
+def test_control_characters_never_reach_a_terminal(tiny):
     lines = (tiny / "lbl.json").read_text("utf-8").replace("second label", "sec\\u001b[31mond\\u009b label")
     (tiny / "lbl.json").write_text(lines, "utf-8")
     shown = run("graph", tiny, "--label", "first").output
@@ -305,3 +82,11 @@ def test_diagnose_says_when_a_strength_is_a_default_or_a_guess(tiny, tmp_path):
     table.write_text("text,labels\na,x\nb,y\n", encoding="utf-8")
     found = done_json("diagnose", table)
     assert "is a default" in found["verdict"] and found["strength_fitted_on"] == 0
+
+
+def test_what_was_guessed_or_changed_is_told_by_every_command(tmp_path):
+    table = tmp_path / "t.csv"
+    table.write_text("text,labels\nred hat,hats;red\nzip,tools\n", encoding="utf-8")
+    result = run("stats", table, "--json")
+    assert "separated by ';'" in result.stderr
+    assert json.loads(result.stdout)["labels"] == 3

@@ -12,7 +12,7 @@ from scipy.sparse import coo_array, csc_matrix, csr_array, save_npz
 import gandalf
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
-from gandalf.metrics.predictions import as_predictions
+from gandalf.metrics.predictions import as_predictions, first_after_filter
 
 LABELS = ["alpha", "Beta", "gamma", "same", "same"]
 WANT = [{0: 0.5, 3: 0.9}, {}, {1: 0.25}]  # of three test points
@@ -219,3 +219,19 @@ def test_labels_in_another_order_are_not_counted_as_misses(tmp_path):
     (tmp_path / "other.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
     with pytest.raises(gandalf.DataError, match=r"other.jsonl:2: label 3 is .* here and .* in the data set"):
         gandalf.evaluate(tmp_path / "other.jsonl", splits)
+
+
+@pytest.mark.parametrize("k", [1, 2, 4, 9])
+def test_what_comes_after_the_first_k_that_the_filter_leaves_is_dropped(k):
+    generator = np.random.default_rng(k)
+    ids = np.stack([generator.permutation(9)[:7] for _ in range(20)])
+    ids[3, 4:] = -1  # fewer were predicted
+    exclude = csr_array(generator.random((20, 9)) < 0.3)
+    found = first_after_filter(ids, exclude, k)
+    for row, (given, kept) in enumerate(zip(ids, found, strict=True)):
+        left = [label for label in given if label >= 0 and not exclude[row, label]][:k]
+        assert [label for label in kept if label >= 0 and not exclude[row, label]] == left
+        assert [label for label in kept if label >= 0 and exclude[row, label]] == [
+            label for label in given if label >= 0 and exclude[row, label]
+        ]
+    assert (first_after_filter(ids, None, k) == ids).all()

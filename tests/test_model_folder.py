@@ -112,7 +112,7 @@ def test_shared_and_strided_tensors_are_saved(tmp_path):
     assert torch.equal(found.head.rows, model.head.rows) and torch.equal(found.head.bias, model.head.bias)
 
 
-def test_only_a_model_is_replaced(saved, copy, tmp_path):
+def test_only_a_model_is_replaced(copy, tmp_path):
     model = small_model(seed=9)
     with pytest.raises(DataError, match="not empty"):
         save_model(model, copy)

@@ -3,21 +3,15 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pytest
 from command_line import fails, run
 from hypothesis import given
 from scipy.sparse import csr_array
 from strategies import targets
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.load import bundled, load
+from gandalf.data.load import bundled
 from gandalf.data.stats import stats
 from gandalf.report.plots import plot_frequencies
-
-
-@pytest.fixture(scope="module")
-def man():
-    return load("man")
 
 
 def test_bundled_set_has_the_figures_that_came_with_it(man):

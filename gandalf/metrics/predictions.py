@@ -164,3 +164,16 @@ def _without_minus_infinity(matrix: csr_array) -> csr_array:
         return matrix
     kept = np.concatenate([[0], np.cumsum(keep)])
     return csr_array((matrix.data[keep], matrix.indices[keep], kept[matrix.indptr]), shape=matrix.shape)
+
+
+def first_after_filter(
+    ids: npt.NDArray[np.int64], exclude: csr_array | None, k: int
+) -> npt.NDArray[np.int64]:
+    """The ids of N x K places, -1 in place of what comes after the first k that the filter leaves."""
+    if exclude is None or ids.shape[1] <= k:
+        return ids
+    labels = exclude.shape[1]
+    pairs = np.repeat(np.arange(len(ids)), np.diff(exclude.indptr)) * labels + exclude.indices
+    filtered = np.isin(np.arange(len(ids))[:, None] * labels + ids, pairs)  # shape: (N, K)
+    surplus = ~filtered & (np.cumsum(~filtered, axis=1) > k)
+    return np.where(surplus, -1, ids)

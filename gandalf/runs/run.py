@@ -13,6 +13,7 @@ import numpy as np
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores, evaluate
+from gandalf.metrics.predictions import first_after_filter
 from gandalf.model import Model
 from gandalf.model.calibration import Calibration
 from gandalf.nets.heads import Table
@@ -235,7 +236,8 @@ def test_scores(model: Model, splits: Splits) -> Scores | None:
     # without it too. Where it takes very many, lists would be too long, and it is applied first.
     first = test.exclude if spare > TOP else None
     k = min(TOP + (spare if first is None else 0), model.num_labels)
-    return evaluate(Predictor(model).predict(texts, k, first), splits)
+    ids, scores = Predictor(model).predict(texts, k, first)
+    return evaluate((first_after_filter(ids, test.exclude, TOP), scores), splits)
 
 
 def test_figures(model: Model, splits: Splits) -> dict[str, Any] | None:

@@ -75,18 +75,23 @@ def memory_plan(shape: RunShape) -> MemoryPlan:
 
 def saved_values(encoder: nn.Module, ids: Tensor) -> int:
     """Values for each of these points that the encoder keeps for the way back: a plan's `activations`."""
-    own = {tensor.untyped_storage().data_ptr() for tensor in (*encoder.parameters(), *encoder.buffers())}
+    own = {_storage(tensor) for tensor in (*encoder.parameters(), *encoder.buffers())}
     kept: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
-        if not tensor.is_sparse and tensor.untyped_storage().data_ptr() not in own:
-            kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes() // 4
+        if not tensor.is_sparse and _storage(tensor) not in own:
+            kept[_storage(tensor)] = tensor.untyped_storage().nbytes() // 4
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         output = encoder(ids)  # held until all is counted, lest memory be used twice
     del output
     return -(-sum(kept.values()) // max(len(ids), 1))
+
+
+def _storage(tensor: Tensor) -> int:
+    """What tells one piece of memory from another, also where there are only shapes."""
+    return int(tensor.untyped_storage()._cdata)
 
 
 def fitting(shape: RunShape, available: int) -> RunShape | None:

@@ -1,0 +1,128 @@
+"""`gandalf predict` on files of texts: every kind in and out gives the predictor's own answer."""
+
+from __future__ import annotations
+
+import csv
+import json
+from functools import partial
+
+import command_line
+import numpy as np
+import pytest
+from scipy.sparse import load_npz
+from small_model import LABELS, small_model
+from text_files import FILES, TEXTS, write_csv
+
+from gandalf.model import load_model, save_model
+from gandalf.predict import inputs
+from gandalf.predict.files import predict_chunks, write_predictions
+from gandalf.predict.inputs import Chunk, texts_of_file
+from gandalf.predict.predictor import Predictor
+
+done = partial(command_line.done, "predict")
+fails = partial(command_line.fails, "predict")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "small"
+    save_model(small_model(), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def predictor(folder):
+    return Predictor(load_model(folder))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_kind_of_file(name, folder, predictor, tmp_path, monkeypatch):
+    monkeypatch.setattr(inputs, "CHUNK", 2)
+    FILES[name](tmp_path / name)
+    done(folder, tmp_path / name, "-o", tmp_path / "o.npz", "--top", 3)
+    ids, scores = predictor.predict(TEXTS, 3)
+    found = load_npz(tmp_path / "o.npz")
+    assert found.shape == (len(TEXTS), len(LABELS)) and found.dtype == np.float32
+    expected = np.zeros(found.shape, dtype=np.float32)
+    np.put_along_axis(expected, ids, scores, axis=1)
+    np.testing.assert_allclose(found.toarray(), expected, rtol=1e-5)
+    done(folder, tmp_path / name, "-o", tmp_path / "o.jsonl", "--top", 3)
+    records = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text("utf-8").split("\n")[:-1]]
+    assert [record["text"] for record in records] == TEXTS
+    assert [record["labels"] for record in records] == ids.tolist()
+    named = [[LABELS[label] for label in row] for row in ids.tolist()]
+    assert [record["label_texts"] for record in records] == named
+    assert [record["label_ids"] for record in records] == [[f"L{label}" for label in row] for row in ids]
+    names = None if name == "t.txt" else [f"u{n}" for n in range(len(TEXTS))]
+    assert [record.get("uid") for record in records] == (names or [None] * len(TEXTS))
+
+
+def test_csv_out(folder, predictor, tmp_path):
+    write_csv(tmp_path / "t.csv")
+    done(folder, tmp_path / "t.csv", "-o", tmp_path / "o.csv", "--top", 2, "--threshold", 0.3)
+    with open(tmp_path / "o.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    ids, scores = predictor.predict(TEXTS, 2, threshold=0.3)
+    expected = [
+        (f"u{n}", TEXTS[n], str(rank + 1), f"L{ids[n, rank]}", LABELS[ids[n, rank]])
+        for n in range(len(TEXTS))
+        for rank in range(2)
+        if ids[n, rank] >= 0
+    ]
+    assert 0 < len(expected) < 2 * len(TEXTS)
+    assert [tuple(row.values())[:-1] for row in rows] == expected
+    np.testing.assert_array_equal(np.float32([row["score"] for row in rows]), scores[ids >= 0])
+
+
+def test_labels_without_ids_and_compressed_output(tmp_path):
+    model = small_model(ids=False)
+    predicted = list(predict_chunks(Predictor(model), [Chunk(["gzip"])], 2))
+    assert write_predictions(tmp_path / "o.csv.gz", predicted, model) == 1
+    assert (tmp_path / "o.csv.gz").read_bytes().startswith(b"\x1f\x8b")
+    write_predictions(tmp_path / "o.csv", predicted, model)
+    _, first, second = (tmp_path / "o.csv").read_text("utf-8").splitlines()
+    assert first.startswith(",gzip,1,0,gzip,") and second.startswith(",gzip,2,4,gzip,")
+    write_predictions(tmp_path / "o.jsonl", predicted, model)
+    assert "label_ids" not in json.loads((tmp_path / "o.jsonl").read_text("utf-8"))
+
+
+def test_no_texts_at_all(folder, tmp_path):
+    (tmp_path / "t.txt").write_text("")
+    for suffix in (".npz", ".jsonl", ".csv"):
+        found = json.loads(done(folder, tmp_path / "t.txt", "-o", tmp_path / f"o{suffix}", "--json"))
+        assert found["texts"] == 0
+    assert load_npz(tmp_path / "o.npz").shape == (0, len(LABELS))
+
+
+def test_files_are_read_as_they_are_written(tmp_path):
+    """Ten million lines must fit: a chunk is predicted and written before the next is read."""
+    events = []
+
+    def chunks():
+        for number in range(3):
+            events.append(f"read {number}")
+            yield Chunk([f"text {number}"])
+
+    model = small_model()
+    predicted = predict_chunks(Predictor(model), chunks(), 2)
+
+    def watched():
+        for number, each in enumerate(predicted):
+            events.append(f"predicted {number}")
+            yield each
+
+    write_predictions(tmp_path / "o.jsonl", watched(), model)
+    assert events == [f"{what} {n}" for n in range(3) for what in ("read", "predicted")]
+    path = tmp_path / "t.txt"
+    path.write_text("a\n" * 20_000)
+    first = next(texts_of_file(path))
+    assert len(first.texts) == inputs.CHUNK
+
+
+def test_a_failure_half_way_leaves_the_old_file(folder, tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"text": "a"}\n' * 3 + "broken\n")
+    for suffix in (".npz", ".jsonl", ".csv"):
+        (tmp_path / f"o{suffix}").write_text("old")
+        assert "t.jsonl:4:" in fails(folder, tmp_path / "t.jsonl", "-o", tmp_path / f"o{suffix}")
+        assert (tmp_path / f"o{suffix}").read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 4

@@ -1,0 +1,185 @@
+"""A run that was broken off and resumed ends as if unbroken, and one that must not be resumed is not."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from small_runs import KilledError, at_step, killed, same, small, small_splits, weights
+
+from gandalf.data.dataset import Splits
+from gandalf.errors import DataError
+from gandalf.runs.hooks import Interrupted
+from gandalf.runs.material import epoch_steps
+from gandalf.runs.run import Place, train
+from gandalf.runs.shortlists import Refresh
+from gandalf.runs.validation import Validate
+from gandalf.train.checkpoint import Checkpoints
+from gandalf.train.logs import read_log
+
+SMALL = ("training.batch=32", "text.max_length=8", "device=cpu")
+# Settings that leave their own traces in a checkpoint.
+COURSES = {
+    "every label": ("labels.kind=every", "labels.block=50"),
+    "shortlist": ("labels.kind=shortlist", "labels.random=20", "labels.hard=3"),
+    "patience": ("labels.kind=every", "validation.patience=1", "validation.every=0.4", "training.steps=200"),
+    "two phases": ("targets.label_epochs=0.5", "targets.label_weight=0.5"),
+    "sgd": ("head.optimiser=sgd", "encoder.optimiser=sgd", "targets.targets=none"),
+    "float32": ("training.precision=float32", "validation.share=0"),
+    "bfloat16": ("training.precision=bfloat16",),
+}
+
+
+@pytest.fixture
+def splits() -> Splits:
+    return small_splits()
+
+
+def log_of(folder):
+    return [
+        {name: value for name, value in line.items() if name != "time"}
+        for line in read_log(folder / "log.jsonl")
+    ]
+
+
+# ---- broken off and resumed
+
+
+@pytest.mark.parametrize("system", ["astec", "inceptionxml"])
+@pytest.mark.parametrize("course", COURSES)
+def test_a_run_killed_again_and_again_ends_as_if_unbroken(course, system, splits, tmp_path, monkeypatch):
+    chosen = small(*COURSES[course], system=system)
+    unbroken = train(splits, chosen, Place(tmp_path / "unbroken"))
+    rng = np.random.default_rng(0)
+    kills = sorted(rng.choice(np.arange(1, unbroken.steps), size=3, replace=False))
+    for number, step in enumerate([0, *kills]):  # at 0 there is no checkpoint to go on from
+        with monkeypatch.context() as patch, pytest.raises(KilledError):
+            at_step(patch, step, killed)
+            train(splits, chosen, Place(tmp_path / "broken", resume=number > 0, minutes=0))
+    resumed = train(splits, chosen, Place(tmp_path / "broken", resume=True))
+    same(unbroken, resumed)
+    assert log_of(tmp_path / "broken") == log_of(tmp_path / "unbroken")
+    assert unbroken.steps == (40 if course != "patience" else unbroken.history[-1]["step"])
+
+
+def test_checkpoints_are_written_when_their_time_has_come(splits, tmp_path, monkeypatch):
+    saved = []
+    monkeypatch.setattr(Checkpoints, "save", lambda self, tensors, state: saved.append(state["step"]))
+    train(splits, small("training.steps=6"), Place(tmp_path, minutes=0))
+    assert saved == [1, 2, 3, 4, 5]  # after the last update nothing is left to go on with
+    saved.clear()
+    train(splits, small("training.steps=6"), Place(tmp_path, minutes=10))
+    assert saved == []
+
+
+def test_a_run_that_had_run_out_of_patience_does_not_go_on(splits, tmp_path, monkeypatch):
+    """Killed between the last validation and the model, it must not take one more step."""
+    chosen = small(*COURSES["patience"])
+    unbroken = train(splits, chosen, Place(tmp_path / "unbroken"))
+    assert unbroken.steps < 200
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr("gandalf.runs.run.Validate.restore", lambda *_: killed())
+        train(splits, chosen, Place(tmp_path / "broken", minutes=0))
+    at_step(monkeypatch, unbroken.steps, killed)
+    same(unbroken, train(splits, chosen, Place(tmp_path / "broken", resume=True)))
+
+
+def test_with_patience_the_best_weights_are_kept(splits, monkeypatch):
+    seen, validate = [], Validate.__call__
+
+    def watched(self, training):
+        seen.append({name.replace("/", "."): each.clone() for name, each in training.weights().items()})
+        return validate(self, training)
+
+    monkeypatch.setattr(Validate, "__call__", watched)
+    trained = train(splits, small(*COURSES["patience"]))
+    best = int(np.argmax([each["value"] for each in trained.history]))
+    assert 0 < best < len(seen) - 1  # or nothing would be shown
+    assert trained.kept == trained.history[best]
+    assert all(torch.equal(each, seen[best][name]) for name, each in weights(trained).items())
+    trained = train(splits, small())
+    assert trained.kept == trained.history[-1]
+
+
+def test_ctrl_c_is_answered_at_the_next_step(splits, tmp_path, monkeypatch):
+    """Not only at the end of a stretch between two hooks, which may take minutes."""
+    chosen = small("validation.share=0", "training.batch=2", "training.steps=300")
+    assert epoch_steps(splits.train, 2) // 20 > 7  # steps between two lines of the log
+    unbroken = train(splits, chosen, Place(tmp_path / "unbroken"))
+    before = signal.getsignal(signal.SIGINT)  # ignored, where the tests run in the background of a shell
+    with monkeypatch.context() as patch, pytest.raises(Interrupted, match="after step 15 of 300") as stopped:
+        at_step(patch, 14, lambda: signal.raise_signal(signal.SIGINT))
+        train(splits, chosen, Place(tmp_path / "broken"))
+    assert stopped.value.saved
+    assert Checkpoints(tmp_path / "broken" / "checkpoints").latest()[1]["step"] == 15
+    assert signal.getsignal(signal.SIGINT) is before
+    same(unbroken, train(splits, chosen, Place(tmp_path / "broken", resume=True)))
+    assert log_of(tmp_path / "broken") == log_of(tmp_path / "unbroken")
+
+
+def test_ctrl_c_at_the_last_step_changes_nothing(splits, monkeypatch):
+    at_step(monkeypatch, 39, lambda: signal.raise_signal(signal.SIGINT))
+    assert train(splits, small()).steps == 40
+
+
+def test_a_second_ctrl_c_ends_at_once(splits, tmp_path, monkeypatch):
+    def twice():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    at_step(monkeypatch, 5, twice)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        train(splits, small(), Place(tmp_path))
+    assert not isinstance(stopped.value, Interrupted) and not (tmp_path / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("seed=1", "other settings: seed was 0 and is 1"),
+        ("head.momentum=0.5", "other settings: head.momentum was 0.9 and is 0.5"),
+        ("targets.delta=0.2", "other settings: targets.delta was 0.1 and is 0.2"),
+    ],
+)
+def test_other_settings_are_not_resumed(change, sentence, splits, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        at_step(patch, 5, killed)
+        train(splits, small(), Place(tmp_path, minutes=0))
+    with pytest.raises(DataError, match=sentence):
+        train(splits, small(change), Place(tmp_path, resume=True))
+
+
+def test_other_data_are_not_resumed(splits, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        at_step(patch, 5, killed)
+        train(splits, small(), Place(tmp_path, minutes=0))
+    texts = ["another", *splits.train.texts[1:]]
+    other = replace(splits, train=replace(splits.train, texts=texts))
+    with pytest.raises(DataError, match="a run on other data"):
+        train(other, small(), Place(tmp_path, resume=True))
+
+
+def test_time_is_counted_over_all_parts_of_a_run(splits, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        at_step(patch, 30, killed)
+        train(splits, small(), Place(tmp_path, minutes=0))
+    before = Checkpoints(tmp_path / "checkpoints").latest()[1]["seconds"]
+    assert train(splits, small(), Place(tmp_path, resume=True)).seconds > before > 0
+
+
+def test_hard_negatives_are_looked_up_once_an_epoch_and_not_again_on_resuming(splits, tmp_path, monkeypatch):
+    steps, look_up = [], Refresh.__call__
+    monkeypatch.setattr(Refresh, "__call__", lambda s, t: steps.append(t.step) or look_up(s, t))
+    chosen = small(*COURSES["shortlist"])
+    epoch = epoch_steps(splits.train[:285], 32)
+    train(splits, chosen)
+    assert steps == [0, *range(epoch, 40, epoch), 40]
+    steps.clear()
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        at_step(patch, epoch + 2, killed)
+        train(splits, chosen, Place(tmp_path, minutes=0))
+    train(splits, chosen, Place(tmp_path, resume=True))
+    assert steps == [0, *range(epoch, 40, epoch), 40]
