@@ -57,8 +57,8 @@ class LabelText(nn.Module):
         """Where the words of these labels stand, and where each label's begin."""
         if isinstance(labels, slice):
             start, stop, _ = labels.indices(self.num_labels)
-            first, last = int(self._ends[start]), int(self._ends[stop])
-            return slice(first, last), self.indptr[start : stop + 1] - first
+            begin, end = int(self._ends[start]), int(self._ends[stop])
+            return slice(begin, end), self.indptr[start : stop + 1] - begin
         first, last = self.indptr[labels], self.indptr[labels + 1]
         offsets = torch.cat([first.new_zeros(1), torch.cumsum(last - first, dim=0)])
         shift = torch.repeat_interleave(first - offsets[:-1], last - first)

@@ -15,10 +15,12 @@ from typing import Any
 import torch
 
 from gandalf.errors import DataError
+from gandalf.runs.siamese import Cache
 from gandalf.runs.validation import Validate
 from gandalf.train.labels import Shortlist
 from gandalf.train.logs import RunLog, TrainingBar
 from gandalf.train.loop import Training
+from gandalf.train.orders import Clustered
 
 
 class Interrupted(KeyboardInterrupt):
@@ -128,17 +130,22 @@ class Saving:
 
 
 class Memory:
-    """What else a run must remember: hard negatives, validations so far and the best weights."""
+    """What else a stage must remember: hard negatives, clusters, validations so far and the best weights."""
 
-    def __init__(self, labels: object, validate: Validate | None) -> None:
-        self.shortlist = labels if isinstance(labels, Shortlist) else None
-        self.validate = validate
+    def __init__(self, mined: object, validate: Validate | None, cache: Cache | None = None) -> None:
+        self.shortlist = mined if isinstance(mined, Shortlist) else None
+        self.clustered = mined if isinstance(mined, Clustered) else None
+        self.validate, self.cache = validate, cache
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """Tensors and numbers for a checkpoint."""
         tensors: dict[str, torch.Tensor] = {}
         if self.shortlist is not None and self.shortlist.hardest is not None:
             tensors["hardest"] = torch.from_numpy(self.shortlist.hardest)
+        for start, assignment in () if self.clustered is None else self.clustered.assignments:
+            tensors[f"clusters/{start}"] = torch.from_numpy(assignment)
+        if self.cache is not None and self.cache.vectors is not None:
+            tensors["cache"] = self.cache.vectors
         if self.validate is None:
             return tensors, {}
         tensors |= {f"best/{name}": each for name, each in (self.validate.best or {}).items()}
@@ -148,6 +155,12 @@ class Memory:
         """Take back what `state` gave."""
         if self.shortlist is not None and "hardest" in tensors:
             self.shortlist.refresh(tensors["hardest"].numpy())
+        if self.clustered is not None:
+            starts = sorted(int(n.removeprefix("clusters/")) for n in tensors if n.startswith("clusters/"))
+            for start in starts:
+                self.clustered.refresh(tensors[f"clusters/{start}"].numpy(), start)
+        if self.cache is not None and "cache" in tensors:
+            self.cache.vectors = tensors["cache"].clone()
         if self.validate is not None:
             self.validate.history = list(facts.get("validations", []))
             best = {n.removeprefix("best/"): t for n, t in tensors.items() if n.startswith("best/")}

@@ -13,7 +13,7 @@ from gandalf.recipe import Encoder, Recipe
 from gandalf.settings import to_dict
 
 if TYPE_CHECKING:
-    from gandalf.train.batches import Order
+    from gandalf.train.batches import PointOrder
 
 Limit = tuple[str, Callable[[Any], bool]]  # what a value must be, and whether it is
 
@@ -85,7 +85,7 @@ def check_points(points: Dataset) -> None:
     points.need_probabilities()
 
 
-def check_order(order: Order, encoder: Encoder) -> None:
+def check_order(order: PointOrder, encoder: Encoder) -> None:
     """Refuse batches that the encoder cannot learn from."""
     smallest = min(order.batch, *(len(phase.points) for phase in order.phases))
     if encoder.kind in NORMALISED and smallest < 2:

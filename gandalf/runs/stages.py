@@ -18,7 +18,7 @@ from gandalf.runs.label_texts import LabelTexts
 from gandalf.runs.limits import check_order
 from gandalf.runs.material import Augmented, epoch_steps, order
 from gandalf.runs.shortlists import Refresh, RefreshRows
-from gandalf.runs.siamese import Siamese
+from gandalf.runs.siamese import siamese
 from gandalf.runs.validation import Held, Validate
 from gandalf.text.tokens import Tokens
 from gandalf.train.batches import Points
@@ -100,7 +100,7 @@ def _siamese(material: Material, encoder: TextEncoder, before: int) -> Running:
     assert texts is not None
     tokens = torch.from_numpy(texts.tokens).to(recipe.device)
     head = Encoded(encoder, tokens, encoder.dim)
-    made = Siamese.of(options, material.rest, ~material.made.is_label, recipe.seed)
+    made = siamese(options, material.points.targets, ~material.made.is_label, recipe.seed)
     stage = Stage(
         made.order,
         made.labels,
@@ -118,9 +118,8 @@ def _siamese(material: Material, encoder: TextEncoder, before: int) -> Running:
     points = replace(material.points, label_words=texts.words(material.tokens.size))
     training = Training(encoder, head, points, stage, before)
     validate = _validate(material, made.epoch, patience=0)
-    return Running(
-        "siamese", training, validate, Memory(made.order, validate), made.epoch, list(made.refreshing)
-    )
+    memory = Memory(made.order, validate, made.seen)
+    return Running("siamese", training, validate, memory, made.epoch, made.refreshing)
 
 
 Begin = Callable[[Material, TextEncoder, int], Running]

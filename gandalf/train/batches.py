@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +30,7 @@ class LabelWords:
     def of(self, labels: slice | Tensor) -> Ints:
         """Their word ids; those of a range once each."""
         if not isinstance(labels, slice):
-            found: Ints = self._bags[labels.numpy()].indices
-            return found
+            return np.asarray(self._bags[labels.numpy()].indices, dtype=np.int64)
         ends = (labels.start, labels.stop)
         if ends not in self._of_ranges:
             first, last = self._bags.indptr[[labels.start, labels.stop]]
@@ -68,6 +68,22 @@ class Phase:
 
     points: Ints
     steps: int
+
+
+class PointOrder(Protocol):
+    """Which points each step meets: a pure function of the step, but for what it may be told on the way."""
+
+    batch: int  # points, or labels where these are drawn first
+    steps: int
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """Stretches of training and the points of each."""
+        ...
+
+    def rows(self, step: int) -> Ints:
+        """Points of one step."""  # shape: (B,)
+        ...
 
 
 class Order:
@@ -117,7 +133,7 @@ def make_batch(points: Points, rows: Ints, labels: Labels, step: int, device: to
 
 
 def batches(
-    points: Points, order: Order, labels: Labels, steps: range, device: torch.device
+    points: Points, order: PointOrder, labels: Labels, steps: range, device: torch.device
 ) -> Iterator[Batch]:
     """Batches of these steps, each made while the one before it is used."""
 

@@ -122,7 +122,5 @@ def in_batch(drawn: Ints, triples: Triples) -> Chunk:
     ids, own = np.unique(drawn, return_inverse=True)
     column = np.minimum(np.searchsorted(ids, label), len(ids) - 1)
     there = ids[column] == label
-    parts = (point[there], column[there], value[there])
-    return Chunk(
-        torch.from_numpy(ids), len(ids), *(torch.from_numpy(each) for each in parts), torch.from_numpy(own)
-    )
+    parts = (point[there], column[there], value[there], own)
+    return Chunk(torch.from_numpy(ids), len(ids), *(torch.from_numpy(each) for each in parts))

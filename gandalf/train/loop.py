@@ -13,11 +13,12 @@ from torch import Tensor, nn
 
 from gandalf.errors import DataError
 from gandalf.nets.heads import Composed, Encoded, Head
-from gandalf.train.batches import Batch, Order, Points, batches
+from gandalf.train.batches import Batch, PointOrder, Points, batches
 from gandalf.train.head_update import RowOptions, TableUpdate
 from gandalf.train.labels import Labels
-from gandalf.train.losses import Loss, PairLoss, binary_cross_entropy
+from gandalf.train.losses import Loss, binary_cross_entropy
 from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
+from gandalf.train.pair_losses import PairLoss
 from gandalf.train.schedules import SCHEDULES, ScheduleName
 from gandalf.train.text_updates import ComposedUpdate, PairUpdate
 
@@ -26,7 +27,7 @@ from gandalf.train.text_updates import ComposedUpdate, PairUpdate
 class Stage:
     """A stretch of training: what is met in which order, by which loss and at which rates."""
 
-    order: Order
+    order: PointOrder
     labels: Labels
     loss: Loss = binary_cross_entropy
     pairs: PairLoss | None = None  # in place of the loss, where points and label texts are learnt as pairs

@@ -19,16 +19,6 @@ class Loss(Protocol):
         ...
 
 
-class PairLoss(Protocol):
-    """Sum over points of a loss of pairs, with a gradient; vectors have length 1."""
-
-    def __call__(
-        self, x: Tensor, rows: Tensor, own: Tensor, positives: tuple[Tensor, Tensor], weights: Tensor | None
-    ) -> Tensor:
-        """Of points and label rows: `own` is the row that each point drew, `positives` all true pairs."""
-        ...  # shape: (B, dim), (C, dim), (B,), twice (K,), (B,) -> ()
-
-
 def binary_cross_entropy(scores: Tensor, chunk: Chunk, weights: Tensor | None, value: bool) -> Tensor | None:
     """One-vs-all: softplus(s) - y s, summed over points and labels. Linear in y, so soft targets are free."""
     loss = _value(scores, chunk, weights) if value else None

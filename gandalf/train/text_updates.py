@@ -9,7 +9,8 @@ from torch.nn import functional as F
 from gandalf.nets.heads import Composed, Encoded
 from gandalf.train.head_update import RowOptions, TableOptimisers
 from gandalf.train.labels import Chunk
-from gandalf.train.losses import Loss, PairLoss
+from gandalf.train.losses import Loss
+from gandalf.train.pair_losses import PairLoss
 from gandalf.train.scoring import Meeting, Scoring, Space
 
 
@@ -38,7 +39,7 @@ class ComposedUpdate:
             free = taken.clone().requires_grad_()  # the graph must not see it move
             rows = self._rows(free, chunk)
             found = self.scoring.gradients(met, rows.detach(), bias, chunk)
-            rows.backward(found.of_rows)
+            rows.backward(found.of_rows)  # type: ignore[no-untyped-call]
             assert free.grad is not None
             total = None if total is None or found.loss is None else total + found.loss
             gradient += found.of_points
@@ -75,7 +76,7 @@ class PairUpdate:
         with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=low):
             rows = self.head.at(chunk.labels)  # shape: (C, dim)
         loss = self._loss(x, rows, chunk, weights)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         assert x.grad is not None
         return x.grad, loss.detach()
 
