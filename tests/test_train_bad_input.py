@@ -20,7 +20,7 @@ from gandalf.train import memory
     ("options", "said"),
     [
         (("--system", "astek"), "there is no system 'astek'; did you mean astec?"),
-        (("--system", "xyz"), "there is no system 'xyz'; choose from astec, inceptionxml"),
+        (("--system", "xyz"), "there is no system 'xyz'; choose from astec, decaf, eclare, inceptionxml"),
         (("--targets", "calibrate"), 'not "calibrate"; did you mean "calibrated"?'),
         (
             ("--keep", "label"),
