@@ -117,6 +117,13 @@ def test_clusters_hold_from_their_epoch_on_and_a_batch_may_meet_both():
     assert [start for start, _ in order.assignments] == [2, 3]
 
 
+def test_new_clusters_count_at_once_even_for_an_epoch_that_was_looked_at():
+    order = Clustered(np.arange(30), 100, 30, 0)
+    order.rows(4)
+    order.refresh(np.arange(30) % 3, 4)
+    assert sum(one != other for one, other in pairwise(order.rows(4) % 3)) == 2
+
+
 def test_the_newest_clusters_replace_those_for_later_epochs():
     order = Clustered(np.arange(6), 100, 6, 0)
     for epoch in (1, 5, 9):

@@ -61,7 +61,7 @@ def _halved(vectors: Tensor, members: Tensor, draws: Tensor) -> Tensor:
         if torch.equal(before, near):
             break
         # A product and no scattered sum: on a GPU, the latter adds in an order that changes from run to run.
-        sides = torch.stack([near, known & ~near], dim=1).to(points.dtype)  # shape: (K, 2, m)
+        sides = torch.stack([near, ~near], dim=1).to(points.dtype)  # shape: (K, 2, m); what is no point is 0
         centres = F.normalize(torch.bmm(sides, points), dim=2)
     return _cut(members.gather(1, order), first, count)
 

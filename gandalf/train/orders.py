@@ -117,16 +117,18 @@ class Drawn:
     """
 
     def __init__(self, targets: csr_array, steps: int, batch: int, seed: int, power: float = 0.45) -> None:
-        by_label = csr_array(targets.T, copy=True)
+        by_label = csr_array(targets.T)
         by_label.eliminate_zeros()
         self._points, self._start = by_label.indices, by_label.indptr.astype(np.int64)
         frequency = np.diff(self._start)
         self._labels = np.flatnonzero(frequency)  # those that can be drawn
         if not len(self._labels):
             raise DataError("no training point has a label, so there is nothing to learn")
-        self._weight = frequency[self._labels] ** power
+        self._weight = (frequency[self._labels] ** power).astype(np.float32)
         self.steps, self.batch, self.seed = steps, min(batch, len(self._labels)), seed
-        self.phases = (Phase(np.unique(self._points).astype(np.int64), steps),)
+        met = np.zeros(targets.shape[0], dtype=bool)
+        met[self._points] = True
+        self.phases = (Phase(np.flatnonzero(met), steps),)
 
     def rows(self, step: int) -> Ints:
         """First points of all labels of a step, then the second ones, in the order of its labels."""
@@ -139,7 +141,7 @@ class Drawn:
             raise IndexError("the training is over")
         generator = np.random.default_rng([self.seed, step])
         # A race of exponential clocks: its first B are B draws one after the other, none put back.
-        clock = generator.standard_exponential(len(self._labels)) / self._weight
+        clock = generator.standard_exponential(len(self._labels), dtype=np.float32) / self._weight
         winners = np.argpartition(clock, self.batch - 1)[: self.batch]
         labels = self._labels[np.sort(winners)]
         start, count = self._start[labels], self._start[labels + 1] - self._start[labels]

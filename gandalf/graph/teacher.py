@@ -1,0 +1,151 @@
+"""Targets of label texts from a trained siamese encoder: the labels whose texts it puts nearest.
+
+From LEVER (ICLR 2024): the teacher is an encoder trained on pairs of points and labels; soft targets of a
+label's text are its nearest labels, with a temperature of 15 (its value for titles of Amazon); they are mixed
+with hard targets in equal shares. Ours: the form exp(temperature (cosine - 1)), which is 1 for equal
+directions and needs no sum over all labels; ten neighbours; hard targets that may be any label graph and not
+the label alone (LEVER's hard targets, the identity matrix, are one); a label's own target of 1; and the
+threshold that all other estimates meet, so that what is too unlikely is no target at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from gandalf.errors import DataError
+from gandalf.graph.cooccurrence import check_threshold, largest_entries
+from gandalf.progress import track
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+
+ROWS, COLUMNS = 1_024, 16_384  # labels that meet at once: 64 MiB of cosines
+
+
+@dataclass(frozen=True)
+class TeacherOptions:
+    """How a teacher's vectors become targets.
+
+    neighbours: nearest labels of each, without itself. temperature: how fast a target falls with the cosine.
+    soft: share of the teacher in the mixture, LEVER's lambda. delta: entries must be strictly greater.
+    """
+
+    neighbours: int = 10
+    temperature: float = 15.0
+    soft: float = 0.5
+    delta: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_threshold(self.delta)
+        if self.neighbours < 0:
+            raise DataError(f"a label cannot have {self.neighbours} neighbours", remedy="give 0 or more")
+        if not 0 < self.temperature < np.inf:
+            raise DataError(f"the teacher's temperature is {self.temperature}, but it must be greater than 0")
+        if not 0 <= self.soft <= 1:
+            raise DataError(f"the teacher's share is {self.soft}, but a share lies in [0, 1]")
+
+
+LEVER = TeacherOptions()
+
+
+def teacher_targets(
+    vectors: npt.NDArray[np.floating[Any]], hard: csr_array, options: TeacherOptions = LEVER
+) -> csr_array:
+    """Label graph (L x L, float32, rows sorted) that mixes the teacher's soft targets with hard ones.
+
+    `vectors` (L x dim) are those of the label texts; only their directions count. `hard` is any label graph,
+    such as the identity or `ratio`. Off the diagonal a target is soft * exp(temperature (cosine - 1)) for one
+    of the label's nearest, else 0, plus (1 - soft) * hard; the diagonal is 1.
+    """
+    return mixed_targets(nearest(vectors, options.neighbours), hard, options)
+
+
+def mixed_targets(near: tuple[Ints, Floats], hard: csr_array, options: TeacherOptions = LEVER) -> csr_array:
+    """The same from ids and cosines of each label's nearest, as `nearest` gives them: for who has a GPU."""
+    ids, cosines = near  # shape of both: (L, k)
+    if hard.shape != (len(ids), len(ids)):
+        shape = f"{hard.shape[0]:,} x {hard.shape[1]:,}"
+        raise DataError(f"the hard targets are {shape}, but the teacher knows {len(ids):,} labels")
+    row, place = np.nonzero(ids >= 0)
+    cosine = np.minimum(cosines[row, place].astype(np.float64), 1.0)  # rounding may lead beyond 1
+    value = np.exp(options.temperature * (cosine - 1))
+    soft = csr_array((value, (row, ids[row, place])), shape=hard.shape)
+    return _kept(options.soft * soft + (1 - options.soft) * hard.astype(np.float64), options.delta)
+
+
+def nearest(vectors: npt.NDArray[np.floating[Any]], k: int) -> tuple[Ints, Floats]:
+    """Ids and cosines of the k nearest other vectors of each, nearest first, ties to the smaller id.
+
+    Exact up to float32, by blocks of matrix products. Where there are fewer than k others, ids are -1 and
+    cosines -inf.
+    """
+    units = np.array(vectors, dtype=np.float32)  # shape: (L, dim)
+    if not np.isfinite(units).all():
+        raise DataError("the teacher's vectors are not numbers", remedy="train the teacher again")
+    units /= np.maximum(np.linalg.norm(units, axis=1, keepdims=True), np.float32(1e-12))
+    ids = np.full((len(units), k), -1, dtype=np.int64)  # shape: (L, k)
+    cosines = np.full((len(units), k), -np.inf, dtype=np.float32)
+    width = min(k, len(units) - 1)
+    if width > 0:
+        for start in track(range(0, len(units), ROWS), "nearest labels"):
+            rows = slice(start, start + ROWS)
+            ids[rows, :width], cosines[rows, :width] = _nearest_of(units, start, width)
+    return ids, cosines
+
+
+def _nearest_of(units: Floats, start: int, k: int) -> tuple[Ints, Floats]:
+    """The k nearest others of some consecutive vectors."""  # shape of both: (R, k)
+    count = min(ROWS, len(units) - start)
+    row, column = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    score = np.empty(0, dtype=np.float32)  # of the best so far, by row and column
+    least = np.full(count, -np.inf, dtype=np.float32)  # of the k-th best of each row
+    for first, cosines in _blocks(units, start, count):
+        if first == 0 and k <= cosines.shape[1]:
+            least = np.nextafter(np.partition(cosines, -k, axis=1)[:, -k], np.float32(-np.inf))
+        # Equal ones that come later have larger ids: they need not be looked at.
+        found_row, found_column = np.nonzero(cosines > least[:, None])
+        row = np.concatenate([row, found_row])
+        column = np.concatenate([column, found_column + first])
+        score = np.concatenate([score, cosines[found_row, found_column]])
+        by_row = np.argsort(row, kind="stable")
+        row, column, score = row[by_row], column[by_row], score[by_row]
+        best = largest_entries(row, column, score.astype(np.float64), k)
+        row, column, score = row[best], column[best], score[best]
+        full = np.bincount(row, minlength=count) == k
+        lowest = np.full(count, np.inf, dtype=np.float32)
+        np.minimum.at(lowest, row, score)
+        least = np.where(full, lowest, -np.inf).astype(np.float32)
+    order = np.lexsort((column, -score, row))
+    return column[order].reshape(count, k), score[order].reshape(count, k)
+
+
+def _blocks(units: Floats, start: int, count: int) -> Iterator[tuple[int, Floats]]:
+    """First column, and cosines of the rows with some columns; -inf for a vector with itself."""
+    rows = units[start : start + count]
+    for first in range(0, len(units), COLUMNS):
+        cosines = rows @ units[first : first + COLUMNS].T  # shape: (R, C)
+        own = np.arange(start, start + count) - first
+        inside = np.flatnonzero((own >= 0) & (own < cosines.shape[1]))
+        cosines[inside, own[inside]] = -np.inf
+        yield first, cosines
+
+
+def _kept(mixed: csr_array, delta: float) -> csr_array:
+    """What is above the threshold off the diagonal, and 1 on it."""
+    entries = csr_array(mixed).tocoo()
+    row, column = entries.coords
+    value = entries.data.astype(np.float32)
+    # Hard targets come in float32, where half of 1/5 is above 1/10: both sides are rounded, then they tie.
+    kept = (value > np.float32(delta)) & (row != column)
+    own = np.arange(mixed.shape[0])
+    places = np.concatenate([row[kept], own]), np.concatenate([column[kept], own])
+    values = np.concatenate([value[kept], np.ones(len(own), dtype=np.float32)])
+    graph = csr_array((values, places), shape=mixed.shape)
+    graph.sort_indices()
+    return graph
