@@ -44,7 +44,7 @@ class Encoder:
     """How token ids become a vector, and how that is learnt."""
 
     kind: EncoderKind = setting("bag-of-words", "bag-of-words (Astec's) or inception (InceptionXML's).")
-    block: BlockName = setting("astec", "What stands behind a bag of words: astec's, decaf's or eclare's.")
+    residual: BlockName = setting("astec", "What stands behind a bag of words: astec's, decaf's or eclare's.")
     dim: int = setting(300, "Numbers in a word's vector.")
     dropout: float = setting(0.5, "Share of numbers dropped while training.")
     last_dropout: float = setting(0.5, "The same before the head (inception only).")
@@ -52,7 +52,7 @@ class Encoder:
     rate: float = setting(1e-3, "Highest learning rate of the layers.")
     words_rate: float = setting(5e-3, "Highest learning rate of the word vectors.")
     weight_decay: float = setting(0.0, "Weight decay of the layers.")
-    start: str | None = setting(None, "Model folder whose vocabulary and encoder to start from.")
+    from_model: str | None = setting(None, "Model folder whose vocabulary and encoder to start from.")
     frozen: bool = setting(False, "Leave the encoder as it starts, or as a siamese stage left it.")
 
 
@@ -64,12 +64,12 @@ class Siamese:
         "none", "none: no such stage. contrastive: SiameseXML's. triplet: NGAME's, with clustered batches."
     )
     alone: bool = setting(False, "Stop after it: labels are ranked by their texts' vectors alone.")
-    epochs: float = setting(10.0, "Over the labels (contrastive) or the training points (triplet).")
-    batch: int = setting(512, "Labels or training points in an update.")
-    rate: float = setting(1e-3, "Highest learning rate of the layers in this stage.")
-    words_rate: float = setting(1e-2, "Highest learning rate of the word vectors in this stage.")
-    schedule: ScheduleName = setting("linear", "Course of the rates in this stage.")
-    warm_up: float = setting(0.05, "Share of the updates in which they rise.")
+    pair_epochs: float = setting(10.0, "Over the labels (contrastive) or the training points (triplet).")
+    pair_batch: int = setting(512, "Labels or training points in an update.")
+    pair_rate: float = setting(1e-3, "Highest learning rate of the layers in this stage.")
+    pair_words_rate: float = setting(1e-2, "Highest learning rate of the word vectors in this stage.")
+    pair_schedule: ScheduleName = setting("linear", "Course of the rates in this stage.")
+    pair_warm_up: float = setting(0.05, "Share of the updates in which they rise.")
     power: float = setting(0.45, "Labels are drawn by this power of their frequency (contrastive).")
     margin: float = setting(0.3, "By which a label must be nearer than others (triplet).")
     negatives: int = setting(10, "Hardest labels of the batch that a text is told from (triplet).")

@@ -31,7 +31,7 @@ def decaf() -> Recipe:
     """Astec's shape with DECAF's gated block; rows are gated sums of free rows and label texts."""
     return Recipe(
         system="decaf",
-        encoder=Encoder(block="decaf", dim=512, dropout=0.3),
+        encoder=Encoder(residual="decaf", dim=512, dropout=0.3),
         head=Head(kind="gated", start="text"),
     )
 
@@ -40,7 +40,7 @@ def eclare() -> Recipe:
     """DECAF's shape with ECLARE's block; rows attend to free rows, label texts and their graph's texts."""
     return Recipe(
         system="eclare",
-        encoder=Encoder(block="eclare", dim=512, dropout=0.3),
+        encoder=Encoder(residual="eclare", dim=512, dropout=0.3),
         head=Head(kind="attention", start="graph-text"),
     )
 
@@ -61,7 +61,7 @@ def inceptionxml_lf() -> Recipe:
     return Recipe(
         system="inceptionxml-lf",
         text=Text(max_length=32),
-        encoder=Encoder(kind="inception", block="eclare", dropout=0.25, rate=5e-3, words_rate=2e-2),
+        encoder=Encoder(kind="inception", residual="eclare", dropout=0.25, rate=5e-3, words_rate=2e-2),
         head=Head(kind="attention", start="random", rate=1e-2),
         training=Training(epochs=20.0),
     )
@@ -72,7 +72,7 @@ def siamesexml() -> Recipe:
     return Recipe(
         system="siamesexml",
         encoder=Encoder(dim=512, dropout=0.3),
-        siamese=Siamese(kind="contrastive", epochs=30.0, batch=1024),
+        siamese=Siamese(kind="contrastive", pair_epochs=30.0, pair_batch=1024),
         head=Head(start="graph-text"),
     )
 
@@ -83,7 +83,7 @@ def ngame() -> Recipe:
         system="ngame",
         text=Text(kind="pretrained", max_length=32),
         encoder=Encoder(kind="transformer", model=MINILM, dropout=0.1, rate=1e-4, frozen=True),
-        siamese=Siamese(kind="triplet", epochs=30.0, batch=512, rate=2e-4),
+        siamese=Siamese(kind="triplet", pair_epochs=30.0, pair_batch=512, pair_rate=2e-4),
         head=Head(start="text"),
     )
 
@@ -94,7 +94,7 @@ def renee() -> Recipe:
         system="renee",
         text=Text(kind="pretrained", max_length=32),
         encoder=Encoder(kind="transformer", model=MINILM, dropout=0.5, rate=1e-4),
-        siamese=Siamese(kind="triplet", epochs=30.0, batch=512, rate=2e-4),
+        siamese=Siamese(kind="triplet", pair_epochs=30.0, pair_batch=512, pair_rate=2e-4),
         head=Head(start="text", optimiser="sgd", rate=0.5, weight_decay=1e-4),
         labels=Labels(kind="every"),
         training=Training(schedule="cosine"),

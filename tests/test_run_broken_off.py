@@ -81,7 +81,7 @@ def test_a_run_that_had_run_out_of_patience_does_not_go_on(splits, tmp_path, mon
     unbroken = train(splits, chosen, Place(tmp_path / "unbroken"))
     assert unbroken.steps < 200
     with monkeypatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr("gandalf.runs.run.Validate.restore", lambda *_: killed())
+        patch.setattr("gandalf.runs.stages.Validate.restore", lambda *_: killed())
         train(splits, chosen, Place(tmp_path / "broken", minutes=0))
     at_step(monkeypatch, unbroken.steps, killed)
     same(unbroken, train(splits, chosen, Place(tmp_path / "broken", resume=True)))

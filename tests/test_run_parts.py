@@ -36,7 +36,7 @@ def parts(seed=0):
 @pytest.mark.parametrize("batch", [1, 4, POINTS, 100])
 def test_all_points_are_encoded_in_their_order_and_without_dropout(batch):
     encoder, _, points = parts()
-    found = encoded(encoder.train(), points, batch=batch)
+    found = encoded(encoder.train(), points.tokens, batch=batch)
     for row in range(POINTS):
         with torch.no_grad():
             alone = encoder.eval()(torch.from_numpy(points.tokens[[row]].astype(np.int64)))
@@ -47,8 +47,8 @@ def test_all_points_are_encoded_in_their_order_and_without_dropout(batch):
 def test_rows_start_at_the_direction_of_the_mean_of_their_points():
     encoder, head, points = parts()
     drawn, bias = head.rows.detach().clone(), head.bias.detach().clone()
-    start_from_points(encoder, head, points)
-    vectors, targets = encoded(encoder, points).numpy(), points.targets.toarray()
+    start_from_points(encoder, head, points, None)
+    vectors, targets = encoded(encoder, points.tokens).numpy(), points.targets.toarray()
     for label in range(LABELS - 2):
         mean = sum(targets[row, label] * vectors[row] for row in range(POINTS))
         expected = torch.from_numpy(mean / np.linalg.norm(mean))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gandalf.train.schedules import END, SCHEDULES, START
 
 # At the start, and at the end.
-ENDS = {"one-cycle": (START, END), "cosine": (0.0, 0.0), "constant": (0.0, 1.0)}
+ENDS = {"one-cycle": (START, END), "cosine": (0.0, 0.0), "linear": (0.0, 0.0), "constant": (0.0, 1.0)}
 every_schedule = pytest.mark.parametrize("name", SCHEDULES)
 warm_ups = st.floats(0.01, 0.99)
 
@@ -57,5 +57,7 @@ def test_no_warm_up_and_nothing_else_are_allowed(name, way, warm_up):
 def test_half_way_down_a_cosine_is_half():
     assert SCHEDULES["cosine"](0.6, 0.2) == pytest.approx(0.5)
     assert SCHEDULES["cosine"](0.1, 0.2) == pytest.approx(0.5)
+    assert SCHEDULES["linear"](0.6, 0.2) == pytest.approx(0.5)
+    assert SCHEDULES["linear"](0.8, 0.2) == pytest.approx(0.25)
     assert SCHEDULES["constant"](0.6, 0.2) == 1.0
     assert SCHEDULES["one-cycle"](0.6, 0.2) == pytest.approx((1 + END) / 2)

@@ -34,7 +34,7 @@ def encoder_options(encoder: Encoder, max_length: int) -> dict[str, Any]:
             "dropout": encoder.dropout,
             "last_dropout": encoder.last_dropout,
         }
-    return {"kind": encoder.kind, "dim": encoder.dim, "dropout": encoder.dropout, "block": encoder.block}
+    return {"kind": encoder.kind, "dim": encoder.dim, "dropout": encoder.dropout, "block": encoder.residual}
 
 
 def assemble_encoder(recipe: Recipe, tokens: Tokens) -> TextEncoder:
@@ -59,7 +59,7 @@ def assemble_head(recipe: Recipe, encoder: TextEncoder, points: Points, texts: L
         names = PARTS[recipe.head.kind]
         if not names or texts is None:
             return table
-        block = recipe.encoder.block
+        block = recipe.encoder.residual
         live = [LabelText(encoder.words, texts.bags[name], encoder.dim, block) for name in names]
         live = [part.to(recipe.device) for part in live]
         mix = MIXES[recipe.head.kind](encoder.dim, 1 + len(live))

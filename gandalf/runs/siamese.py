@@ -104,17 +104,17 @@ def _contrastive(options: Options, targets: csr_array, labelled: Ints, seed: int
     kept.data[~np.repeat(met, np.diff(kept.indptr))] = 0
     kept.eliminate_zeros()
     drawable = int((np.bincount(kept.indices, minlength=kept.shape[1]) > 0).sum())
-    batch = min(options.batch, drawable)
+    batch = min(options.pair_batch, drawable)
     epoch = math.ceil(drawable / batch)
-    order = Drawn(kept, max(1, round(options.epochs * epoch)), batch, seed, options.power)
+    order = Drawn(kept, max(1, round(options.pair_epochs * epoch)), batch, seed, options.power)
     return Siamese(order, DrawnLabels(order), contrastive, epoch)
 
 
 def _triplet(options: Options, targets: csr_array, labelled: Ints, seed: int) -> Siamese:
-    epoch = math.ceil(len(labelled) / options.batch)
-    order = Clustered(labelled, max(1, round(options.epochs * epoch)), options.batch, seed)
+    epoch = math.ceil(len(labelled) / options.pair_batch)
+    order = Clustered(labelled, max(1, round(options.pair_epochs * epoch)), options.pair_batch, seed)
     cache = Cache(targets.shape[0])
-    mining = Recluster(order, cache, options.epochs, seed)
+    mining = Recluster(order, cache, options.pair_epochs, seed)
     wanted = TripletOptions(options.margin, options.negatives, options.temperature)
     return Siamese(order, InBatch(seed), partial(triplet, options=wanted), epoch, cache, [mining])
 

@@ -106,10 +106,10 @@ def _siamese(material: Material, encoder: TextEncoder, before: int) -> Running:
         made.labels,
         pairs=made.loss,
         encoder=EncoderOptions(
-            recipe.encoder.optimiser, options.rate, options.words_rate, recipe.encoder.weight_decay
+            recipe.encoder.optimiser, options.pair_rate, options.pair_words_rate, recipe.encoder.weight_decay
         ),
-        schedule=options.schedule,
-        warm_up=options.warm_up,
+        schedule=options.pair_schedule,
+        warm_up=options.pair_warm_up,
         clip=recipe.training.clip,
         dtype=DTYPES[recipe.training.precision],
         seed=recipe.seed,

@@ -30,7 +30,7 @@ def cosine(way: float, warm_up: float) -> float:
 
 def linear(way: float, warm_up: float) -> float:
     """Straight up from nothing, then straight down to nothing."""
-    return way / warm_up if way < warm_up else (1 - way) / max(1 - warm_up, 1e-9)
+    return way / warm_up if way < warm_up else 1 - (way - warm_up) / max(1 - warm_up, 1e-9)
 
 
 def constant(way: float, warm_up: float) -> float:
