@@ -21,7 +21,7 @@ from gandalf.recipe import Recipe
 from gandalf.runs.assemble import DTYPES, assemble, encoder_options
 from gandalf.runs.hardware import resolved
 from gandalf.runs.hooks import Between, Interrupted, Log, LogValidation, Memory, Stop
-from gandalf.runs.limits import check_order, check_points, check_recipe
+from gandalf.runs.limits import check_encoder, check_order, check_points, check_recipe
 from gandalf.runs.material import Augmented, Cut, augmented, cut, epoch_steps, fit_tokens, loop_points, order
 from gandalf.runs.shape import run_shape
 from gandalf.runs.shortlists import Refresh
@@ -89,9 +89,10 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     place = place or Place()
     check_recipe(recipe)
     check_points(splits.train)
+    check_encoder(recipe.encoder)
     recipe = resolved(recipe, len(splits.train), splits.train.num_labels)
     parts = _cut(splits.train, recipe)
-    tokens = fit_tokens(parts.rest, recipe.text)
+    tokens = fit_tokens(parts.rest, recipe.text, recipe.encoder)
     made = augmented(parts.rest, recipe.targets, recipe.seed)
     points = loop_points(made, tokens, recipe.targets.label_weight, place.token_table)
     shape = run_shape(recipe, tokens.size, splits.train.num_labels)
@@ -110,6 +111,8 @@ class _Run:
     ) -> None:
         self.recipe, self.parts, self.made, self.tokens, self.points = recipe, parts, made, tokens, points
         self.epoch = epoch_steps(parts.rest, recipe.training.batch)
+        # Kept from the start: a folder that an encoder began with may be gone by the end.
+        self.encoder_options = encoder_options(recipe.encoder, recipe.text.max_length)
         self.encoder, self.head = assemble(recipe, tokens, points)
         self.labels = _labels(recipe, points.targets.shape[1])
         self.held = None if parts.held is None else Held.of(parts.rest, parts.held, tokens, name)
@@ -200,7 +203,7 @@ class _Run:
     def trained(self, splits: Splits) -> Trained:
         """The model, calibrated on the held points."""
         config = to_dict(self.recipe)
-        config["encoder"] = encoder_options(self.recipe.encoder, self.recipe.text.max_length)
+        config["encoder"] = self.encoder_options
         config["recipe"] = to_dict(self.recipe)
         config["data"] = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
         _, label_texts = splits.train.need_texts("training")
