@@ -11,8 +11,8 @@ from gandalf.graph.label_graph import SharedText
 from gandalf.settings import setting
 from gandalf.train.schedules import ScheduleName
 
-TextKind = Literal["words", "subwords"]
-EncoderKind = Literal["bag-of-words", "inception"]
+TextKind = Literal["words", "subwords", "pretrained"]
+EncoderKind = Literal["bag-of-words", "inception", "transformer"]
 BlockName = Literal["astec", "decaf", "eclare"]
 HeadKind = Literal["table", "gated", "attention"]
 HeadStart = Literal["points", "text", "graph-text", "random"]
@@ -30,7 +30,10 @@ Judged = Literal["new", "all", "label"]
 class Text:
     """How a text becomes token ids."""
 
-    kind: TextKind = setting("words", "words: own vocabulary, pieces for unseen words. subwords: learnt BPE.")
+    kind: TextKind = setting(
+        "words",
+        "words: own vocabulary, pieces for unseen words. subwords: learnt BPE. pretrained: encoder.model's.",
+    )
     max_length: int = setting(32, "Tokens read of a text.")
     min_count: int = setting(2, "Rarer words are broken into pieces.")
     max_tokens: int = setting(500_000, "Most words, pieces besides; of subwords never more than 32,000.")
@@ -43,9 +46,16 @@ class Text:
 class Encoder:
     """How token ids become a vector, and how that is learnt."""
 
-    kind: EncoderKind = setting("bag-of-words", "bag-of-words (Astec's) or inception (InceptionXML's).")
+    kind: EncoderKind = setting(
+        "bag-of-words",
+        "bag-of-words (Astec's), inception (InceptionXML's) or transformer (NGAME's, Renee's).",
+    )
+    model: str | None = setting(
+        None,
+        "Of a transformer: a Hugging Face folder, or an installed package with one; MiniLM-L6 by default.",
+    )
     residual: BlockName = setting("astec", "What stands behind a bag of words: astec's, decaf's or eclare's.")
-    dim: int = setting(300, "Numbers in a word's vector.")
+    dim: int = setting(300, "Numbers in a word's vector (a transformer has its own).")
     dropout: float = setting(0.5, "Share of numbers dropped while training.")
     last_dropout: float = setting(0.5, "The same before the head (inception only).")
     optimiser: OptimiserName = setting("adamw", "adamw or sgd (with momentum); words always by Adam.")

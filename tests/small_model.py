@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from small_transformer import small_bert
 
 from gandalf.model import Calibration, Model
 from gandalf.nets.encoders import build_encoder
@@ -13,6 +14,7 @@ LABELS = ["gzip", "bzip2 files", "disk usage", "Ärger über \u2028 Zeilen", "gz
 OPTIONS = {
     "bag-of-words": {"kind": "bag-of-words", "dim": 12, "dropout": 0.3},
     "inception": {"kind": "inception", "words": 8, "word_dim": 128},
+    "transformer": {"kind": "transformer", "config": small_bert(), "dropout": 0.1},
 }
 
 

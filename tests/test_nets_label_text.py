@@ -102,7 +102,9 @@ def test_a_graph_of_bags_is_a_graph_of_word_sums():
     own, words = part()
     averaged = LabelText(words, csr_array(graph @ bags()), DIM, "eclare").eval()
     sums = torch.from_numpy(bags().toarray()) @ words.weight
-    torch.testing.assert_close(averaged(slice(0, LABELS)), averaged.block(torch.from_numpy(graph.toarray()) @ sums))
+    torch.testing.assert_close(
+        averaged(slice(0, LABELS)), averaged.block(torch.from_numpy(graph.toarray()) @ sums)
+    )
     assert not torch.allclose(averaged(slice(0, LABELS)), own.eval()(slice(0, LABELS)))
 
 

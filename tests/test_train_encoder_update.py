@@ -24,12 +24,16 @@ def test_words_move_as_by_an_adam_of_their_own_each_and_the_rest_by_its_own(opti
     """Several steps, rates that change, tokens that repeat: as the optimisers of torch, one for each word."""
     encoder = layers()
     other = copy.deepcopy(encoder)
-    options = EncoderOptions(optimiser, rate=1e-2, words_rate=3e-2, weight_decay=0.01, momentum=0.8)
+    options = EncoderOptions(optimiser, rate=1e-2, words_rate=3e-2, weight_decay=0.5, momentum=0.8)
     update = EncoderUpdate(encoder, options, clip=0.0)
-    dense = [each for name, each in other.named_parameters() if name != "words.weight"]
+    layer = other.residual.linear
+    dense = [
+        {"params": [layer.parametrizations.weight.original], "weight_decay": 0.5},
+        {"params": [layer.bias], "weight_decay": 0.0},
+    ]
     its = {
-        "adamw": lambda: torch.optim.AdamW(dense, betas=(0.8, 0.999), weight_decay=0.01),
-        "sgd": lambda: torch.optim.SGD(dense, momentum=0.8, weight_decay=0.01),
+        "adamw": lambda: torch.optim.AdamW(dense, betas=(0.8, 0.999)),
+        "sgd": lambda: torch.optim.SGD(dense, momentum=0.8),
     }[optimiser]()
     rows = [each.clone().requires_grad_() for each in other.words.weight.detach()]
     of_rows = [torch.optim.Adam([each]) for each in rows]
@@ -45,7 +49,8 @@ def test_words_move_as_by_an_adam_of_their_own_each_and_the_rest_by_its_own(opti
             net.train()(ids).backward(wanted)
         factor = 1 / (step + 1)
         update.step(factor)
-        its.param_groups[0]["lr"] = 1e-2 * factor
+        for group in its.param_groups:
+            group["lr"] = 1e-2 * factor
         its.step()
         its.zero_grad()
         for word in met.tolist():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_array
+from small_transformer import small_bert
 from torch.nn import functional as F
 
 from gandalf.nets.encoders import ENCODERS, build_encoder
@@ -22,7 +23,11 @@ from gandalf.train.loop import Stage, Training
 from gandalf.train.optimisers import EncoderOptions
 
 VOCABULARY, LENGTH, POINTS, LABELS, STEPS = 60, 6, 40, 15, 12
-SMALL = {"bag-of-words": {"dim": 24}, "inception": {"words": LENGTH, "word_dim": 128}}
+SMALL = {
+    "bag-of-words": {"dim": 24},
+    "inception": {"words": LENGTH, "word_dim": 128},
+    "transformer": {"config": small_bert()},
+}
 
 
 def made_up(seed=0):

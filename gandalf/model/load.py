@@ -19,6 +19,7 @@ from gandalf.model.layout import AGAIN, CONFIG, FORMAT, LABELS, VERSION, WEIGHTS
 from gandalf.model.model import Model
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
+from gandalf.text.pretrained import MISSING_LIBRARY
 from gandalf.text.tokens import load_tokens
 
 
@@ -129,6 +130,8 @@ def _built(options: dict[str, Any], vocabulary: int, path: Path) -> nn.Module:
         with torch.random.fork_rng(devices=[]):  # the start it draws is replaced; the caller's dice stay
             return build_encoder(options, vocabulary)
     except (DataError, TypeError, ValueError, RuntimeError, MemoryError, ArithmeticError) as error:
+        if isinstance(error, DataError) and error.problem.kind == MISSING_LIBRARY:
+            raise  # the folder is not to blame
         reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
         raise DataError(f"no encoder can be built as it says ({reason})", remedy=AGAIN, file=path) from error
 

@@ -8,13 +8,15 @@ from typing import Any
 from gandalf.errors import DataError
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
 from gandalf.nets.inception import Inception, InceptionOptions
+from gandalf.nets.transformer import Transformer, TransformerOptions
 
 # Each turns token ids into vectors of length about 1, and says as `dim` how long they are.
-TextEncoder = BagOfWords | Inception
+TextEncoder = BagOfWords | Inception | Transformer
 
 ENCODERS: dict[str, tuple[Callable[..., TextEncoder], type]] = {
     "bag-of-words": (BagOfWords, BagOfWordsOptions),
     "inception": (Inception, InceptionOptions),
+    "transformer": (Transformer, TransformerOptions),
 }
 
 

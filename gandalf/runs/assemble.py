@@ -14,13 +14,17 @@ from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.encoders import TextEncoder, build_encoder
 from gandalf.nets.heads import Composed, Head, Table
 from gandalf.nets.label_text import Attention, Frozen, GatedSum, LabelText
+from gandalf.nets.transformer import Transformer, read_config
 from gandalf.recipe import Encoder, Recipe
 from gandalf.runs.label_texts import PARTS, LabelTexts
 from gandalf.runs.validation import encoded
+from gandalf.text.pretrained import model_folder
+from gandalf.text.subwords import Subwords
 from gandalf.text.tokens import Tokens
 from gandalf.text.vectors import static_vectors
 from gandalf.train.batches import Points
 
+SETTLED = 256  # points that say how long a transformer's vectors are
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -34,20 +38,23 @@ def encoder_options(encoder: Encoder, max_length: int) -> dict[str, Any]:
             "dropout": encoder.dropout,
             "last_dropout": encoder.last_dropout,
         }
+    if encoder.kind == "transformer":
+        config = read_config(model_folder(encoder.model))
+        return {"kind": encoder.kind, "config": config, "dropout": encoder.dropout}
     return {"kind": encoder.kind, "dim": encoder.dim, "dropout": encoder.dropout, "block": encoder.residual}
 
 
-def assemble_encoder(recipe: Recipe, tokens: Tokens) -> TextEncoder:
+def assemble_encoder(recipe: Recipe, tokens: Tokens, points: Points) -> TextEncoder:
     """The encoder before the first step, on the recipe's device."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), tokens.size)
-        if isinstance(encoder, BagOfWords):
-            encoder.weigh(torch.from_numpy(tokens.idf()))
-        if recipe.text.vectors is not None:
-            vectors, found = static_vectors(recipe.text.vectors, tokens, encoder.words.embedding_dim)
-            encoder.words.start_from(torch.from_numpy(vectors), torch.from_numpy(found))
-    return encoder.to(recipe.device)
+        _begin(encoder, recipe, tokens)
+    encoder.to(recipe.device)
+    if isinstance(encoder, Transformer):
+        some = np.linspace(0, len(points) - 1, min(SETTLED, len(points))).astype(np.int64)
+        encoder.settle(torch.from_numpy(points.tokens[some].astype(np.int64)).to(recipe.device))
+    return encoder
 
 
 def assemble_head(recipe: Recipe, encoder: TextEncoder, points: Points, texts: LabelTexts | None) -> Head:
@@ -68,6 +75,20 @@ def assemble_head(recipe: Recipe, encoder: TextEncoder, points: Points, texts: L
 
 
 MIXES: dict[str, Callable[[int, int], nn.Module]] = {"gated": GatedSum, "attention": Attention}
+
+
+def _begin(encoder: TextEncoder, recipe: Recipe, tokens: Tokens) -> None:
+    """What an encoder knows before the first step: weights of words, vectors, a whole transformer."""
+    if isinstance(encoder, Transformer):
+        assert isinstance(tokens, Subwords)  # by `check_recipe`
+        encoder.start_from(model_folder(recipe.encoder.model))
+        encoder.renumber(tokens.tokenizer_ids)
+        return
+    if isinstance(encoder, BagOfWords):
+        encoder.weigh(torch.from_numpy(tokens.idf()))
+    if recipe.text.vectors is not None:
+        vectors, found = static_vectors(recipe.text.vectors, tokens, encoder.words.embedding_dim)
+        encoder.words.start_from(torch.from_numpy(vectors), torch.from_numpy(found))
 
 
 @torch.no_grad()

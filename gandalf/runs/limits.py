@@ -11,6 +11,7 @@ from gandalf.errors import DataError
 from gandalf.metrics.evaluate import KS
 from gandalf.recipe import Encoder, Recipe
 from gandalf.settings import to_dict
+from gandalf.text.pretrained import model_folder, need_transformers
 
 if TYPE_CHECKING:
     from gandalf.train.batches import PointOrder
@@ -75,6 +76,15 @@ def check_recipe(recipe: Recipe) -> None:
             phrase, holds = LIMITS[name]
             if not holds(value):
                 raise DataError(f"the setting '{name}' is {value}, but it must be {phrase}")
+    if recipe.encoder.kind == "transformer":
+        _check_transformer(recipe)
+
+
+def check_encoder(encoder: Encoder) -> None:
+    """Refuse a transformer for which something is not installed."""
+    if encoder.kind == "transformer":
+        need_transformers()
+        model_folder(encoder.model)
 
 
 def check_points(points: Dataset) -> None:
@@ -93,6 +103,15 @@ def check_order(order: PointOrder, encoder: Encoder) -> None:
             f"an encoder of the kind {encoder.kind} compares the points of an update, and one is too few",
             remedy="use a larger --batch, more points, or another system",
         )
+
+
+def _check_transformer(recipe: Recipe) -> None:
+    if recipe.text.kind != "pretrained":
+        what = f"a transformer reads the tokens that it was trained with, not {recipe.text.kind} of the texts"
+        raise DataError(what, remedy="set text.kind=pretrained")
+    if recipe.text.vectors is not None:
+        what = "a transformer has vectors of its own, and text.vectors would go unused"
+        raise DataError(what, remedy="leave text.vectors out, or name another model: encoder.model=...")
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -14,7 +14,8 @@ from gandalf.data.dataset import Dataset
 from gandalf.data.holdout import holdout
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, LabelGraph, label_graph
-from gandalf.recipe import Recipe, Targets, Text
+from gandalf.recipe import Encoder, Recipe, Targets, Text
+from gandalf.text.pretrained import pretrained_tokens
 from gandalf.text.subwords import Subwords, SubwordsOptions
 from gandalf.text.table import token_table
 from gandalf.text.tokens import Tokens
@@ -73,10 +74,13 @@ def augmented(rest: Dataset, targets: Targets, seed: int) -> Augmented:
     return Augmented(points, is_label, graph)
 
 
-def fit_tokens(points: Dataset, text: Text) -> Tokens:
-    """A vocabulary of the training texts and the label texts."""
+def fit_tokens(points: Dataset, text: Text, encoder: Encoder) -> Tokens:
+    """A vocabulary of the training texts and the label texts, or the one of the encoder's model."""
     texts, label_texts = points.need_texts("training")
     both = [*texts, *label_texts]
+    if text.kind == "pretrained":
+        tokens = pretrained_tokens(encoder.model, text.max_length)
+        return tokens.counted(both) if encoder.kind == "bag-of-words" else tokens  # others ask for no idf
     if text.kind == "subwords":
         size = min(text.max_tokens, 32_000)
         return Subwords.fit(both, SubwordsOptions(max_length=text.max_length, size=size))

@@ -24,7 +24,7 @@ from gandalf.runs.assemble import assemble_encoder, encoder_options
 from gandalf.runs.hardware import resolved
 from gandalf.runs.hooks import Interrupted, Log, LogValidation, Saving, Stop
 from gandalf.runs.label_texts import LabelTexts
-from gandalf.runs.limits import check_points, check_recipe
+from gandalf.runs.limits import check_encoder, check_points, check_recipe
 from gandalf.runs.material import Cut, augmented, cut, fit_tokens, loop_points
 from gandalf.runs.shape import run_shape
 from gandalf.runs.stages import Material, begin, stages_of
@@ -87,9 +87,10 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     place = place or Place()
     check_recipe(recipe)
     check_points(splits.train)
+    check_encoder(recipe.encoder)
     recipe = resolved(recipe, len(splits.train), splits.train.num_labels)
     parts = _cut(splits.train, recipe)
-    tokens = fit_tokens(parts.rest, recipe.text)
+    tokens = fit_tokens(parts.rest, recipe.text, recipe.encoder)
     made = augmented(parts.rest, recipe.targets, recipe.seed)
     points = loop_points(made, tokens, recipe.targets.label_weight, place.token_table)
     shape = run_shape(recipe, tokens.size, splits.train.num_labels)
@@ -107,7 +108,9 @@ class _Run:
 
     def __init__(self, material: Material) -> None:
         self.material, self.recipe = material, material.recipe
-        self.encoder = assemble_encoder(self.recipe, material.tokens)
+        # Kept from the start: a folder that an encoder began with may be gone by the end.
+        self.encoder_options = encoder_options(self.recipe.encoder, self.recipe.text.max_length)
+        self.encoder = assemble_encoder(self.recipe, material.tokens, material.points)
         self.stages = stages_of(self.recipe)
         self.earlier: list[dict[str, Any]] = []  # validations of the stages that are over
         self.seconds = 0.0
@@ -197,7 +200,7 @@ class _Run:
     def trained(self, splits: Splits) -> Trained:
         """The model, calibrated on the held points."""
         config = to_dict(self.recipe)
-        config["encoder"] = encoder_options(self.recipe.encoder, self.recipe.text.max_length)
+        config["encoder"] = self.encoder_options
         config["recipe"] = to_dict(self.recipe)
         config["data"] = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
         _, label_texts = splits.train.need_texts("training")

@@ -15,7 +15,7 @@ from gandalf.train.scoring import put_back
 
 @dataclass(frozen=True)
 class EncoderOptions:
-    """How an encoder is updated. The word table has a rate of its own and no weight decay."""
+    """How an encoder is updated; the word table has a rate of its own, and decay is for other matrices."""
 
     optimiser: OptimiserName = "adamw"
     rate: float = 1e-3
@@ -87,10 +87,14 @@ class EncoderUpdate:
 
 
 def _dense(parameters: list[nn.Parameter], options: EncoderOptions) -> torch.optim.Optimizer:
+    # Decay is for matrices: a bias, or the weights of a normalisation, decayed to 0 would be another network.
+    matrices = [each for each in parameters if each.ndim >= 2]
+    others = [each for each in parameters if each.ndim < 2]
+    groups = [
+        {"params": params, "weight_decay": decay}
+        for params, decay in ((matrices, options.weight_decay), (others, 0.0))
+        if params
+    ]
     if options.optimiser == "sgd":
-        return torch.optim.SGD(
-            parameters, lr=options.rate, momentum=options.momentum, weight_decay=options.weight_decay
-        )
-    betas = (options.momentum, 0.999)
-    decay = options.weight_decay
-    return torch.optim.AdamW(parameters, lr=options.rate, betas=betas, weight_decay=decay, fused=True)
+        return torch.optim.SGD(groups, lr=options.rate, momentum=options.momentum)
+    return torch.optim.AdamW(groups, lr=options.rate, betas=(options.momentum, 0.999), fused=True)
