@@ -111,7 +111,7 @@ SYSTEMS: dict[str, System] = {
     "astec": System(
         "Astec (WSDM 2021)",
         "bag of words, residual block; free rows",
-        "One stage over every label or a shortlist in place of a surrogate task, two indexes and a re-ranker.",
+        "One stage over every label or a shortlist in place of a surrogate task, indexes and a re-ranker.",
         astec,
     ),
     "decaf": System(
@@ -129,7 +129,7 @@ SYSTEMS: dict[str, System] = {
     "inceptionxml": System(
         "InceptionXML (SIGIR 2023)",
         "convolutions over the embedding axis; free rows",
-        "The base model on every label or a shortlist; the two synchronised heads of InceptionXML+ are left out.",
+        "The base model on every label or a shortlist, without the two heads of InceptionXML+.",
         inceptionxml,
     ),
     "inceptionxml-lf": System(

@@ -1,4 +1,4 @@
-"""Rows made of label texts, by definition; the blocks and mixes of DECAF and ECLARE; heads as plain tables."""
+"""Rows made of label texts, by definition; blocks and mixes of DECAF and ECLARE; heads as tables."""
 
 from __future__ import annotations
 

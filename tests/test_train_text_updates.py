@@ -228,7 +228,7 @@ def test_pairs_without_a_loss_of_pairs_are_refused():
 
 
 def test_the_word_table_is_updated_once_for_texts_and_labels():
-    points, bags = material()
+    _, bags = material()
     encoder, head = parts("attention", bags)
     update = EncoderUpdate(nn.ModuleList([encoder, *head.learnt()]), EncoderOptions(), clip=1.0)
     assert len(update.tables) == 1

@@ -17,6 +17,7 @@ from gandalf.nets.label_text import Attention, Frozen, GatedSum, LabelText
 from gandalf.nets.transformer import Transformer, read_config
 from gandalf.recipe import Encoder, Recipe
 from gandalf.runs.label_texts import PARTS, LabelTexts
+from gandalf.runs.material import trained_before
 from gandalf.runs.validation import encoded
 from gandalf.text.pretrained import model_folder
 from gandalf.text.subwords import Subwords
@@ -30,6 +31,8 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 def encoder_options(encoder: Encoder, max_length: int) -> dict[str, Any]:
     """What a model folder keeps, to build the encoder again."""
+    if encoder.from_model is not None:
+        return {**trained_before(encoder.from_model).config["encoder"], "dropout": encoder.dropout}
     if encoder.kind == "inception":
         return {
             "kind": encoder.kind,
@@ -51,7 +54,7 @@ def assemble_encoder(recipe: Recipe, tokens: Tokens, points: Points) -> TextEnco
         encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), tokens.size)
         _begin(encoder, recipe, tokens)
     encoder.to(recipe.device)
-    if isinstance(encoder, Transformer):
+    if isinstance(encoder, Transformer) and recipe.encoder.from_model is None:
         some = np.linspace(0, len(points) - 1, min(SETTLED, len(points))).astype(np.int64)
         encoder.settle(torch.from_numpy(points.tokens[some].astype(np.int64)).to(recipe.device))
     return encoder
@@ -64,7 +67,7 @@ def assemble_head(recipe: Recipe, encoder: TextEncoder, points: Points, texts: L
         table = Table(points.targets.shape[1], encoder.dim).to(recipe.device)
         START[recipe.head.start](encoder, table, points, texts)
         names = PARTS[recipe.head.kind]
-        if not names or texts is None:
+        if not names or texts is None or isinstance(encoder, Transformer):
             return table
         block = recipe.encoder.residual
         live = [LabelText(encoder.words, texts.bags[name], encoder.dim, block) for name in names]
@@ -79,6 +82,9 @@ MIXES: dict[str, Callable[[int, int], nn.Module]] = {"gated": GatedSum, "attenti
 
 def _begin(encoder: TextEncoder, recipe: Recipe, tokens: Tokens) -> None:
     """What an encoder knows before the first step: weights of words, vectors, a whole transformer."""
+    if recipe.encoder.from_model is not None:
+        encoder.load_state_dict(trained_before(recipe.encoder.from_model).encoder.state_dict())
+        return
     if isinstance(encoder, Transformer):
         assert isinstance(tokens, Subwords)  # by `check_recipe`
         encoder.start_from(model_folder(recipe.encoder.model))

@@ -46,6 +46,15 @@ LIMITS: dict[str, Limit] = {
     "head.rate": _RATE,
     "head.momentum": _BELOW_ONE,
     "head.weight_decay": _RATE,
+    "siamese.pair_epochs": _POSITIVE,
+    "siamese.pair_batch": _at_least(2),
+    "siamese.pair_rate": _RATE,
+    "siamese.pair_words_rate": _RATE,
+    "siamese.pair_warm_up": _SHARE,
+    "siamese.power": ("in [0, 10]", lambda value: 0 <= value <= 10),
+    "siamese.margin": ("in (0, 2]", lambda value: 0 < value <= 2),
+    "siamese.negatives": _at_least(1),
+    "siamese.temperature": _POSITIVE,
     "labels.block": _at_least(1),
     "labels.random": _at_least(0),
     "labels.hard": _at_least(0),
@@ -76,6 +85,9 @@ def check_recipe(recipe: Recipe) -> None:
             phrase, holds = LIMITS[name]
             if not holds(value):
                 raise DataError(f"the setting '{name}' is {value}, but it must be {phrase}")
+    if recipe.siamese.alone and recipe.siamese.kind == "none":
+        what = "without a siamese stage there would be no training at all"
+        raise DataError(what, remedy="set siamese.kind to contrastive or triplet, or leave siamese.alone out")
     if recipe.encoder.kind == "transformer":
         _check_transformer(recipe)
 
@@ -84,7 +96,8 @@ def check_encoder(encoder: Encoder) -> None:
     """Refuse a transformer for which something is not installed."""
     if encoder.kind == "transformer":
         need_transformers()
-        model_folder(encoder.model)
+        if encoder.from_model is None:
+            model_folder(encoder.model)
 
 
 def check_points(points: Dataset) -> None:
@@ -109,6 +122,9 @@ def _check_transformer(recipe: Recipe) -> None:
     if recipe.text.kind != "pretrained":
         what = f"a transformer reads the tokens that it was trained with, not {recipe.text.kind} of the texts"
         raise DataError(what, remedy="set text.kind=pretrained")
+    if recipe.head.kind != "table":
+        what = f"a head of the kind {recipe.head.kind} shares the encoder's words, and a transformer has none"
+        raise DataError(what, remedy="set head.kind=table, or another encoder.kind")
     if recipe.text.vectors is not None:
         what = "a transformer has vectors of its own, and text.vectors would go unused"
         raise DataError(what, remedy="leave text.vectors out, or name another model: encoder.model=...")

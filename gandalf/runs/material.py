@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from gandalf.data.dataset import Dataset
 from gandalf.data.holdout import holdout
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, LabelGraph, label_graph
+from gandalf.model import Model, load_model
 from gandalf.recipe import Encoder, Recipe, Targets, Text
 from gandalf.text.pretrained import pretrained_tokens
 from gandalf.text.subwords import Subwords, SubwordsOptions
@@ -74,8 +76,16 @@ def augmented(rest: Dataset, targets: Targets, seed: int) -> Augmented:
     return Augmented(points, is_label, graph)
 
 
+@lru_cache(maxsize=1)
+def trained_before(folder: str) -> Model:
+    """The model whose vocabulary and encoder a run starts from."""
+    return load_model(folder)
+
+
 def fit_tokens(points: Dataset, text: Text, encoder: Encoder) -> Tokens:
     """A vocabulary of the training texts and the label texts, or the one of the encoder's model."""
+    if encoder.from_model is not None:
+        return trained_before(encoder.from_model).tokens
     texts, label_texts = points.need_texts("training")
     both = [*texts, *label_texts]
     if text.kind == "pretrained":
