@@ -18,7 +18,7 @@ SMALL = ("training.batch=32", "text.max_length=8", "device=cpu")
 
 
 def small(*settings: str, system: str = "astec") -> Recipe:
-    dim = {"astec": 16, "inceptionxml": 64}[system]
+    dim = 64 if system.startswith("inceptionxml") else 16
     given = (f"encoder.dim={dim}", "targets.targets=ratio", "training.steps=40", *settings)
     return override(recipe(system), [*SMALL, *given])
 
@@ -37,7 +37,7 @@ def at_step(monkeypatch, number, action):
     train_batch = Training._train
 
     def counted(self, batch, value):
-        if self.step == number:
+        if self.all_steps == number:
             action()
         train_batch(self, batch, value)
 

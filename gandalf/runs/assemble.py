@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from gandalf.errors import DataError
 from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.encoders import TextEncoder, build_encoder
 from gandalf.nets.heads import Composed, Head, Table
@@ -32,7 +34,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 def encoder_options(encoder: Encoder, max_length: int) -> dict[str, Any]:
     """What a model folder keeps, to build the encoder again."""
     if encoder.from_model is not None:
-        return {**trained_before(encoder.from_model).config["encoder"], "dropout": encoder.dropout}
+        return _options_of_model(encoder, encoder.from_model)
     if encoder.kind == "inception":
         return {
             "kind": encoder.kind,
@@ -45,6 +47,14 @@ def encoder_options(encoder: Encoder, max_length: int) -> dict[str, Any]:
         config = read_config(model_folder(encoder.model))
         return {"kind": encoder.kind, "config": config, "dropout": encoder.dropout}
     return {"kind": encoder.kind, "dim": encoder.dim, "dropout": encoder.dropout, "block": encoder.residual}
+
+
+def _options_of_model(encoder: Encoder, folder: str) -> dict[str, Any]:
+    options: dict[str, Any] = trained_before(folder).config["encoder"]
+    if options["kind"] != encoder.kind:
+        what = f"holds an encoder of the kind {options['kind']}, and {encoder.kind} is asked for"
+        raise DataError(what, remedy=f"set encoder.kind={options['kind']}", file=Path(folder))
+    return {**options, "dropout": encoder.dropout}
 
 
 def assemble_encoder(recipe: Recipe, tokens: Tokens, points: Points) -> TextEncoder:
