@@ -22,7 +22,7 @@ LabelsKind = Literal["auto", "every", "shortlist"]
 OptimiserName = Literal["adamw", "sgd"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
-TargetsKind = Literal["none", "self", "ratio", "shrunk", "calibrated", "glas", "walk", "auto"]
+TargetsKind = Literal["none", "self", "ratio", "shrunk", "calibrated", "glas", "walk", "teacher", "auto"]
 Judged = Literal["new", "all", "label"]
 
 
@@ -144,6 +144,7 @@ class Targets:
     delta: float = setting(0.1, "Keep targets strictly greater than this.")
     scale: float = setting(1.0, "Multiply targets off the diagonal.")
     strength: float | None = setting(None, "Of shrunk targets; fitted by default.")
+    teacher: str | None = setting(None, "Of teacher targets: folder of a model trained on pairs.")
     top_k: int | None = setting(None, "Keep this many targets of a label point.")
     shared_text: SharedText = setting("own", "Labels with one text: own rows, or pooled into one.")
     label_weight: float = setting(1.0, "What a label point counts in the loss.")

@@ -13,6 +13,7 @@ from gandalf import __version__
 from gandalf.augment.label_points import Keep, Points
 from gandalf.augment.label_points import augment as augmented
 from gandalf.augment.sampling import Order
+from gandalf.cli.engine import engine
 from gandalf.cli.graph_options import GRAPH
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
@@ -20,7 +21,8 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import export
 from gandalf.data.origin import RECORD, foreign_files
 from gandalf.errors import DataError
-from gandalf.graph.label_graph import GraphOptions, LabelGraph, label_graph
+from gandalf.graph.label_graph import GraphOptions, LabelGraph
+from gandalf.runs.teacher import any_label_graph
 
 _POINTS, _OUT = "Which points", "What is written"
 
@@ -84,7 +86,8 @@ def augment(
     keep = replace(keep, seed=options.seed)
     _refuse_to_lose(out, source, writing)
     splits = source.load_original()
-    found = label_graph(splits.train, options)
+    with engine("a teacher"):
+        found = any_label_graph(splits.train, options)
     train = augmented(splits.train, found.matrix, keep)
     record = _record(source, splits, found, train, options, keep) | {
         "format": writing.format,

@@ -11,14 +11,16 @@ import typer
 from rich.markup import escape
 from scipy.sparse import csr_array, save_npz
 
+from gandalf.cli.engine import engine
 from gandalf.cli.graph_options import GRAPH
 from gandalf.cli.options import SOURCE, Json, Plot, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.data.dataset import Splits
 from gandalf.data.files import written
-from gandalf.graph.label_graph import GraphOptions, LabelGraph, label_graph
+from gandalf.graph.label_graph import GraphOptions, LabelGraph
 from gandalf.graph.neighbours import Neighbourhood, find_labels, neighbourhood, typical_labels
 from gandalf.report.graphs import neighbour_table, plot_neighbours
+from gandalf.runs.teacher import any_label_graph
 
 MENTIONED = 5  # other labels that answer to the same query
 
@@ -51,7 +53,8 @@ def graph(
     source.refuse_to_write(save, plot)
     splits = source.load_original()
     answers = [find_labels(splits.train, query) for query in label or ()]
-    found = label_graph(splits.train, options)
+    with engine("a teacher"):
+        found = any_label_graph(splits.train, options)
     shown = [one[0] for one in answers] or typical_labels(splits.train, found.matrix)
     near = [neighbourhood(splits.train, found.matrix, one) for one in shown]
     if save is not None:

@@ -21,7 +21,7 @@ Delta = _option(float, "--delta", "Keep targets strictly greater than this.")
 _TARGETS_HELP = (
     "ratio: the paper's counts ratio. shrunk: less sure of rare labels. calibrated: what the counts turned "
     "out to mean on labels whose text is a training text. glas, walk: GLaS and ECLARE's graph. self: each "
-    "label alone (Z1)."
+    "label alone (Z1). teacher: a trained siamese encoder's nearest labels (LEVER)."
 )
 
 GRAPH = Bundle(
@@ -37,6 +37,10 @@ GRAPH = Bundle(
             get_args(SharedText)[0],
         ),
         "seed": (Seed, 0),
+        "teacher": (
+            _option(str | None, "--teacher", "Model folder whose encoder teaches, for teacher targets."),
+            None,
+        ),
     },
     GraphOptions,
 )

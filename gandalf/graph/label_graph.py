@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array, eye_array
 
 from gandalf.data.dataset import Dataset
@@ -18,9 +19,11 @@ from gandalf.graph.estimates import Glas, Ratio, Shrunk
 from gandalf.graph.matched_pairs import Matches, match
 from gandalf.graph.random_walk import walk_graph
 from gandalf.graph.shrinkage import fit_shrunk
+from gandalf.graph.teacher import TeacherOptions, teacher_targets
 
-TargetName = Literal["ratio", "shrunk", "calibrated", "glas", "walk", "self"]
+TargetName = Literal["ratio", "shrunk", "calibrated", "glas", "walk", "self", "teacher"]
 SharedText = Literal["own", "pool"]
+Vectors = npt.NDArray[np.floating[Any]]
 
 # Below this a calibration would fit noise: a few hundred pairs of a few dozen texts.
 MIN_TEXTS, MIN_PAIRS = 50, 500
@@ -31,11 +34,11 @@ ECLARE_TOP = 10  # entries that ECLARE keeps of a row
 class GraphOptions:
     """How the targets of label points are made.
 
-    targets: ratio (the paper), shrunk, calibrated, glas, walk or self. delta: entries must be strictly
-    greater. top_k: entries kept in a row, itself among them. scale: multiplies targets off the diagonal.
-    strength: of shrinkage; fitted to the data where it is None. shared_text: labels with one and the same
-    text each keep their `own` row, as in the paper, or `pool` finished rows into one mean (whose values may
-    lie below delta).
+    targets: ratio (the paper), shrunk, calibrated, glas, walk, self or teacher. delta: entries must be
+    strictly greater. top_k: entries kept in a row, itself among them. scale: multiplies targets off the
+    diagonal. strength: of shrinkage; fitted to the data where it is None. shared_text: labels with one and
+    the same text each keep their `own` row, as in the paper, or `pool` finished rows into one mean (whose
+    values may lie below delta). teacher: folder of the model whose encoder teaches, for teacher targets.
     """
 
     targets: TargetName = "ratio"
@@ -46,12 +49,12 @@ class GraphOptions:
     shared_text: SharedText = "own"
     seed: int = 0
     threads: int | None = None
+    teacher: str | None = None
 
     def __post_init__(self) -> None:
-        if self.targets not in BUILDERS:
-            raise DataError(
-                f"there is no estimate {self.targets!r}", remedy=f"choose from {', '.join(BUILDERS)}"
-            )
+        if self.targets not in get_args(TargetName):
+            names = ", ".join(get_args(TargetName))
+            raise DataError(f"there is no estimate {self.targets!r}", remedy=f"choose from {names}")
         check_threshold(self.delta, self.top_k)
         if not 0 <= self.scale <= 1:
             raise DataError(f"scale is {self.scale}, but targets can only be scaled by a number in [0, 1]")
@@ -59,6 +62,11 @@ class GraphOptions:
             raise DataError(
                 f"a strength of shrinkage says nothing about {self.targets} targets",
                 remedy="leave it out, or choose shrunk targets",
+            )
+        if self.teacher is not None and self.targets != "teacher":
+            raise DataError(
+                f"a teacher says nothing about {self.targets} targets",
+                remedy="leave it out, or choose teacher targets",
             )
         if self.shared_text not in SHARED_TEXT:
             raise DataError(
@@ -76,11 +84,20 @@ class LabelGraph:
     details: dict[str, float | str] = field(default_factory=dict)
 
 
-def label_graph(points: Dataset, options: GraphOptions | None = None) -> LabelGraph:
-    """Build the label graph of the training points. Give it D, never an augmented set."""
+def label_graph(
+    points: Dataset, options: GraphOptions | None = None, vectors: Vectors | None = None
+) -> LabelGraph:
+    """Build the label graph of the training points. Give it D, never an augmented set.
+
+    Teacher targets are made of the teacher's `vectors` of the label texts (L x dim); no others need any.
+    """
     options = options or GraphOptions()
     points.need_probabilities()
-    graph = BUILDERS[options.targets](points, options)
+    graph = (
+        _teacher(points, options, vectors)
+        if options.targets == "teacher"
+        else BUILDERS[options.targets](points, options)
+    )
     matrix = SHARED_TEXT[options.shared_text](points, _scaled(graph.matrix, options.scale))
     return replace(graph, matrix=_cut(matrix, options.top_k))
 
@@ -159,6 +176,15 @@ def _walk(points: Dataset, options: GraphOptions) -> LabelGraph:
 
 def _self(points: Dataset, options: GraphOptions) -> LabelGraph:
     return LabelGraph(csr_array(eye_array(points.num_labels, dtype=np.float32, format="csr")), "self")
+
+
+def _teacher(points: Dataset, options: GraphOptions, vectors: Vectors | None) -> LabelGraph:
+    if vectors is None or len(vectors) != points.num_labels:
+        needed, found = points.num_labels, 0 if vectors is None else len(vectors)
+        what = f"targets of a teacher need its vectors of {needed:,} label texts, not of {found:,}"
+        raise DataError(what, remedy="give them as `vectors`")
+    hard = csr_array(eye_array(points.num_labels, dtype=np.float32, format="csr"))  # as LEVER's
+    return LabelGraph(teacher_targets(vectors, hard, TeacherOptions(delta=options.delta)), "teacher")
 
 
 def _own(points: Dataset, matrix: csr_array) -> csr_array:

@@ -126,6 +126,7 @@ def _with(recipe: Recipe, chosen: Candidate) -> Recipe:
     targets: Targets = replace(recipe.targets, **asdict(chosen))
     if chosen.targets not in SHRINKING:
         targets = replace(targets, strength=None)  # of others it says nothing
+    targets = replace(targets, teacher=None)
     if chosen.targets == "none":
         targets = replace(targets, keep="both")
     return replace(recipe, targets=targets)

@@ -14,9 +14,10 @@ from gandalf.augment.label_points import Keep, marked_points
 from gandalf.data.dataset import Dataset
 from gandalf.data.holdout import holdout
 from gandalf.errors import DataError
-from gandalf.graph.label_graph import GraphOptions, LabelGraph, label_graph
+from gandalf.graph.label_graph import GraphOptions, LabelGraph
 from gandalf.model import Model, load_model
 from gandalf.recipe import Encoder, Recipe, Targets, Text
+from gandalf.runs.teacher import any_label_graph
 from gandalf.text.pretrained import pretrained_tokens
 from gandalf.text.subwords import Subwords, SubwordsOptions
 from gandalf.text.table import token_table
@@ -53,7 +54,7 @@ class Augmented:
     graph: LabelGraph | None
 
 
-def augmented(rest: Dataset, targets: Targets, seed: int) -> Augmented:
+def augmented(rest: Dataset, targets: Targets, seed: int, device: str = "cpu") -> Augmented:
     """Add label points as the settings say."""
     if targets.targets == "auto":
         raise DataError("targets must be chosen before label points are made")
@@ -69,8 +70,9 @@ def augmented(rest: Dataset, targets: Targets, seed: int) -> Augmented:
         strength=targets.strength,
         shared_text=targets.shared_text,
         seed=seed,
+        teacher=targets.teacher,
     )
-    graph = label_graph(rest, options)
+    graph = any_label_graph(rest, options, device)
     keep = Keep(targets.keep, targets.share, targets.order, seed)
     points, is_label = marked_points(rest, graph.matrix, keep)
     return Augmented(points, is_label, graph)

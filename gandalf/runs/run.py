@@ -91,7 +91,7 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     recipe = resolved(recipe, len(splits.train), splits.train.num_labels)
     parts = _cut(splits.train, recipe)
     tokens = fit_tokens(parts.rest, recipe.text, recipe.encoder)
-    made = augmented(parts.rest, recipe.targets, recipe.seed)
+    made = augmented(parts.rest, recipe.targets, recipe.seed, recipe.device)
     points = loop_points(made, tokens, recipe.targets.label_weight, place.token_table)
     shape = run_shape(recipe, tokens.size, splits.train.num_labels)
     require_memory(shape, recipe.device)
