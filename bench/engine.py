@@ -4,8 +4,8 @@
     python -m bench.engine main --jobs 6 --limit-seconds 540 --data-root SETS --out OUT --commit 1a2b3c4
 
 STUDY is a name in bench/studies.py or a JSON file with a list of runs. Lines are appended to
-bench/results/engine/STUDY.jsonl as runs end, and a run whose line is there is not repeated: start the command
-again to go on. Lines that `--out` put elsewhere are added with `cat OUT/STUDY.jsonl >>`.
+bench/results/engine/STUDY.jsonl as runs end, and a run whose line is in any file there is not repeated: start
+the command again to go on. Lines that `--out` put elsewhere are added with `cat OUT/STUDY.jsonl >>`.
 
 `validation` runs see nothing of the test split: a tenth of the training points is cut off, the rest is
 trained on, and the tenth is scored. `test` runs train on all training points. Neither holds anything back
@@ -201,7 +201,8 @@ def main() -> int:
     chosen = arguments()
     name, runs = asked_for(chosen)
     out: Path = chosen.out / f"{name}.jsonl"
-    done = {line["key"] for line in read_lines(ENGINE / f"{name}.jsonl", out)}
+    # A run that another study has made is not made again; its line is found there.
+    done = {line["key"] for line in read_lines(*sorted(ENGINE.glob("*.jsonl")), out)}
     left = [run for run in dict.fromkeys(runs) if run.key not in done]
     print(f"{name}: {len(left)} of {len(runs)} runs left", flush=True)
     if chosen.list:

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.engine import ENGINE, KEPT, read_lines
-from bench.studies import STUDIES, VARIANTS, Run
+from bench.studies import STUDIES, VARIANTS, Run, variant_name
+from bench.systems_table import systems_section
 from bench.tables import (
     LABEL_POINTS,
     WHO_GAINS,
@@ -76,10 +77,10 @@ Written by `python -m bench.results_page` from the lines that `python -m bench.e
 
 
 def page(lines: list[Line], chosen: list[Line], wanted: list[Run]) -> str:
-    """The whole page: lines of the study, those of `auto`, and the runs that there should be."""
-    keys = {run.key for run in wanted}
+    """The whole page: lines of all studies, those of `auto`, and the runs of the main one."""
+    keys, every = {run.key for run in wanted}, lines
     lines, chosen = [line for line in lines if line["key"] in keys], latest(chosen)
-    parts = [INTRODUCTION, measured_on([*lines, *chosen])]
+    parts = [INTRODUCTION, measured_on([*lines, *chosen]), *systems_section(every)]
     if missing := len(keys) - len(lines):
         parts.append(f"**{missing} of {len(keys)} runs are still to be made.**\n")
     rows = [*named(lines), *((AUTO, line) for line in chosen)]
@@ -100,10 +101,9 @@ def place(line: Line) -> tuple[str, str]:
 def named(lines: Iterable[Line]) -> Iterator[tuple[str, Line]]:
     """Each line with the name of its variant."""
     for line in lines:
-        run = Run.of(line["run"])
-        for name, (targets, keep, settings) in VARIANTS.items():
-            if (run.targets, run.keep) == (targets, keep) and set(settings) <= set(run.settings):
-                yield name, line
+        name = variant_name(Run.of(line["run"]))
+        if name is not None:
+            yield name, line
 
 
 def latest(lines: Iterable[Line]) -> list[Line]:
@@ -227,7 +227,7 @@ def main() -> None:
         print(*study_tables(stored(chosen.study), chosen.by), sep="\n")
         return
     with written(chosen.to) as file:
-        file.write(page(stored("main"), stored(AUTO), STUDIES["main"]()))
+        file.write(page([*stored("main"), *stored("systems")], stored(AUTO), STUDIES["main"]()))
     print(chosen.to)
 
 

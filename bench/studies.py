@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
+from gandalf import systems
 from gandalf.settings import override
 from gandalf.systems import recipe
 
@@ -17,6 +18,7 @@ DOCS, WORDNET = "LF-DocsSeeAlsoTitles-79K", "LF-WordNetRelated-64K"
 SETS = (MAN, WEB, DOCS, WORDNET)
 SYSTEMS = ("astec", "inceptionxml")
 SEEDS = (0, 1, 2)
+EVERY_SYSTEM = tuple(systems.SYSTEMS)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,12 @@ RECIPES: dict[tuple[str, str], tuple[str, ...]] = {
     ("inceptionxml", WEB): ("text.max_length=16",),
     ("inceptionxml", DOCS): ("text.max_length=16", "training.epochs=15"),
     ("inceptionxml", WORDNET): ("text.max_length=16", "training.epochs=15"),
+    ("inceptionxml-lf", MAN): ("text.max_length=16",),
+    ("inceptionxml-lf", WEB): ("text.max_length=16",),
+    ("inceptionxml-lf", DOCS): ("text.max_length=16", "training.epochs=15"),
 }
+
+OWN_BASELINE = {"renee": "Z1"}  # of a system whose published rows have label points; of the others D
 
 
 def variant(name: str, system: str, data: str, *settings: str) -> Run:
@@ -101,6 +108,27 @@ def main_study() -> list[Run]:
 def seeds_of(run: Run) -> tuple[int, ...]:
     """The paper's controls once, to see what they are; all others with every seed."""
     return SEEDS if run.keep == "both" else SEEDS[:1]
+
+
+def systems_study() -> list[Run]:
+    """Every system by itself, with the paper's label points and with ours; those of other studies count."""
+    runs = []
+    for data, seeds in ((MAN, SEEDS), (WEB, SEEDS), (DOCS, SEEDS[:1])):
+        wanted = [
+            variant(name, system, data)
+            for system in EVERY_SYSTEM
+            for name in (OWN_BASELINE.get(system, "D"), "G", "default")
+        ]
+        runs += seeded(wanted, seeds)
+    return runs
+
+
+def variant_name(run: Run) -> str | None:
+    """The name of the variant that the run is of."""
+    for name, (targets, keep, settings) in VARIANTS.items():
+        if (run.targets, run.keep) == (targets, keep) and set(settings) <= set(run.settings):
+            return name
+    return None
 
 
 def auto() -> list[Run]:
@@ -155,6 +183,7 @@ def who_gains() -> list[Run]:
 
 STUDIES: dict[str, Callable[[], list[Run]]] = {
     "main": main_study,
+    "systems": systems_study,
     "auto": auto,
     "who_gains": who_gains,
     "plateau": plateau,

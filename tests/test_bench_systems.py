@@ -1,0 +1,44 @@
+"""The table of all systems: which runs it wants, and which of them stand in which row."""
+
+from __future__ import annotations
+
+from bench_lines import line_of
+
+from bench.studies import DOCS, SEEDS, STUDIES, WEB, systems_study, variant, variant_name
+from bench.systems_table import systems_section, systems_table
+from gandalf.systems import SYSTEMS
+
+
+def test_every_system_stands_there_thrice():
+    runs = systems_study()
+    assert {run.system for run in runs} == set(SYSTEMS) and {run.split for run in runs} == {"test"}
+    assert len({run.key for run in runs}) == len(runs) == 3 * len(SYSTEMS) * (2 * len(SEEDS) + 1)
+    assert {run.seed for run in runs if run.data == DOCS} == {0}
+    of_renee = {variant_name(run) for run in runs if run.system == "renee"}
+    assert of_renee == {"Z1", "G", "default"}  # its own rows have label points
+    assert {variant_name(run) for run in runs if run.system == "decaf"} == {"D", "G", "default"}
+
+
+def test_runs_of_the_main_study_are_not_wanted_again():
+    main = {run.key for run in STUDIES["main"]()}
+    shared = [run for run in systems_study() if run.key in main]
+    assert len(shared) == 2 * 3 * (2 * len(SEEDS) + 1)  # all of astec and inceptionxml
+
+
+def test_rows_of_a_table():
+    lines = [
+        line_of(variant("D", "decaf", WEB), 50.0),
+        line_of(variant("default", "decaf", WEB), 60.0),
+        line_of(variant("Z1", "renee", WEB), 70.0),
+        line_of(variant("Z1", "decaf", WEB), 99.0),  # no row of this table
+    ]
+    rows = [row.split(" | ")[:2] for row in systems_table(lines).splitlines()[2:]]
+    assert rows == [["| decaf", "50.00"], ["| + default", "60.00"], ["| renee", "70.00"]]
+
+
+def test_what_is_missing_is_said():
+    run = systems_study()[0]
+    found = "\n".join(systems_section([line_of(run, 50.0)]))
+    assert f"**{len(systems_study()) - 1} of {len(systems_study())} runs are still to be made.**" in found
+    assert "### Some-1K, all systems" in found
+    assert list(systems_section([])) == []
