@@ -54,7 +54,9 @@ class Encoder:
         None,
         "Of a transformer: a Hugging Face folder, or an installed package with one; MiniLM-L6 by default.",
     )
-    residual: BlockName = setting("astec", "What stands behind a bag of words: astec's, decaf's or eclare's.")
+    residual: BlockName = setting(
+        "astec", "Block behind a bag of words, and behind a head's label texts: astec's, decaf's or eclare's."
+    )
     dim: int = setting(300, "Numbers in a word's vector (a transformer has its own).")
     dropout: float = setting(0.5, "Share of numbers dropped while training.")
     last_dropout: float = setting(0.5, "The same before the head (inception only).")
@@ -62,8 +64,10 @@ class Encoder:
     rate: float = setting(1e-3, "Highest learning rate of the layers.")
     words_rate: float = setting(5e-3, "Highest learning rate of the word vectors.")
     weight_decay: float = setting(0.0, "Weight decay of the layers.")
-    from_model: str | None = setting(None, "Model folder whose vocabulary and encoder to start from.")
-    frozen: bool = setting(False, "Leave the encoder as it starts, or as a siamese stage left it.")
+    from_model: str | None = setting(None, "A trained model's folder: start from its vocabulary and encoder.")
+    frozen: bool = setting(
+        False, "Only rows are learnt; the encoder stays as it began, or as a siamese stage left it."
+    )
 
 
 @dataclass(frozen=True)
@@ -74,16 +78,18 @@ class Siamese:
         "none", "none: no such stage. contrastive: SiameseXML's. triplet: NGAME's, with clustered batches."
     )
     alone: bool = setting(False, "Stop after it: labels are ranked by their texts' vectors alone.")
-    pair_epochs: float = setting(10.0, "Over the labels (contrastive) or the training points (triplet).")
-    pair_batch: int = setting(512, "Labels or training points in an update.")
+    pair_epochs: float = setting(
+        10.0, "Its length: times over the labels (contrastive) or the training points (triplet)."
+    )
+    pair_batch: int = setting(512, "Labels (contrastive) or training points (triplet) in an update.")
     pair_rate: float = setting(1e-3, "Highest learning rate of the layers in this stage.")
     pair_words_rate: float = setting(1e-2, "Highest learning rate of the word vectors in this stage.")
-    pair_schedule: ScheduleName = setting("linear", "Course of the rates in this stage.")
-    pair_warm_up: float = setting(0.05, "Share of the updates in which they rise.")
+    pair_schedule: ScheduleName = setting("linear", "As training.schedule, in this stage.")
+    pair_warm_up: float = setting(0.05, "Share of its updates in which the rates rise.")
     power: float = setting(0.45, "Labels are drawn by this power of their frequency (contrastive).")
-    margin: float = setting(0.3, "By which a label must be nearer than others (triplet).")
-    negatives: int = setting(10, "Hardest labels of the batch that a text is told from (triplet).")
-    temperature: float = setting(0.1, "Of the weights of those negatives (triplet).")
+    margin: float = setting(0.3, "By how much nearer a text must be to its label than to others (triplet).")
+    negatives: int = setting(10, "Hardest labels of the batch that a text is to be far from (triplet).")
+    temperature: float = setting(0.1, "The smaller, the more the hardest of them count (triplet).")
 
 
 @dataclass(frozen=True)
@@ -91,14 +97,15 @@ class Head:
     """What the labels' rows are made of, how they start and how they are learnt."""
 
     kind: HeadKind = setting(
-        "table", "table: free rows. gated: and label text (DECAF). attention: and its graph's (ECLARE)."
+        "table",
+        "table: free rows. gated: and label texts (DECAF). attention: and their graph's texts (ECLARE).",
     )
     rows: RowsKind = setting(
-        "live", "Rows of label text: made anew at every step, or once an epoch (frozen)."
+        "live", "Label texts in rows. live: read and learnt at every step. frozen: read once an epoch."
     )
     start: HeadStart = setting(
         "points",
-        "Free rows: the mean vector of the label's points, its text's, its graph's texts', or random.",
+        "Where free rows begin: the label's points (their mean), its text, its graph's texts, or random.",
     )
     optimiser: OptimiserName = setting("adamw", "adamw or sgd (with momentum).")
     rate: float = setting(5e-3, "Highest learning rate of the rows.")

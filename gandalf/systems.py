@@ -116,13 +116,13 @@ SYSTEMS: dict[str, System] = {
     ),
     "decaf": System(
         "DECAF (WSDM 2021)",
-        "bag of words, gated block; free rows and label texts, a gated sum",
+        "bag of words, gated block; free rows and label texts, mixed by gates",
         _ONE_STAGE,
         decaf,
     ),
     "eclare": System(
         "ECLARE (WWW 2021)",
-        "bag of words; free rows, label texts and their graph's texts, mixed by attention",
+        "bag of words, scaled block; free rows, label texts and their graph's texts, mixed by attention",
         _ONE_STAGE + " Scores are not propagated over the graph at prediction.",
         eclare,
     ),

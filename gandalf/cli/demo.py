@@ -28,7 +28,7 @@ QUERIES = "queries.txt"  # beside a bundled set: what a person might ask of it
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for page, figures and model: a new one.")]
 Data = Annotated[str, typer.Option("--data", help="Any data set with a test split.")]
 System = Annotated[
-    str, typer.Option("--system", metavar="astec|inceptionxml", help="Which model is trained.")
+    str, typer.Option("--system", metavar="NAME", help="Which model is trained: see gandalf systems.")
 ]
 Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Updates of each model; else 12 epochs.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="First remove a demo that is in OUT.")]

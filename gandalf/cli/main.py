@@ -17,6 +17,7 @@ from gandalf.cli.evaluate import evaluate
 from gandalf.cli.graph import graph
 from gandalf.cli.predict import predict
 from gandalf.cli.stats import stats
+from gandalf.cli.systems import systems
 from gandalf.cli.train import train
 from gandalf.errors import DataError
 
@@ -71,5 +72,5 @@ def gandalf(
     """
 
 
-for command in (check, stats, graph, diagnose, augment, train, config, predict, evaluate, demo):
+for command in (check, stats, graph, diagnose, augment, systems, train, config, predict, evaluate, demo):
     app.command()(command)

@@ -71,8 +71,8 @@ _SYSTEM = _option(
     "--system",
     str,
     _MODEL,
-    f"Its recipe is what all else changes. Default {_DEFAULT.system}.",
-    "astec|inceptionxml",
+    f"Its recipe is what all else changes; [bold]gandalf systems[/] lists them. Default {_DEFAULT.system}.",
+    "NAME",
 )
 _CONFIG = _option("--config", Path, _MODEL, "Settings that differ from the recipe.", "FILE.toml")
 _SET = _option(

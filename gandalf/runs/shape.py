@@ -33,7 +33,11 @@ def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
 
 
 def _activations(recipe: Recipe) -> int:
-    """Values for each point that the encoder keeps for the way back, counted on shapes alone."""
-    with torch.device("meta"):
+    """Values for each point that the encoder keeps for the way back, counted on shapes alone where it can be.
+
+    A transformer looks into its mask, and shapes have no numbers to look at.
+    """
+    device = "cpu" if recipe.encoder.kind == "transformer" else "meta"
+    with torch.random.fork_rng(devices=[]), torch.device(device):
         encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), WORDS)
         return saved_values(encoder, torch.ones(POINTS, recipe.text.max_length, dtype=torch.int64))

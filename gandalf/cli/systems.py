@@ -1,0 +1,105 @@
+"""`gandalf systems`: what can be trained, what each is made of, and where ours departs from its paper."""
+
+from __future__ import annotations
+
+import json as text_of
+from functools import reduce
+from typing import Annotated, Any
+
+import typer
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from gandalf.cli.options import Json
+from gandalf.cli.output import console, print_json
+from gandalf.recipe import Recipe
+from gandalf.settings import NONE, differing, to_dict
+from gandalf.systems import SYSTEMS, recipe
+
+Name = Annotated[str | None, typer.Argument(metavar="NAME", help="Tell the whole story of this one.")]
+_EXTRA = "pip install 'gandalf-xmc[transformers]'"
+
+
+def systems(name: Name = None, json: Json = False) -> None:
+    """The systems that can be trained: parts and paper of each; of one, where ours departs from it and why.
+
+    [bold]gandalf systems[/]
+
+    [bold]gandalf systems ngame[/]  the whole story of one, with the settings that make it what it is
+
+    A system is a recipe: [bold]gandalf config --system ngame[/] prints all its settings.
+    """
+    if name is None:
+        if json:
+            print_json({"systems": [_facts(each) for each in SYSTEMS]})
+            return
+        console().print(_overview())
+        return
+    found = recipe(name)
+    if json:
+        here = {setting: values[0] for setting, values in _changed(found).items()}
+        print_json({**_facts(name), "settings": here, "commands": _commands(found)})
+        return
+    out = console()
+    for part in _story(name, found):
+        out.print(part)
+
+
+def _facts(name: str) -> dict[str, Any]:
+    system = SYSTEMS[name]
+    return {"name": name, "parts": system.parts, "paper": system.paper, "departs": system.departs}
+
+
+def _overview() -> Table:
+    caption = "gandalf systems NAME tells where ours departs from the paper, and why"
+    table = Table(caption=caption, caption_justify="left")
+    table.add_column("system", no_wrap=True)
+    table.add_column("parts")
+    table.add_column("paper")
+    for name, system in SYSTEMS.items():
+        table.add_row(name, escape(system.parts), escape(system.paper))
+    return table
+
+
+def _story(name: str, found: Recipe) -> list[RenderableType]:
+    """Everything about one system, from its parts to the commands."""
+    facts = Table.grid(padding=(0, 2))
+    for key, value in _facts(name).items():
+        facts.add_row(f"[bold]{key}[/]", escape(value))
+    if found.encoder.kind == "transformer":
+        facts.add_row("[bold]needs[/]", escape(_EXTRA))
+    return [facts, "", _settings(name, found), "", *(escape(command) for command in _commands(found))]
+
+
+def _settings(name: str, found: Recipe) -> Table:
+    caption = f"all settings: gandalf config --system {name}"
+    table = Table(caption=caption, caption_justify="left", box=None)
+    for heading in ("setting", "here", "by default"):
+        table.add_column(heading)
+    for setting, values in _changed(found).items():
+        table.add_row(setting, *(escape(_written(value)) for value in values))
+    return table
+
+
+def _changed(found: Recipe) -> dict[str, tuple[Any, Any]]:
+    """The settings in which a recipe differs from the defaults: its value, and theirs."""
+    here, default = to_dict(found), to_dict(Recipe())
+    names = [each for each in differing(default, here) if each != "system"]
+    return {each: (_at(here, each), _at(default, each)) for each in names}
+
+
+def _at(settings: dict[str, Any], path: str) -> Any:  # noqa: ANN401  whatever is set
+    return reduce(lambda table, part: table[part], path.split("."), settings)
+
+
+def _written(value: object) -> str:
+    """A value as `--set` takes it."""
+    if value is None:
+        return NONE
+    return value if isinstance(value, str) else text_of.dumps(value)
+
+
+def _commands(found: Recipe) -> list[str]:
+    train = f"gandalf train man my-model --system {found.system}"
+    return [train, 'gandalf predict my-model "compress a file"']
