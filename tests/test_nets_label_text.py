@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, random_array
 from torch import nn
 
 from gandalf.nets.blocks import LABEL_BLOCKS, POINT_BLOCKS, Document, Gated, Residual, Scaled
 from gandalf.nets.heads import Composed, Encoded, Table
 from gandalf.nets.label_text import Attention, Frozen, GatedSum, LabelText
 from gandalf.nets.word_table import WordTable
+from gandalf.runs.shape import ROW_VALUES
 
 LABELS, WORDS, DIM = 7, 30, 8
 every_block = pytest.mark.parametrize("block", sorted(LABEL_BLOCKS))
@@ -216,6 +217,31 @@ def test_frozen_rows_have_no_gradient():
     free = made.table.rows.detach().clone().requires_grad_()
     made.mixed(free, slice(0, LABELS)).sum().backward()
     assert free.grad is not None and words.weight.grad is None
+
+
+@pytest.mark.parametrize("mix", ["gated", "attention"])
+def test_the_memory_plan_knows_what_rows_keep_for_the_way_back(mix):
+    """Counted on labels of a few words each, as real ones are."""
+    labels, words, dim = 2000, 500, 64
+    given = csr_array(random_array((labels, words), density=5 / words, rng=np.random.default_rng(0)))
+    table = WordTable(words, dim)
+    parts = [LabelText(table, given, dim, "eclare") for _ in range(1 if mix == "gated" else 2)]
+    mixes = {"gated": GatedSum, "attention": Attention}
+    made = Composed(Table(labels, dim), parts, mixes[mix](dim, 1 + len(parts)))
+    free = made.table.rows.detach().clone().requires_grad_()
+    own = {each.untyped_storage()._cdata for each in (*made.parameters(), *made.buffers(), table.weight)}
+    kept = {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage._cdata not in own:
+            kept[storage._cdata] = storage.nbytes() // 4
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        rows = made.mixed(free, slice(0, labels))
+    assert rows.shape == (labels, dim)
+    assert 0.75 * ROW_VALUES[mix] < sum(kept.values()) / labels / dim <= ROW_VALUES[mix]
 
 
 class Mean(nn.Module):

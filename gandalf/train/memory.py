@@ -31,6 +31,9 @@ class RunShape:
     activations: int = 0  # values for each point that the encoder keeps for the way back
     states: int = 2  # values the optimiser keeps for each parameter: 2 for AdamW, 1 for SGD with momentum
     bytes_per_value: int = 4
+    row_values: int = (
+        0  # for each label of a block that its row keeps for the way back, where it is made of text
+    )
     shortlist: bool = False  # the block is what the batch's shortlist makes it, and cannot be set
 
 
@@ -68,7 +71,7 @@ def memory_plan(shape: RunShape) -> MemoryPlan:
     return MemoryPlan(
         parameters=parameters,
         optimiser=parameters * shape.states,
-        scores=size * block * (SCORE_COPIES * shape.batch + ROW_COPIES * shape.dim),
+        scores=size * block * (SCORE_COPIES * shape.batch + ROW_COPIES * shape.dim + shape.row_values),
         activations=size * (shape.batch * of_a_point + shape.encoder_parameters),
     )
 
