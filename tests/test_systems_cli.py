@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from pathlib import Path
 
 import pytest
 from command_line import done, done_json, fails, python, run
@@ -100,6 +101,12 @@ def test_it_needs_no_engine():
     for words in ((), ("renee",)):
         process = python(code, "systems", *words)
         assert process.returncode == 0 and process.stdout == done("systems", *words), process.stderr
+
+
+@every_system
+def test_the_page_on_systems_speaks_of_each(name):
+    page = (Path(__file__).resolve().parents[1] / "docs" / "systems.md").read_text("utf-8")
+    assert f"\n| `{name}` | " in page and f"\n### {name}\n" in page
 
 
 @pytest.mark.parametrize("command", ["train", "config"])
