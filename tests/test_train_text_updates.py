@@ -172,6 +172,16 @@ def test_a_frozen_encoder_stays_as_it_is_and_the_table_learns():
     assert not torch.equal(head.rows, rows)
 
 
+def test_a_frozen_encoders_words_stay_where_rows_are_made_of_them():
+    run = training("attention", steps=5, frozen=True)
+    before = {name: each.clone() for name, each in run.encoder.state_dict().items()}
+    blocks = [each.clone() for each in run.head.parts.parameters()]
+    run.run()
+    assert all(torch.equal(each, before[name]) for name, each in run.encoder.state_dict().items())
+    moved = zip(run.head.parts.parameters(), blocks, strict=True)
+    assert not all(torch.equal(each, old) for each, old in moved)
+
+
 # ---- pairs
 
 

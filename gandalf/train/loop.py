@@ -65,7 +65,8 @@ class Training:
         self.encoder, self.head, self.points, self.stage = encoder, head, points, stage
         self.before = before  # steps of the stages before this one
         self.device = next(encoder.parameters()).device
-        learnt = nn.ModuleList([encoder, *head.learnt()])
+        encoder.requires_grad_(not stage.frozen)  # words that rows of labels are made of stay, too
+        learnt = nn.ModuleList([*([] if stage.frozen else [encoder]), *head.learnt()])
         self.encoder_update = EncoderUpdate(learnt, stage.encoder, stage.clip)
         self.head_update = _head_update(head, stage)
         self.step = 0
