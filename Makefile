@@ -18,8 +18,9 @@ demo: install
 	$(BIN)/gandalf stats man
 	$(BIN)/gandalf demo demo-out --overwrite
 
+# A worker on each core, each with one thread: several threads in several processes wait for one another.
 test: install lint
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: install
 	$(BIN)/ruff check .
