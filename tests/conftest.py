@@ -83,3 +83,12 @@ def fitted():
     from small_classifier import LABELS, TEXTS, TOPICS, classifier  # not above: it loads torch
 
     return classifier().fit(TEXTS, LABELS, {name: f"{name} things" for name in TOPICS})
+
+
+@pytest.fixture(scope="session")
+def small_pretrained(tmp_path_factory) -> Path:
+    """Folder of a transformer that knows the words of the small made-up set; no test changes it."""
+    from small_runs import small_splits  # not above: they load torch
+    from small_systems import write_pretrained
+
+    return write_pretrained(tmp_path_factory.mktemp("pretrained"), small_splits())
