@@ -1,12 +1,15 @@
 """What labels are worth that a model was never trained on: added by text, by examples, by neighbours.
 
-    python -m bench.new_labels [--data man] [--models FOLDER]
+    python -m bench.new_labels [--data man] [--models FOLDER] [--validation]
 
 A tenth of the labels is held out entirely: their columns are taken out of the targets, their texts out of
 the label texts, and points that have no other label are dropped. (Of labels that share a text with another
 none is held out, since the text names a known label.) A model is trained on the rest, and another, the
 ceiling, on everything. Then the held-out labels are added to the first, and test points are asked for all
 labels, their filter applied. Figures are on test points that have a held-out label, if not said otherwise.
+
+With --validation the test split has no say: a tenth of the training points takes its place, and other labels
+are held out. That is where the weights in `gandalf/model/new_rows.py` were chosen.
 """
 
 from __future__ import annotations
@@ -25,10 +28,12 @@ import torch
 import gandalf
 from bench.machine import keep
 from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.holdout import holdout
 from gandalf.data.matching import is_label_text, text_groups
 from gandalf.model import Model, load_model, save_model
 from gandalf.model.new_labels import known_labels
-from gandalf.model.row_map import fit_row_map
+from gandalf.model.new_rows import Evidence, matched
+from gandalf.model.row_map import Floats, fit_row_map
 from gandalf.nets.heads import Table
 from gandalf.predict.exact import top_k
 from gandalf.predict.predictor import Predictor
@@ -149,15 +154,26 @@ def zero_shot(encode: Callable[[Sequence[str]], torch.Tensor], test: Dataset) ->
     return top_k(points, head, TOP, exclude=test.exclude)[0]
 
 
-def ridge_alone(model: Model, texts: Sequence[str]) -> Model:
-    """The plain idea, for comparison: the map's rows as they are, and the known labels' mean bias."""
-    known = known_labels(model)
-    row_map = fit_row_map(known.vectors, known.rows, np.random.default_rng(SEED))
-    rows = torch.from_numpy(row_map(model.vectors(texts).numpy())).float()
+def in_parts(model: Model, texts: Sequence[str]) -> dict[str, Model]:
+    """Models with labels added by text in simpler ways, to tell what each part is worth."""
+    known, rng = known_labels(model), np.random.default_rng(SEED)
+    row_map = fit_row_map(known.vectors, known.rows, rng)
+    evidence = Evidence.of_texts(model.vectors(texts).numpy())
+    plain = row_map(evidence.vectors), np.full(len(texts), known.biases.mean())
+    rows = {
+        "ridge map as it is": plain,
+        "ridge map, matched": matched(replace(row_map, explained=1.0), known, rng)(evidence),
+        "discriminant, matched": matched(replace(row_map, explained=0.0), known, rng)(evidence),
+    }
+    return {name: given(model, texts, *each) for name, each in rows.items()}
+
+
+def given(model: Model, texts: Sequence[str], rows: Floats, biases: Floats) -> Model:
+    """The model with labels of these rows."""
     added = model.add_labels(texts)
     with torch.no_grad():
-        added.head.rows[-len(texts) :] = rows
-        added.head.bias[-len(texts) :] = float(known.biases.mean())
+        added.head.rows[-len(texts) :] = torch.from_numpy(rows).float()
+        added.head.bias[-len(texts) :] = torch.from_numpy(biases).float()
     return added
 
 
@@ -172,7 +188,7 @@ def measured(cut: Cut, without: Model, full: Model) -> dict[str, dict[str, float
         f"text and {GIVEN} examples": without.add_labels(texts, examples=examples),
         f"text and {GIVEN} neighbours": without.add_labels(texts, neighbours=near),
         "text, examples and neighbours": without.add_labels(texts, examples=examples, neighbours=near),
-        "ridge map alone": ridge_alone(without, texts),
+        **in_parts(without, texts),
     }
     ids = {"not added": predicted(without, with_labels(cut.splits.test, cut.known))}
     ids |= {name: predicted(model, test) for name, model in models.items()}
@@ -189,8 +205,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", default="man")
     parser.add_argument("--models", type=Path, help="folder in which models are kept and found again")
+    parser.add_argument("--validation", action="store_true", help="on training points held out")
     asked = parser.parse_args()
-    cut = Cut.of(gandalf.load(asked.data), SEED)
+    splits = gandalf.load(asked.data)
+    cut = Cut.of(validation(splits), SEED + 1) if asked.validation else Cut.of(splits, SEED)
     with tempfile.TemporaryDirectory() as temporary:
         folder = asked.models or Path(temporary)
         without = trained(cut.train(), cut.splits.name, folder / "without")
@@ -199,7 +217,13 @@ def main() -> None:
     print_table(rows)
     about: dict[str, Any] = {"data": cut.splits.name, "held_out": len(cut.held), "seed": SEED, "rows": rows}
     about |= {"test_points": points_with(cut), "all_test_points": len(cut.splits.test or ())}
-    print(keep("new_labels", about))
+    print(keep("_".join(["new_labels", cut.splits.name, *["validation"] * asked.validation]), about))
+
+
+def validation(splits: Splits) -> Splits:
+    """Training points held out in place of the test split."""
+    parts = holdout(splits.train, 0.1, SEED + 1)
+    return replace(splits, train=parts.rest, test=parts.held)
 
 
 def points_with(cut: Cut) -> int:

@@ -90,7 +90,11 @@ class NewRows:
 
 def fit_new_rows(known: Known, rng: np.random.Generator) -> NewRows:
     """Fit the map, and the length and bias of new rows, on known labels."""
-    row_map = fit_row_map(known.vectors, known.rows, rng)
+    return matched(fit_row_map(known.vectors, known.rows, rng), known, rng)
+
+
+def matched(row_map: RowMap, known: Known, rng: np.random.Generator) -> NewRows:
+    """Rows by this map, whose length and bias are fitted on known labels."""
     asked = np.sort(rng.permutation(len(known.vectors))[:QUERIES])
     maker = NewRows(row_map, known.vectors[asked].astype(np.float64))
     scale, offset = _same_probabilities(maker, known, asked)
