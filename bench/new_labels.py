@@ -9,7 +9,7 @@ ceiling, on everything. Then the held-out labels are added to the first, and tes
 labels, their filter applied. Figures are on test points that have a held-out label, if not said otherwise.
 
 With --validation the test split has no say: a tenth of the training points takes its place, and other labels
-are held out. That is where the weights in `gandalf/model/new_rows.py` were chosen.
+are held out. The weights in `gandalf/model/new_rows.py` were chosen like that, on another draw of labels.
 """
 
 from __future__ import annotations
