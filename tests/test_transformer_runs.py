@@ -18,8 +18,9 @@ import gandalf
 from bench.copy_encoder import main as copy_encoder
 from gandalf.errors import DataError
 from gandalf.nets.encoders import build_encoder
+from gandalf.runs import hooks
 from gandalf.runs import run as run_module
-from gandalf.runs.assemble import assemble, encoder_options
+from gandalf.runs.assemble import assemble_encoder, assemble_head, encoder_options
 from gandalf.runs.limits import check_recipe
 from gandalf.runs.material import augmented, fit_tokens, loop_points
 from gandalf.runs.run import Interrupted
@@ -55,14 +56,14 @@ def by(folder, *more):
 
 def test_a_run_leaves_a_model_that_needs_nothing_else(splits, folder, tmp_path, monkeypatch):
     at_first = load_file(folder / "model.safetensors")["embeddings.word_embeddings.weight"]
-    whole = run_module.assemble
+    whole = run_module.assemble_encoder
 
     def assembled_and_gone(*given):
         made = whole(*given)
         shutil.rmtree(folder)
         return made
 
-    monkeypatch.setattr(run_module, "assemble", assembled_and_gone)
+    monkeypatch.setattr(run_module, "assemble_encoder", assembled_and_gone)
     trained = gandalf.train(splits, by(folder), out=tmp_path / "m")
     assert trained.steps == 6 and not folder.exists()
     model = gandalf.load_model(tmp_path / "m")
@@ -82,11 +83,12 @@ def test_the_start_is_the_folders_model_at_length_one_and_rows_of_points(splits,
     tokens = fit_tokens(splits.train, recipe.text, recipe.encoder)
     assert tokens.num_texts == 0  # nobody asks for idf
     points = loop_points(augmented(splits.train, recipe.targets, 0), tokens, 1.0)
-    encoder, head = assemble(recipe, tokens, points)
+    encoder = assemble_encoder(recipe, tokens, points)
+    head = assemble_head(recipe, encoder, points, None)
     stored = load_file(folder / "model.safetensors")
     for name, each in encoder.model.named_parameters():
         assert torch.equal(each, stored[name]), name
-    vectors = encoded(encoder, points)
+    vectors = encoded(encoder, points.tokens)
     assert vectors.norm(dim=1).mean() == pytest.approx(1.0, abs=0.05)
     mean = torch.from_numpy(points.targets.T @ vectors.numpy())
     held = torch.from_numpy(np.diff(points.targets.tocsc().indptr) > 0)
@@ -105,13 +107,13 @@ def test_a_resumed_run_ends_as_an_unbroken_one(splits, folder, tmp_path, monkeyp
     recipe = by(folder, "encoder.weight_decay=0.1")
     unbroken = gandalf.train(splits, recipe, out=tmp_path / "unbroken").model
 
-    class Stopping(run_module.Between):
+    class Stopping(hooks.Between):
         def __call__(self, training):
             self.stop.asked = training.step >= 4
             return super().__call__(training)
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_module, "Between", Stopping)
+        patch.setattr(hooks, "Between", Stopping)
         with pytest.raises(Interrupted):
             gandalf.train(splits, recipe, out=tmp_path / "broken")
     resumed = gandalf.train(splits, recipe, out=tmp_path / "broken", resume=True).model

@@ -15,3 +15,13 @@ def engine(purpose: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise DataError(f"{purpose} needs {error.name}", remedy="pip install 'gandalf-xmc[train]'") from error
+
+
+def device_of(asked: str) -> str:
+    """Where to compute: `auto` is a GPU if there is one."""
+    import torch
+
+    found = torch.cuda.is_available()
+    if asked == "cuda" and not found:
+        raise DataError("there is no CUDA device here", remedy="leave --device out, or say --device cpu")
+    return {"auto": "cuda" if found else "cpu"}.get(asked, asked)

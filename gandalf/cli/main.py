@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from gandalf import __version__
+from gandalf.cli.add_labels import add_labels
 from gandalf.cli.augment import augment
 from gandalf.cli.check import check
 from gandalf.cli.config import config
@@ -72,5 +73,9 @@ def gandalf(
     """
 
 
-for command in (check, stats, graph, diagnose, augment, systems, train, config, predict, evaluate, demo):
+COMMANDS = (
+    *(check, stats, graph, diagnose, augment),
+    *(systems, train, config, predict, add_labels, evaluate, demo),
+)
+for command in COMMANDS:
     app.command()(command)

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gandalf.cli.engine import engine
+from gandalf.cli.engine import device_of, engine
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.data.formats.texts import clean
@@ -101,16 +101,10 @@ def _refuse_to_lose(out: Path, model: Path, source: Source | None) -> None:
 
 
 def _predictor(folder: Path, device: str) -> Predictor:
-    import torch
-
     from gandalf.model import load_model
     from gandalf.predict.predictor import Predictor
 
-    found = torch.cuda.is_available()
-    if device == "cuda" and not found:
-        raise DataError("there is no CUDA device here", remedy="leave --device out, or say --device cpu")
-    chosen = {"auto": "cuda" if found else "cpu"}.get(device, device)
-    return Predictor(load_model(folder, chosen))
+    return Predictor(load_model(folder, device_of(device)))
 
 
 def _chunks(source: Source, predictor: Predictor) -> Iterator[Chunk]:

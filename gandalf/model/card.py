@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gandalf.data.sentences import counted
 from gandalf.model.model import Model
 
 FIGURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "C@1", "C@5", "MRR")
@@ -26,6 +27,7 @@ def model_card(model: Model, metrics: Mapping[str, Any] | None) -> str:
         _USE,
         "## Scores\n\n" + (_UNCALIBRATED if model.calibration is None else _CALIBRATED),
         _figures(metrics),
+        _added(model.config),
         _limits(model),
         "## Recipe\n\n`config.json` holds every setting, defaults included.\n\n"
         + _recipe(_settings(model.config)),
@@ -56,6 +58,17 @@ to a person. It reads at most {model.tokens.max_length} tokens of a text. It kno
 it ranks some label first however foreign the text: use a threshold. Frequent labels are predicted better
 than rare ones. Whatever is one-sided or wrong in the training data is so in the predictions: do not let it
 decide about people alone."""
+
+
+def _added(config: Mapping[str, Any]) -> str:
+    """What is said of labels that the model was not trained on."""
+    count = sum(int(record["labels"]) for record in config.get("added_labels", []))
+    if not count:
+        return ""
+    return f"""## Added labels
+
+Without training, from its text and what else was known of each: the last {counted(count, "label")} in
+`labels.jsonl`. Figures above were measured before. Predictions for added labels are less sure than others."""
 
 
 def _name_of_data(config: Mapping[str, Any]) -> str:

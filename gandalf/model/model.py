@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gandalf.data.new_labels import new_labels
 from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
 from gandalf.nets.heads import Table
@@ -65,3 +66,19 @@ class Model:
         finally:
             self.encoder.train(was_training)
         return torch.cat(found)
+
+    def add_labels(
+        self,
+        texts: Sequence[str],
+        ids: Sequence[str] | None = None,
+        examples: Sequence[Sequence[str]] | None = None,
+        neighbours: Sequence[Sequence[str | int]] | None = None,
+    ) -> Model:
+        """A model that also has these labels, made from their texts without training; this one stays.
+
+        `examples` are, for each label, texts that are known to have it, and `neighbours` known labels that
+        are like it, by id, text or number; either may be empty for some labels.
+        """
+        from gandalf.model.new_labels import with_labels  # not above: it needs this class
+
+        return with_labels(self, new_labels(texts, ids, examples, neighbours))

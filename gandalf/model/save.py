@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -31,13 +33,32 @@ def save_model(
     overwrite: bool = False,
 ) -> None:
     """Write the model into a new folder, wholly or not at all; `overwrite` replaces another model's."""
-    folder = Path(folder)
+    with _replaced(Path(folder), overwrite) as temporary:
+        write_model(model, temporary, metrics=metrics, card=card)
+
+
+def save_derived(model: Model, source: Path, folder: Path, *, overwrite: bool = False) -> None:
+    """The same for a model made from one in a folder, whose figures, recipe and log go along.
+
+    The folder may be that very one: it is replaced at the end, if all went well.
+    """
+    metrics = read_json(source / METRICS) if (source / METRICS).is_file() else None
+    with _replaced(folder, overwrite) as temporary:
+        for name in read_json(source / CONFIG).get("files", []):
+            if name not in (CONFIG, WEIGHTS, LABELS, CARD) and (source / name).is_file():
+                shutil.copyfile(source / name, temporary / name)
+        write_model(model, temporary, metrics=metrics)
+
+
+@contextmanager
+def _replaced(folder: Path, overwrite: bool) -> Iterator[Path]:
+    """A folder to fill, which may take the place of a model's and of nothing else."""
     foreign = foreign_files(folder) if overwrite and folder.is_dir() else []
     if foreign:
         what = f"holds {foreign[0]}, which is not part of a model, and is not replaced"
         raise DataError(what, remedy="choose another name, or move that away", file=folder)
     with new_folder(folder, overwrite=overwrite) as temporary:
-        write_model(model, temporary, metrics=metrics, card=card)
+        yield temporary
 
 
 def write_model(

@@ -1,0 +1,113 @@
+"""Labels that a trained model is to learn without training: what is known of each, and files of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gandalf.data.files import plain_name, read_lines
+from gandalf.data.formats.label_cells import key_of, split_labels
+from gandalf.data.formats.label_names import ID_COLUMNS, TEXT_COLUMNS
+from gandalf.data.formats.table_files import Row, is_table, open_table, table_names
+from gandalf.data.formats.texts import clean
+from gandalf.errors import DataError, Findings
+
+LINES = ".txt"  # one label a line
+EXAMPLE_COLUMNS = ("examples", "example")
+NEIGHBOUR_COLUMNS = ("neighbours", "neighbors", "neighbour", "neighbor")
+
+
+@dataclass(frozen=True)
+class NewLabel:
+    """A label's text, texts that are known to have it, known labels that are like it, and where it stands."""
+
+    text: str
+    id: str | None = None
+    examples: Sequence[str] = ()
+    neighbours: Sequence[str | int] = ()  # ids, texts or, as integers, numbers of known labels
+    file: Path | None = None
+    line: int | None = None
+
+    def refused(self, what: str, remedy: str) -> DataError:
+        """What is wrong with this label, said with its place."""
+        return DataError(what, remedy=remedy, file=self.file, line=self.line, kind="bad-label")
+
+
+def new_labels(
+    texts: Sequence[str],
+    ids: Sequence[str] | None = None,
+    examples: Sequence[Sequence[str]] | None = None,
+    neighbours: Sequence[Sequence[str | int]] | None = None,
+) -> list[NewLabel]:
+    """Labels from lists of the same length; a list of a label's examples or neighbours may be empty."""
+    given = {"texts": texts, "ids": ids, "examples": examples, "neighbours": neighbours}
+    for name, each in given.items():
+        if isinstance(each, str) or (name in ("examples", "neighbours") and _holds_text(each)):
+            raise DataError(f"{name} holds a text where a list is expected", remedy="put it in a list")
+        if each is not None and len(each) != len(texts):
+            raise DataError(f"{name} has {len(each):,} entries, and there are {len(texts):,} texts")
+    return [
+        NewLabel(
+            text,
+            None if ids is None else ids[at],
+            () if examples is None else examples[at],
+            () if neighbours is None else neighbours[at],
+        )
+        for at, text in enumerate(texts)
+    ]
+
+
+def _holds_text(lists: Sequence[object] | None) -> bool:
+    return any(isinstance(each, str) for each in lists or ())
+
+
+def read_new_labels(path: Path, separator: str = ";") -> list[NewLabel]:
+    """The labels of a file: one text a line, or a table with a column of texts and perhaps more.
+
+    A table may also have the columns `id`, `examples` and `neighbours`; a cell holds several as a list or
+    with a separator between them.
+    """
+    if not path.is_file():
+        what = "there is no such file" if not path.exists() else "is no file"
+        raise DataError(what, remedy="give a .txt file with a label's text on each line", file=path)
+    if Path(plain_name(path)).suffix.lower() == LINES:
+        lines = read_lines(path, Findings())
+        found = [NewLabel(clean(text), file=path, line=line) for line, text in lines if text.strip()]
+    elif is_table(path):
+        found = list(_of_table(path, separator))
+    else:
+        remedy = f"give a file whose name ends in {', '.join([LINES, *table_names('')])}"
+        raise DataError("is no file of labels by its name", remedy=remedy, file=path)
+    if not found:
+        raise DataError("holds no label", remedy="write one label's text a line", file=path)
+    return found
+
+
+def _of_table(path: Path, separator: str) -> Iterator[NewLabel]:
+    for line, row in open_table(path, Findings()).rows:
+        text = _cell(row, TEXT_COLUMNS)
+        if text is not None and not isinstance(text, str | int | float):
+            raise DataError("the label's text is no text", remedy="write a string", file=path, line=line)
+        if text is None and not {str(name).casefold() for name in row} & {*TEXT_COLUMNS}:
+            what = f"there is no label text; the columns are: {', '.join(map(str, row)) or 'none'}"
+            raise DataError(what, remedy="call it 'text'", file=path, line=line, kind="missing-column")
+        yield NewLabel(
+            key_of(text),
+            key_of(_cell(row, ID_COLUMNS)) or None,
+            _items(_cell(row, EXAMPLE_COLUMNS), separator),
+            _items(_cell(row, NEIGHBOUR_COLUMNS), separator),
+            path,
+            line,
+        )
+
+
+def _cell(row: Row, names: Sequence[str]) -> Any:  # noqa: ANN401  a cell can hold anything
+    """What the row has under the first of these names; rows of JSON lines need not have the same."""
+    folded = {str(name).casefold(): value for name, value in row.items()}
+    return next((folded[name] for name in names if folded.get(name) is not None), None)
+
+
+def _items(cell: Any, separator: str) -> tuple[str, ...]:  # noqa: ANN401
+    return tuple(key_of(item) for item in split_labels(cell, separator))

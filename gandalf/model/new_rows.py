@@ -1,0 +1,166 @@
+"""Rows and biases of labels that a model was not trained on, from what is known of them.
+
+A row's direction is a weighted sum of what three witnesses say, each a direction of length 1: the ridge map
+from label texts to learned rows; the discriminant of the label's text and of texts that have it; the mean
+row of known labels that are like it. The length and the bias, which decide how a new label does against
+known ones, are fitted on the known labels: their rows made the same way, each without its own learned row,
+are to give the probabilities that their learned rows give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from gandalf.model.row_map import Floats, Ints, Matrix, RowMap, fit_row_map
+
+# Weights of the witnesses, chosen on labels and points held out of training (docs/new_labels.md). The label's
+# own text counts like an example; the map counts by how much it explains.
+TEXT, NEIGHBOUR = 1.0, 0.5
+MOST_OF_MAP = 100.0  # the map's weight where it explains everything
+QUERIES = 1_024  # texts of known labels on which probabilities are compared
+BLOCK = 4_096  # labels that meet the queries at once
+BINS = 4_096  # of scores; finer than any two numbers fitted to them could tell
+HALVINGS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Known labels: the vectors of their texts, their learned rows and their biases."""
+
+    vectors: Matrix  # shape: (L, dim)
+    rows: Matrix  # shape: (L, dim)
+    biases: Matrix  # shape: (L,)
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What is known of some new labels."""
+
+    vectors: Matrix  # of their texts; shape: (C, dim)
+    example_sums: Matrix  # sums of the vectors of their examples; shape: (C, dim)
+    examples: Matrix  # how many of those; shape: (C,)
+    neighbours: Matrix  # mean directions of the rows of their neighbours; shape: (C, dim)
+    near: Matrix  # how many of those; shape: (C,)
+
+    @staticmethod
+    def of_texts(vectors: Matrix) -> Evidence:
+        """Nothing but their texts."""
+        nothing, none = np.zeros_like(vectors), np.zeros(len(vectors))
+        return Evidence(vectors, nothing, none, nothing, none)
+
+
+@dataclass(frozen=True, eq=False)
+class NewRows:
+    """Makes rows and biases; fitted on the known labels of one model."""
+
+    row_map: RowMap
+    queries: Floats  # shape: (Q, dim)
+    scale: float = 1.0  # length of a new row
+    offset: float = 0.0  # bias of a label of which only the text is known
+
+    def __call__(self, evidence: Evidence) -> tuple[Floats, Floats]:
+        """Rows and biases of new labels, each as if it were the only one."""  # shape: (C, dim), (C,)
+        mapped = self.row_map(evidence.vectors)
+        rows = self.scale * self.directions(evidence, mapped)
+        plain = self.scale * self.directions(Evidence.of_texts(evidence.vectors), mapped)
+        biases = np.full(len(rows), self.offset)
+        more = np.flatnonzero((evidence.examples > 0) | (evidence.near > 0))
+        for at in (more[start : start + BLOCK] for start in range(0, len(more), BLOCK)):
+            before = self.queries @ plain[at].T + self.offset  # shape: (Q, C)
+            biases[at] = self.offset + _same_mass(before, self.queries @ rows[at].T + self.offset)
+        return rows, biases
+
+    def directions(self, evidence: Evidence, mapped: Floats) -> Floats:
+        """Directions of rows; `mapped` are the rows that the map gives."""  # shape: (C, dim)
+        explained = self.row_map.explained
+        of_map = min(explained / max(1 - explained, 1 / MOST_OF_MAP), MOST_OF_MAP)
+        texts = TEXT + evidence.examples[:, None]
+        pooled = (TEXT * evidence.vectors + evidence.example_sums) / texts
+        return unit(
+            of_map * unit(mapped - self.row_map.mean_row)
+            + texts * unit(self.row_map.discriminant(pooled))
+            + NEIGHBOUR * evidence.near[:, None] * unit(evidence.neighbours)
+        )
+
+
+def fit_new_rows(known: Known, rng: np.random.Generator) -> NewRows:
+    """Fit the map, and the length and bias of new rows, on known labels."""
+    return matched(fit_row_map(known.vectors, known.rows, rng), known, rng)
+
+
+def matched(row_map: RowMap, known: Known, rng: np.random.Generator) -> NewRows:
+    """Rows by this map, whose length and bias are fitted on known labels."""
+    asked = np.sort(rng.permutation(len(known.vectors))[:QUERIES])
+    maker = NewRows(row_map, known.vectors[asked].astype(np.float64))
+    scale, offset = _same_probabilities(maker, known, asked)
+    return replace(maker, scale=scale, offset=offset)
+
+
+def unit(vectors: Matrix) -> Floats:
+    """Each row divided by its length; 0 stays 0."""  # shape: (C, dim)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1.0), dtype=np.float64)
+
+
+def _same_probabilities(maker: NewRows, known: Known, asked: Ints) -> tuple[float, float]:
+    """Scale and offset with which left-out rows give the probabilities of the learned rows.
+
+    Two numbers of a logistic curve, by likelihood. A label's score on its own text is left out: it is what
+    a trained label knows best and a new one is not asked. Scores are counted in bins, so that memory does
+    not grow with the labels.
+    """
+    centred = known.rows - maker.row_map.mean_row
+    start = (float(np.linalg.norm(centred, axis=1).mean()) or 1.0, float(known.biases.mean()))
+    reach = float(np.linalg.norm(maker.queries, axis=1).max(initial=0.0)) or 1.0
+    counts, masses = np.zeros(BINS), np.zeros(BINS)
+    for student, teacher in _compared(maker, known, asked):
+        bins = np.clip((student / reach + 1) * (BINS / 2), 0, BINS - 1).astype(np.int64)
+        counts += np.bincount(bins, minlength=BINS)
+        masses += np.bincount(bins, weights=teacher, minlength=BINS)
+    scores = ((np.arange(BINS) + 0.5) * (2 / BINS) - 1) * reach
+    total = masses.sum()
+    if total <= 0:
+        return start
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        logits = weights[0] * scores + weights[1]
+        missed = (counts * expit(logits) - masses) / total
+        value = (counts * np.logaddexp(0.0, logits) - masses * logits).sum() / total
+        return float(value), np.array([missed @ scores, missed.sum()])
+
+    # Rows of new labels are not to be much longer than learned ones, whatever a few pairs say.
+    bounds = [(1e-3 * start[0], 3 * start[0]), (None, None)]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
+    return float(found.x[0]), float(found.x[1])
+
+
+def _compared(maker: NewRows, known: Known, asked: Ints) -> Iterator[tuple[Floats, Floats]]:
+    """Of pairs of query and known label, block by block: direction's score and learned probability."""
+    for start in range(0, len(known.vectors), BLOCK):
+        block = slice(start, start + BLOCK)
+        vectors, rows = known.vectors[block], known.rows[block]
+        mapped = maker.row_map.left_out(vectors, rows)
+        student = maker.queries @ maker.directions(Evidence.of_texts(vectors), mapped).T  # shape: (Q, C)
+        teacher = expit(maker.queries @ rows.T.astype(np.float64) + known.biases[block])
+        others = asked[:, None] != np.arange(start, start + len(rows))
+        yield student[others], teacher[others]
+
+
+def _same_mass(before: Floats, after: Floats) -> Floats:
+    """What to add to scores so that each label is as probable over all queries as it was before.
+
+    More evidence turns a row; it does not make the label more frequent.
+    """  # shape: (Q, C), (Q, C) -> (C,)
+    wanted = expit(before).mean(0)
+    low = before.min(0) - after.max(0)  # with this every score is below all of those before, and so on
+    high = before.max(0) - after.min(0)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        less = expit(after + middle).mean(0) < wanted
+        low, high = np.where(less, middle, low), np.where(less, high, middle)
+    return np.asarray((low + high) / 2)
