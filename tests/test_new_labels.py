@@ -64,7 +64,11 @@ def test_a_row_is_the_weighted_sum_of_its_witnesses():
     maker = NewRows(row_map, of.vectors, scale=3.0, offset=-2.0)
     x, sums, near = rng.normal(size=5), rng.normal(size=5), rng.normal(size=5)
     one = (np.array([each]) for each in (x, sums, 2.0, near, 3.0))
-    (row,), _ = maker(Evidence(*one))
+    (row,), (bias,) = maker(Evidence(*one))
+    (plain,), (plain_bias,) = maker(Evidence.of_texts(x[None]))
+    assert plain_bias == -2.0 and abs(bias - plain_bias) > 0.1
+    as_often = expit(of.vectors @ plain + plain_bias).mean()
+    assert expit(of.vectors @ row + bias).mean() == pytest.approx(as_often)
 
     def length_1(vector):
         return vector / np.linalg.norm(vector)
