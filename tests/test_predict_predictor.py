@@ -12,6 +12,7 @@ from small_model import LABELS, OPTIONS, small_model
 from gandalf.predict import predictor as module
 from gandalf.predict.predictor import Predictor
 
+TWIN = {4: 0}
 TEXTS = ["gzip a file", "bzip2", "disk usage of files", "", "gzip usage", "etwas anderes"]
 
 
@@ -35,7 +36,16 @@ def test_equals_the_definition(kind, calibrated, k):
     assert ids.shape == scores.shape == (len(TEXTS), k)
     for row, text in enumerate(TEXTS):
         expected = by_definition(model, text, k)
-        assert ids[row, : len(expected)].tolist() == [label for label, _ in expected]
+        found = ids[row, : len(expected)]
+        if (
+            kind == "transformer"
+        ):  # two labels have equal rows; products of its vectors differ in the last bit
+            assert [TWIN.get(label, label) for label in found.tolist()] == [
+                TWIN.get(label, label) for label, _ in expected
+            ]
+        else:
+            assert found.tolist() == [label for label, _ in expected]
+        assert len(set(found.tolist())) == len(found)
         np.testing.assert_allclose(scores[row, : len(expected)], [value for _, value in expected], rtol=1e-4)
         assert (ids[row, len(LABELS) :] == -1).all() and (scores[row, len(LABELS) :] == 0).all()
 

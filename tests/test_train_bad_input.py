@@ -12,8 +12,8 @@ from train_command import SMALL, done, fails, run
 
 import gandalf
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.runs import run as run_module
 from gandalf.train import memory
+from gandalf.train.loop import Training
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_memory_that_runs_out_on_the_way(made_up, tmp_path, monkeypatch):
     def starved(self, batch, value):
         raise MemoryError
 
-    monkeypatch.setattr(run_module.Training, "_train", starved)
+    monkeypatch.setattr(Training, "_train", starved)
     said = fails(made_up, tmp_path / "out", *SMALL, "--set", "labels.kind=every")
     assert "the memory of the device 'cpu' is not enough" in said and said.endswith("; use --batch 16")
 

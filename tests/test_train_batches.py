@@ -116,7 +116,6 @@ def test_an_error_while_making_a_batch_reaches_the_loop():
 def test_a_batch_holds_its_points_and_nothing_else(rows, weighted):
     points = made_up(weighted=weighted)
     batch = make_batch(points, np.array(rows), Every(12, 12), 0, CPU)
-    rows = sorted(rows)
     assert batch.rows.tolist() == rows
     tokens = batch.tokens.numpy()
     assert tokens.dtype == np.int64

@@ -107,10 +107,9 @@ class Order:
         batch = min(self.batch, size)
         places = np.arange(step * batch, (step + 1) * batch)
         epochs, places = np.divmod(places, size)
-        found = [
-            self._permutation(number, int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)
-        ]
-        return np.sort(np.concatenate(found))  # neighbours in a memory-mapped table
+        return np.concatenate(
+            [self._permutation(number, int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)]
+        )
 
     def _permuted(self, number: int, epoch: int) -> Ints:
         generator = np.random.default_rng([self.seed, number, epoch])
@@ -119,7 +118,8 @@ class Order:
 
 def make_batch(points: Points, rows: Ints, labels: Labels, step: int, device: torch.device) -> Batch:
     """Gather the points, on the host, and send them over."""
-    tokens = points.tokens[rows]
+    ascending = np.sort(rows)  # neighbours in a memory-mapped table
+    tokens = points.tokens[ascending][np.searchsorted(ascending, rows)]
     longest = max(int((tokens != 0).any(axis=0).nonzero()[0].max(initial=0)) + 1, 1)
     chunks = labels.chunks(rows, _triples(points.targets, rows), step)
     weights = None if points.weights is None else _sent(points.weights[rows], device)
