@@ -71,8 +71,9 @@ Written by `python -m bench.results_page` from the lines that `python -m bench.e
   Gains are given ± that noise and are bold where they are larger. It is the noise of training; the test
   points are the same in every row.
 - Label text, new text: test points whose text is, and is not, the text of some label.
-- Seconds are those of training, with other runs on the same machine; memory is the peak of GPU memory, or of
-  the whole process on a CPU.
+- Seconds are those of training. On the GPU other runs shared the card, always as many; on the CPU the machine
+  was busy with other work, more at some times than at others, so that its seconds do not compare. Memory is
+  the peak of GPU memory, or of the whole process on a CPU.
 """
 
 

@@ -50,7 +50,7 @@ def systems_table(lines: list[Line]) -> str:
                 number(samples[name][row].mean, samples[name][row].deviation, bold=row in best[name])
                 for name in COLUMNS
             ),
-            f"{max(line['seconds'] for line in of_row):,.0f}",
+            f"{min(line['seconds'] for line in of_row):,.0f}",
             f"{max(line['peak_memory'] for line in of_row) / 2**20:,.0f}",
             str(len(of_row)),
         ]
