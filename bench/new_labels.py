@@ -34,9 +34,14 @@ from gandalf.model import Model, load_model, save_model
 from gandalf.model.new_labels import known_labels
 from gandalf.model.new_rows import Evidence, matched
 from gandalf.model.row_map import Floats, fit_row_map
+from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
+from gandalf.nets.transformer import Transformer, read_config
 from gandalf.predict.exact import top_k
 from gandalf.predict.predictor import Predictor
+from gandalf.runs.validation import encoded
+from gandalf.text.pretrained import model_folder, pretrained_tokens
+from gandalf.text.table import token_table
 
 Ints = npt.NDArray[np.int64]
 SHARE, TOP, GIVEN = 0.1, 10, 3  # labels held out; places looked at; examples or neighbours given
@@ -154,6 +159,16 @@ def zero_shot(encode: Callable[[Sequence[str]], torch.Tensor], test: Dataset) ->
     return top_k(points, head, TOP, exclude=test.exclude)[0]
 
 
+def pretrained() -> Callable[[Sequence[str]], torch.Tensor]:
+    """Vectors of texts by the transformer that NGAME and Renee begin with, as it comes."""
+    folder, tokens = model_folder(None), pretrained_tokens(None, 32)
+    encoder = build_encoder({"kind": "transformer", "config": read_config(folder)}, tokens.size)
+    assert isinstance(encoder, Transformer)
+    encoder.start_from(folder)
+    encoder.renumber(tokens.tokenizer_ids)
+    return lambda texts: encoded(encoder, token_table(tokens, texts))
+
+
 def in_parts(model: Model, texts: Sequence[str]) -> dict[str, Model]:
     """Models with labels added by text in simpler ways, to tell what each part is worth."""
     known, rng = known_labels(model), np.random.default_rng(SEED)
@@ -192,8 +207,8 @@ def measured(cut: Cut, without: Model, full: Model) -> dict[str, dict[str, float
     }
     ids = {"not added": predicted(without, with_labels(cut.splits.test, cut.known))}
     ids |= {name: predicted(model, test) for name, model in models.items()}
-    # A bi-encoder of another kind is one more line here.
     ids["zero-shot: cosine of the model's own text vectors"] = zero_shot(without.vectors, test)
+    ids["zero-shot: cosine of MiniLM's vectors, not trained on the set"] = zero_shot(pretrained(), test)
     place = np.argsort(cut.order)  # from a label's number in the data to its number in `test`
     ids["trained on all labels"] = place[predicted(full, cut.splits.test)]
     unseen = ~is_label_text(texts, cut.splits.train.texts or [])
