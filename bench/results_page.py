@@ -62,6 +62,7 @@ Written by `python -m bench.results_page` from the lines that `python -m bench.e
 | default | `gandalf train`: shrunk, label points in the first 70 % of steps ([who_gains.md](who_gains.md)) |
 | auto | D and the label points that were chosen on a share of the training points |
 
+- Label points are met to the end, but in `default`, and in `auto`, which chooses targets for that recipe.
 - All runs of a table take equal steps, since an epoch is as many points as D and Z have together, whatever
   the targets; where they do not, the line above the table says so.
 - The test split is scored once, at the end of a run. Settings stand in `bench/studies.py` and are the same
@@ -132,8 +133,12 @@ def about(groups: Groups) -> str:
     lines = [line for of_row in groups.values() for line in of_row]
     figures = lines[0]["figures"]
     known, new = ((figures[part] or {}).get("points", 0) for part in ("label_text", "new_text"))
-    settings = [
-        text for row, of_row in groups.items() if row != AUTO for text in of_row[0]["run"]["settings"]
+    settings = [  # those of all rows; what makes a row what it is stands in the introduction
+        text
+        for row, of_row in groups.items()
+        if row != AUTO
+        for text in of_row[0]["run"]["settings"]
+        if text not in VARIANTS[row].settings
     ]
     return (
         f"Seeds: {spread(len(of_row) for of_row in groups.values())}. "

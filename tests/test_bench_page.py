@@ -54,7 +54,7 @@ GOLDEN = """\
 ### astec
 
 Seeds: 2. Steps: 1,234, on cuda. Test points: 1,000, 400 with the text of a label and 600 with a new one. \
-Settings: `targets.label_epochs=1`, `batch=64`.
+Settings: `batch=64`.
 
 |  | P@1 | P@3 | P@5 | PSP@1 | PSP@3 | PSP@5 | C@1 | C@3 | C@5 | P@1 label text | P@1 new text | seconds \
 | peak MB |
