@@ -17,6 +17,7 @@ from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.run import Trained, train
+from gandalf.settings import override
 from gandalf.systems import SYSTEMS, recipe
 
 every_system = pytest.mark.parametrize("system", SYSTEMS)
@@ -70,6 +71,21 @@ def test_the_same_seed_gives_the_same_model_and_another_seed_another(system, sma
         name = "model.embeddings.word_embeddings.weight" if system == "renee" else "words.weight"
         one, two = (dict(each.model.encoder.named_parameters())[name] for each in (first, other))
         assert not torch.equal(one, two)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@every_system
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_gpu_trains_what_a_cpu_trains(system, precision, small_run, small_pretrained):
+    """The same rows up to rounding; the dice of a GPU's dropout fall differently, so there is none."""
+    off = ("encoder.dropout=0", "encoder.last_dropout=0", f"training.precision={precision}")
+    asked = small_system(system, small_pretrained, "training.steps=5", *off)
+    one = train(small_splits(), asked).model
+    other = train(small_splits(), override(asked, ["device=cuda"])).model
+    assert other.device.type == "cuda"
+    rows = (torch.nn.functional.normalize(each.head.rows.float().cpu(), dim=1) for each in (one, other))
+    alike = (next(rows) * next(rows)).sum(dim=1)
+    assert alike.mean() > (0.99 if precision == "float32" else 0.9)
 
 
 @every_system
