@@ -77,7 +77,7 @@ def test_the_same_seed_gives_the_same_model_and_another_seed_another(system, sma
 @every_system
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_gpu_trains_what_a_cpu_trains(system, precision, small_pretrained):
-    """Rows in the same directions: from the same start, by the same points; dropout's dice fall differently."""
+    """Rows in the same directions, from the same start by the same points; dropout's dice differ."""
     asked = small_system(system, small_pretrained, "training.steps=5", f"training.precision={precision}")
     one = train(small_splits(), asked).model
     other = train(small_splits(), override(asked, ["device=cuda"])).model
