@@ -201,6 +201,7 @@ def test_tiny_models(kind, labels):
         ({"texts": ["tar", "tar"]}, "'tar' is there twice"),
         ({"texts": ["tar", " "]}, "the label has no text"),
         ({"texts": []}, "there is no label to add"),
+        ({"texts": [5]}, "a label's text is no text"),
         ({"texts": "tar"}, "texts holds a text where a list is expected"),
         ({"texts": ["tar"], "examples": ["pack"]}, "examples holds a text where a list"),
         ({"texts": ["tar"], "neighbours": [["gzip"], []]}, "neighbours has 2 entries, and there are 1 texts"),

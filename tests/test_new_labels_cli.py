@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 
 import command_line
@@ -11,9 +12,12 @@ import torch
 from small_model import LABELS, small_model
 
 import gandalf
+from gandalf.data.dataset import Splits
 from gandalf.data.new_labels import NewLabel, read_new_labels
+from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
 from gandalf.model.new_labels import ADDED
+from gandalf.predict.inputs import texts_of_test_split
 
 done = partial(command_line.done, "add-labels")
 fails = partial(command_line.fails, "add-labels")
@@ -131,6 +135,19 @@ def test_where_it_may_not_go(folder, lines, tmp_path):
             "new.jsonl:1: the neighbour 'zip' of 'tar'",
         ),
         ("new.jsonl", "{", "new.jsonl:1: the line is no JSON object"),
+        ("new.jsonl", '{"text": 5}', "new.jsonl:1: the label's text is no text; write a string"),
+        ("new.jsonl", '{"text": "tar", "examples": {"a": 1}}', "lists of texts, and here is an object"),
+        (
+            "new.jsonl",
+            '{"text": "tar", "neigbours": ["gzip"]}',
+            "there is a column 'neigbours', which is not read; did you mean 'neighbours'?",
+        ),
+        ("new.csv", "text,exampels\ntar,pack\n", "did you mean 'examples'?"),
+        (
+            "new.jsonl",
+            '{"text": "tar", "neighbours": ["bzip"]}',
+            "name a known label by its id or its whole text, such as 'bzip2",
+        ),
     ],
 )
 def test_files_that_are_refused(name, content, sentence, folder, tmp_path):
@@ -138,6 +155,24 @@ def test_files_that_are_refused(name, content, sentence, folder, tmp_path):
         (tmp_path / name).write_text(content)
     assert sentence in fails(folder, tmp_path / name, "-o", tmp_path / "o")
     assert not (tmp_path / "o").exists()
+
+
+def test_columns_of_others_are_left_alone(folder, tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text("text,price,colour\ntar,5,red\n")
+    assert "1 label added" in done(folder, path, "-o", tmp_path / "o")
+
+
+def test_a_longer_model_has_other_labels_than_its_data(tmp_path, man):
+    model = small_model(labels=man.train.label_texts[:-1])
+    save_model(model.add_labels([man.train.label_texts[-1] + " once more"]), tmp_path / "m")
+    fewer = {"targets": man.train.targets[:, :-1], "label_texts": man.train.label_texts[:-1]}
+    data = replace(man.train, **fewer, label_ids=None, exclude=None)
+    longer = gandalf.load_model(tmp_path / "m")
+    with pytest.raises(
+        DataError, match="1 of them added later; give a file of texts, or the model as it was"
+    ):
+        list(texts_of_test_split(Splits(train=data, test=data), longer))
 
 
 def test_no_model(lines, tmp_path):

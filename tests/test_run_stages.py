@@ -184,6 +184,8 @@ def test_an_encoder_of_another_kind_is_no_start(splits, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
+        (("encoder.frozen=true",), "a frozen encoder would stay as it was drawn, at random"),
+        (("head.rows=frozen",), "a head of the kind table has no rows of label text that could be frozen"),
         (("siamese.alone=true",), "without a siamese stage there would be no training at all"),
         (("siamese.pair_epochs=0",), "'siamese.pair_epochs' is 0.0, but it must be greater than 0"),
         (("siamese.pair_batch=1",), "'siamese.pair_batch' is 1, but it must be at least 2"),

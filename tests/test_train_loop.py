@@ -257,7 +257,7 @@ def test_one_step_is_the_step_of_plain_autograd():
     encoder, head = copy.deepcopy(training.encoder), copy.deepcopy(training.head)
     training.run([At(1, lambda training: True)])
 
-    points, rows = training.points, np.sort(training.stage.order.rows(0))
+    points, rows = training.points, training.stage.order.rows(0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7 * 1_000_003)
         x = encoder.train()(torch.from_numpy(points.tokens[rows].astype(np.int64)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ def new_labels(
     for name, each in given.items():
         if isinstance(each, str) or (name in ("examples", "neighbours") and _holds_text(each)):
             raise DataError(f"{name} holds a text where a list is expected", remedy="put it in a list")
+        if name == "texts" and not all(isinstance(text, str) for text in texts):
+            raise DataError("a label's text is no text", remedy="give strings")
         if each is not None and len(each) != len(texts):
             raise DataError(f"{name} has {len(each):,} entries, and there are {len(texts):,} texts")
     return [
@@ -87,8 +90,9 @@ def read_new_labels(path: Path, separator: str = ";") -> list[NewLabel]:
 
 def _of_table(path: Path, separator: str) -> Iterator[NewLabel]:
     for line, row in open_table(path, Findings()).rows:
+        _refuse_misspelt(row, path, line)
         text = _cell(row, TEXT_COLUMNS)
-        if text is not None and not isinstance(text, str | int | float):
+        if text is not None and not isinstance(text, str):
             raise DataError("the label's text is no text", remedy="write a string", file=path, line=line)
         if text is None and not {str(name).casefold() for name in row} & {*TEXT_COLUMNS}:
             what = f"there is no label text; the columns are: {', '.join(map(str, row)) or 'none'}"
@@ -96,8 +100,8 @@ def _of_table(path: Path, separator: str) -> Iterator[NewLabel]:
         yield NewLabel(
             key_of(text),
             key_of(_cell(row, ID_COLUMNS)) or None,
-            _items(_cell(row, EXAMPLE_COLUMNS), separator),
-            _items(_cell(row, NEIGHBOUR_COLUMNS), separator),
+            _items(_cell(row, EXAMPLE_COLUMNS), separator, path, line),
+            _items(_cell(row, NEIGHBOUR_COLUMNS), separator, path, line),
             path,
             line,
         )
@@ -109,5 +113,18 @@ def _cell(row: Row, names: Sequence[str]) -> Any:  # noqa: ANN401  a cell can ho
     return next((folded[name] for name in names if folded.get(name) is not None), None)
 
 
-def _items(cell: Any, separator: str) -> tuple[str, ...]:  # noqa: ANN401
+def _refuse_misspelt(row: Row, path: Path, line: int) -> None:
+    """A column whose name is nearly one that is read was meant to be; any other may be there for others."""
+    known = (*TEXT_COLUMNS, *ID_COLUMNS, *EXAMPLE_COLUMNS, *NEIGHBOUR_COLUMNS)
+    for name in map(str, row):
+        near = get_close_matches(name.casefold(), known, 1, cutoff=0.8)
+        if near and name.casefold() not in known:
+            what = f"there is a column {name!r}, which is not read"
+            raise DataError(what, remedy=f"did you mean {near[0]!r}?", file=path, line=line, kind="bad-label")
+
+
+def _items(cell: Any, separator: str, path: Path, line: int) -> tuple[str, ...]:  # noqa: ANN401
+    if isinstance(cell, dict):
+        what = "examples and neighbours are lists of texts, and here is an object"
+        raise DataError(what, remedy='write ["one", "another"]', file=path, line=line, kind="bad-label")
     return tuple(key_of(item) for item in split_labels(cell, separator))

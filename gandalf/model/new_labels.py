@@ -105,13 +105,20 @@ def _neighbours(model: Model, labels: Sequence[NewLabel]) -> list[list[int]]:
             found = [name] if 0 <= name < model.num_labels else []
         if not found:
             what = f"the neighbour {name!r} of {label.text!r} is no label of the model"
-            raise label.refused(what, "name a known label by its id or its text")
+            raise label.refused(what, "name a known label by its id or its whole text" + _hint(model, name))
         return found
 
     return [
         list(dict.fromkeys(number for name in label.neighbours for number in numbers(label, name)))
         for label in labels
     ]
+
+
+def _hint(model: Model, name: str | int) -> str:
+    """A known label whose text begins with what was written, if there is one."""
+    key = text_key(str(name))
+    found = next((text for text in model.label_texts if key and text_key(text).startswith(key)), None)
+    return "" if found is None else f", such as {found!r}"
 
 
 # ---- what is known

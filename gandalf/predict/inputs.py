@@ -19,6 +19,7 @@ from gandalf.data.formats.texts import Texts, clean
 from gandalf.data.load import bundled
 from gandalf.errors import DataError, Findings
 from gandalf.model import Model
+from gandalf.model.new_labels import added
 from gandalf.progress import track
 
 CHUNK = 8_192  # texts handed on at once
@@ -117,6 +118,9 @@ def _check_labels(splits: Splits, model: Model) -> None:
     )
     if labels != model.num_labels:
         what = f"{splits.name!r} has {labels:,} labels, and the model {model.num_labels:,}"
+        if added(model.config) and labels == model.num_labels - added(model.config):
+            what += f", {added(model.config):,} of them added later"
+            remedy = "give a file of texts, or the model as it was before labels were added"
         raise DataError(what, remedy=remedy)
     texts = splits.train.label_texts
     if texts is None:

@@ -88,6 +88,7 @@ def check_recipe(recipe: Recipe) -> None:
     if recipe.siamese.alone and recipe.siamese.kind == "none":
         what = "without a siamese stage there would be no training at all"
         raise DataError(what, remedy="set siamese.kind to contrastive or triplet, or leave siamese.alone out")
+    _check_frozen(recipe)
     if recipe.encoder.kind == "transformer":
         _check_transformer(recipe)
 
@@ -116,6 +117,18 @@ def check_order(order: PointOrder, encoder: Encoder) -> None:
             f"an encoder of the kind {encoder.kind} compares the points of an update, and one is too few",
             remedy="use a larger --batch, more points, or another system",
         )
+
+
+def _check_frozen(recipe: Recipe) -> None:
+    """Refuse to freeze what has learnt nothing, or what is not there."""
+    encoder = recipe.encoder
+    begins = (encoder.from_model, recipe.text.vectors)
+    if encoder.frozen and recipe.siamese.kind == "none" and not any(begins) and encoder.kind != "transformer":
+        what = "a frozen encoder would stay as it was drawn, at random"
+        raise DataError(what, remedy="set encoder.from_model or a siamese.kind, or leave encoder.frozen out")
+    if recipe.head.rows == "frozen" and recipe.head.kind == "table":
+        what = "a head of the kind table has no rows of label text that could be frozen"
+        raise DataError(what, remedy="leave head.rows out, or set head.kind to gated or attention")
 
 
 def _check_transformer(recipe: Recipe) -> None:

@@ -46,7 +46,7 @@ def static_vectors(source: str | Path, tokens: Tokens, dim: int) -> tuple[Vector
 
 def _path_of(source: str) -> Path:
     path = Path(source)
-    if path.exists():
+    if source and path.exists():  # no name at all would be the present folder
         return path
     name = source.replace("-", "_")
     spec = importlib.util.find_spec(name) if name.isidentifier() else None
