@@ -56,6 +56,14 @@ def test_the_second_stage_goes_on_with_the_first_ones_encoder(settings, splits, 
     assert [each["step"] for each in trained.history] == sorted(each["step"] for each in trained.history)
 
 
+def test_what_was_kept_is_of_the_last_stage(splits):
+    trained = train(splits, small(*contrastive, "validation.patience=50", "training.steps=5"))
+    better = [{**trained.history[0], "value": 1000.0}, *trained.history[1:]]
+    assert "stage" in better[0]
+    last = [each for each in trained.history if "stage" not in each]
+    assert replace(trained, history=better).kept == max(last, key=lambda each: each["value"])
+
+
 def test_rows_start_from_what_the_first_stage_made_of_the_label_texts(splits):
     chosen = small(*contrastive, "head.start=text", "training.steps=1", "head.rate=0", "encoder.rate=0")
     found = train(splits, chosen, Place()).model

@@ -76,10 +76,13 @@ class Trained:
     @property
     def kept(self) -> dict[str, Any] | None:
         """The validation of the weights that were kept: the best where there is patience, else the last."""
-        if not self.history:
+        last = [
+            each for each in self.history if "stage" not in each
+        ]  # of earlier stages no weights were kept
+        if not last:
             return None
         patience = self.model.config["validation"]["patience"]
-        return max(self.history, key=lambda each: float(each["value"])) if patience else self.history[-1]
+        return max(last, key=lambda each: float(each["value"])) if patience else last[-1]
 
 
 def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained:
