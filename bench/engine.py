@@ -36,7 +36,7 @@ from gandalf.data.holdout import holdout
 from gandalf.data.load import bundled
 from gandalf.recipe import Recipe
 from gandalf.runs.auto import choose
-from gandalf.runs.run import Trained, test_figures, train
+from gandalf.runs.run import Place, Trained, test_figures, train
 from gandalf.settings import override
 from gandalf.systems import recipe
 
@@ -50,7 +50,7 @@ Line = dict[str, Any]
 # ---- one run
 
 
-def measured(run: Run, root: Path) -> Line:
+def measured(run: Run, root: Path, first_stages: Path | None = None) -> Line:
     """Train, score, and what it took."""
     started = time.perf_counter()
     given, scored = parts(run.data, run.split, run.seed if run.split == "validation" else 0, root)
@@ -59,9 +59,10 @@ def measured(run: Run, root: Path) -> Line:
     if asked.targets.targets == "auto":
         made = choose(given, asked)
         asked, choice = made.recipe, made.table
-    trained = train(given, asked)
+    trained = train(given, asked, Place(first_stages=first_stages))
     figures = test_figures(trained.model, scored)
     assert figures is not None
+    earlier = trained.taken_over or {}  # what another run has done for this one
     device = next(trained.model.encoder.parameters()).device.type
     return {
         "key": run.key,
@@ -73,7 +74,7 @@ def measured(run: Run, root: Path) -> Line:
         "steps": trained.steps,
         "seconds": round(trained.seconds, 2),  # of the training itself
         "wall": round(time.perf_counter() - started, 2),  # with reading, label points and scoring
-        "peak_memory": _peak(device),  # bytes
+        "peak_memory": max(_peak(device), earlier.get("peak_memory") or 0),  # bytes
         "recipe": trained.model.config["recipe"],  # every `auto` replaced by what it meant
         "targets": _plain(trained.details),
         **({} if choice is None else {"choice": _plain(choice)}),
@@ -172,6 +173,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--data-root", type=Path, default=SHARED, help="folder that holds the data sets")
     parser.add_argument("--out", type=Path, default=ENGINE, help="folder that new lines are written to")
+    parser.add_argument(
+        "--first-stages", type=Path, help="folder of encoders that runs share where their first stage is one"
+    )
     parser.add_argument("--commit", help="of the code, where git cannot tell")
     parser.add_argument("--data", nargs="+", help="only runs on these data sets")
     parser.add_argument("--system", nargs="+", help="only runs of these systems")
@@ -212,7 +216,8 @@ def main() -> int:
     ended = failed = 0
     clock = Clock(chosen.limit_seconds)
     with suppress(KeyboardInterrupt):
-        for run, answer in results(left, partial(measured, root=chosen.data_root), chosen.jobs, clock):
+        work = partial(measured, root=chosen.data_root, first_stages=chosen.first_stages)
+        for run, answer in results(left, work, chosen.jobs, clock):
             if isinstance(answer, str):
                 failed += 1
                 print(f"FAILED {run}\n{answer}", flush=True)

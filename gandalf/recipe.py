@@ -85,6 +85,7 @@ class Siamese:
     pair_rate: float = setting(1e-3, "Highest learning rate of the layers in this stage.")
     pair_words_rate: float = setting(1e-2, "Highest learning rate of the word vectors in this stage.")
     pair_schedule: ScheduleName = setting("linear", "As training.schedule, in this stage.")
+    pair_dropout: float | None = setting(None, "As encoder.dropout, in this stage; by default the same.")
     pair_warm_up: float = setting(0.05, "Share of its updates in which the rates rise.")
     power: float = setting(0.45, "Labels are drawn by this power of their frequency (contrastive).")
     margin: float = setting(0.3, "By how much nearer a text must be to its label than to others (triplet).")

@@ -94,7 +94,7 @@ def renee() -> Recipe:
         system="renee",
         text=Text(kind="pretrained", max_length=32),
         encoder=Encoder(kind="transformer", model=MINILM, dropout=0.5, rate=1e-4),
-        siamese=Siamese(kind="triplet", pair_epochs=30.0, pair_batch=512, pair_rate=2e-4),
+        siamese=Siamese(kind="triplet", pair_epochs=30.0, pair_batch=512, pair_rate=2e-4, pair_dropout=0.1),
         head=Head(start="text", optimiser="sgd", rate=0.5, weight_decay=1e-4),
         labels=Labels(kind="every"),
         training=Training(schedule="cosine"),

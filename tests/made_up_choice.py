@@ -71,7 +71,7 @@ def faked(monkeypatch, quality):
     """Let candidates know a share of the points that `quality` gives; note which are tried."""
     tried = []
 
-    def scores(trial, recipe, candidate):
+    def scores(trial, recipe, candidate, place):
         tried.append(candidate)
         return answered(trial, quality(candidate), seed=len(tried))
 

@@ -11,7 +11,7 @@ from small_transformer import WORDS, write_transformer
 
 from gandalf.data.dataset import Splits
 from gandalf.recipe import Recipe
-from gandalf.runs.assemble import assemble_encoder
+from gandalf.runs.assemble import assemble_encoder, some_texts
 from gandalf.runs.hardware import resolved
 from gandalf.runs.label_texts import LabelTexts
 from gandalf.runs.material import augmented, fit_tokens, loop_points
@@ -58,4 +58,5 @@ def begun(splits: Splits, asked: Recipe, stage="classifier"):
     points = loop_points(made, tokens, asked.targets.label_weight)
     texts = LabelTexts.of(rest, tokens, asked)
     material = Material(asked, rest, made, tokens, points, texts, None)
-    return begin(stage, material, assemble_encoder(asked, tokens, points), 0), material
+    encoder = assemble_encoder(asked, tokens, some_texts(points, made.is_label))
+    return begin(stage, material, encoder, 0), material

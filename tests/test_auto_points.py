@@ -26,7 +26,7 @@ def test_the_texts_that_decide(texts, monkeypatch):
     """Candidates that are good at one kind of text each: the winner tells which texts decided."""
     splits = gandalf.synthetic(3000, 400, seed=1, known=0.5).splits
 
-    def scores(trial, recipe, candidate):
+    def scores(trial, recipe, candidate, place):
         known = gandalf.evaluate(trial.test.targets, trial).known
         gains = {"none": 0.3 * ~known, "ratio": 0.3 * known, "self": np.full(len(known), 0.25)}
         return answered(trial, 0.5 + gains.get(candidate.targets, 0.0))

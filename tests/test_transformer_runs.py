@@ -20,7 +20,7 @@ from gandalf.errors import DataError
 from gandalf.nets.encoders import build_encoder
 from gandalf.runs import hooks
 from gandalf.runs import run as run_module
-from gandalf.runs.assemble import assemble_encoder, assemble_head, encoder_options
+from gandalf.runs.assemble import assemble_encoder, assemble_head, encoder_options, some_texts
 from gandalf.runs.limits import check_recipe
 from gandalf.runs.material import augmented, fit_tokens, loop_points
 from gandalf.runs.run import Interrupted
@@ -82,8 +82,9 @@ def test_the_start_is_the_folders_model_at_length_one_and_rows_of_points(splits,
     recipe = by(folder, "training.precision=float32")
     tokens = fit_tokens(splits.train, recipe.text, recipe.encoder)
     assert tokens.num_texts == 0  # nobody asks for idf
-    points = loop_points(augmented(splits.train, recipe.targets, 0), tokens, 1.0)
-    encoder = assemble_encoder(recipe, tokens, points)
+    made = augmented(splits.train, recipe.targets, 0)
+    points = loop_points(made, tokens, 1.0)
+    encoder = assemble_encoder(recipe, tokens, some_texts(points, made.is_label))
     head = assemble_head(recipe, encoder, points, None)
     stored = load_file(folder / "model.safetensors")
     for name, each in encoder.model.named_parameters():

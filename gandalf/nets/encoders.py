@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torch import nn
+
 from gandalf.errors import DataError
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
 from gandalf.nets.inception import Inception, InceptionOptions
@@ -28,3 +30,15 @@ def build_encoder(options: Mapping[str, Any], vocabulary: int) -> TextEncoder:
         raise DataError(f"there is no encoder {kind!r}", remedy=f"choose from {', '.join(ENCODERS)}")
     build, options_of = ENCODERS[kind]
     return build(vocabulary, options_of(**rest))
+
+
+def set_dropout(encoder: TextEncoder, share: float) -> None:
+    """Drop this share from now on; what a pre-trained network drops inside, or a last layer, is its own."""
+    own: set[nn.Module] = set()
+    if isinstance(encoder, Transformer):
+        own.update(encoder.model.modules())
+    elif isinstance(encoder, Inception):
+        own.add(encoder.last_dropout)
+    for module in encoder.modules():
+        if isinstance(module, nn.Dropout) and module not in own:
+            module.p = share

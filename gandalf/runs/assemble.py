@@ -57,16 +57,24 @@ def _options_of_model(encoder: Encoder, folder: str) -> dict[str, Any]:
     return {**options, "dropout": encoder.dropout}
 
 
-def assemble_encoder(recipe: Recipe, tokens: Tokens, points: Points) -> TextEncoder:
-    """The encoder before the first step, on the recipe's device."""
+def some_texts(points: Points, is_label: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Token ids of a few training points, the same whatever label points there are."""
+    own = np.flatnonzero(~is_label)
+    own = own if len(own) else np.arange(len(points))
+    return points.tokens[own[np.linspace(0, len(own) - 1, min(SETTLED, len(own))).astype(np.int64)]].astype(
+        np.int64
+    )
+
+
+def assemble_encoder(recipe: Recipe, tokens: Tokens, texts: npt.NDArray[np.int64]) -> TextEncoder:
+    """The encoder before the first step, on the recipe's device; `texts` are some that it will meet."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), tokens.size)
         _begin(encoder, recipe, tokens)
     encoder.to(recipe.device)
     if isinstance(encoder, Transformer) and recipe.encoder.from_model is None:
-        some = np.linspace(0, len(points) - 1, min(SETTLED, len(points))).astype(np.int64)
-        encoder.settle(torch.from_numpy(points.tokens[some].astype(np.int64)).to(recipe.device))
+        encoder.settle(torch.from_numpy(texts).to(recipe.device))
     return encoder
 
 

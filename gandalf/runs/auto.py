@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from gandalf.data.dataset import Dataset, Splits
@@ -94,13 +96,15 @@ def choose(splits: Splits, recipe: Recipe) -> Choice:
     except DataError as error:
         why = f"{DEFAULT} targets, by default: {error.problem.what}"
         return Choice(_with(recipe, DEFAULT), DEFAULT, (), recipe.validation.texts, why)
-    scores = {each: _scores(trial, recipe, each) for each in map(Candidate, CANDIDATES)}
-    judge = Judge.of(scores[DEFAULT], recipe.validation)
-    best = judge.best(scores, DEFAULT)
-    if best.targets != "none":
-        light = replace(best, label_weight=LIGHT_WEIGHT)
-        scores[light] = _scores(trial, recipe, light)
-        best = judge.best({each: scores[each] for each in (best, light)}, best)
+    with TemporaryDirectory() as shared:  # a siamese stage knows no label points: one does for all
+        place = Place(first_stages=Path(shared))
+        scores = {each: _scores(trial, recipe, each, place) for each in map(Candidate, CANDIDATES)}
+        judge = Judge.of(scores[DEFAULT], recipe.validation)
+        best = judge.best(scores, DEFAULT)
+        if best.targets != "none":
+            light = replace(best, label_weight=LIGHT_WEIGHT)
+            scores[light] = _scores(trial, recipe, light, place)
+            best = judge.best({each: scores[each] for each in (best, light)}, best)
     tried = tuple(_tried(each, scores, judge) for each in scores)
     return Choice(_with(recipe, best), best, tried, judge.texts, _why(best, scores, judge))
 
@@ -132,7 +136,7 @@ def _with(recipe: Recipe, chosen: Candidate) -> Recipe:
     return replace(recipe, targets=targets)
 
 
-def _scores(trial: Splits, recipe: Recipe, candidate: Candidate) -> Scores:
+def _scores(trial: Splits, recipe: Recipe, candidate: Candidate, place: Place) -> Scores:
     """The recipe with these targets, in a shorter run, scored on the held-out points."""
     training = recipe.training
     steps = None if training.steps is None else max(1, round(SHORT * training.steps))
@@ -141,8 +145,8 @@ def _scores(trial: Splits, recipe: Recipe, candidate: Candidate) -> Scores:
         training=replace(training, epochs=SHORT * training.epochs, steps=steps),
         validation=replace(recipe.validation, share=0.0),
     )
-    place = Place(title=f"trying {candidate}")
-    found = test_scores(train(replace(trial, test=None), short, place).model, trial)
+    titled = replace(place, title=f"trying {candidate}")
+    found = test_scores(train(replace(trial, test=None), short, titled).model, trial)
     assert found is not None
     return found
 

@@ -38,6 +38,11 @@ def resolved(recipe: Recipe, num_points: int, num_labels: int) -> Recipe:
     )
 
 
+def peak_memory(device: str) -> int | None:
+    """The most bytes of a GPU that this process has used at once; None on a CPU, where nobody counts them."""
+    return torch.cuda.max_memory_allocated() if device == "cuda" else None
+
+
 def _device(name: Device) -> Literal["cpu", "cuda"]:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"

@@ -50,6 +50,7 @@ LIMITS: dict[str, Limit] = {
     "siamese.pair_batch": _at_least(2),
     "siamese.pair_rate": _RATE,
     "siamese.pair_words_rate": _RATE,
+    "siamese.pair_dropout": _BELOW_ONE,
     "siamese.pair_warm_up": _SHARE,
     "siamese.power": ("in [0, 10]", lambda value: 0 <= value <= 10),
     "siamese.margin": ("in (0, 2]", lambda value: 0 < value <= 2),

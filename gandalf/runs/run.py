@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
@@ -20,8 +21,9 @@ from gandalf.nets.heads import Table
 from gandalf.predict.calibration import fit_calibration
 from gandalf.predict.predictor import Predictor
 from gandalf.recipe import Recipe
-from gandalf.runs.assemble import assemble_encoder, encoder_options
-from gandalf.runs.hardware import resolved
+from gandalf.runs.assemble import assemble_encoder, encoder_options, some_texts
+from gandalf.runs.first_stages import kept
+from gandalf.runs.hardware import peak_memory, resolved
 from gandalf.runs.hooks import Interrupted, Log, LogValidation, Saving, Stop
 from gandalf.runs.label_texts import LabelTexts
 from gandalf.runs.limits import check_encoder, check_points, check_recipe
@@ -48,6 +50,7 @@ class Place:
     resume: bool = False
     minutes: float = 5.0  # between checkpoints
     tensorboard: bool = False
+    first_stages: Path | None = None  # folder of encoders that siamese stages left, for runs that share one
     title: str = ""  # of the bar; by default the system's name
 
     @property
@@ -72,6 +75,7 @@ class Trained:
     details: dict[str, Any] = field(default_factory=dict)  # of the label graph
     points: int = 0  # training points that were trained on
     label_points: int = 0
+    taken_over: dict[str, Any] | None = None  # of a first stage that another run had made
 
     @property
     def kept(self) -> dict[str, Any] | None:
@@ -113,37 +117,68 @@ class _Run:
         self.material, self.recipe = material, material.recipe
         # Kept from the start: a folder that an encoder began with may be gone by the end.
         self.encoder_options = encoder_options(self.recipe.encoder, self.recipe.text.max_length)
-        self.encoder = assemble_encoder(self.recipe, material.tokens, material.points)
+        texts = some_texts(material.points, material.made.is_label)
+        self.encoder = assemble_encoder(self.recipe, material.tokens, texts)
         self.stages = stages_of(self.recipe)
         self.earlier: list[dict[str, Any]] = []  # validations of the stages that are over
         self.seconds = 0.0
+        self.taken_over: dict[str, Any] | None = None
         self.now = begin(self.stages[0], material, self.encoder, 0)  # the stage under way
 
     def go(self, place: Place) -> None:
         """Train to the end, from a checkpoint where there is one to resume from."""
-        resumed, stop, before = self._resume(place), Stop(), self.seconds
-        started = time.perf_counter()
+        resumed, stop = self._resume(place), Stop()
+        self._started = time.perf_counter() - self.seconds
 
         def save() -> None:
-            self.seconds = before + time.perf_counter() - started
+            self.seconds = time.perf_counter() - self._started
             self._save(place)
 
         steps = self.now.training.all_steps if resumed else None
         with RunLog(place.folder, place.tensorboard, resumed=steps) as log, stop.listening():
             saving = Saving(place.title or self.recipe.system, stop, save, place.minutes)
-            self._train(log, saving, fresh=not resumed)
+            self._first(place, log, saving, fresh=not resumed)
             while self.now.over and self.now.name != self.stages[-1]:
                 self._begin_next()
                 if stop.asked:
                     save()
                     break
                 self._train(log, saving, fresh=True)
-        self.seconds = before + time.perf_counter() - started
+        self.seconds = time.perf_counter() - self._started
         training = self.now.training
         if stop.asked and not self.now.over:
             raise Interrupted(training.step, training.steps, place.folder is not None)
         if self.now.validate is not None:
             self.now.validate.restore(training)
+
+    def _first(self, place: Place, log: RunLog, saving: Saving, fresh: bool) -> None:
+        """The stage that the run begins with, unless another run has made the very same one."""
+        if place.first_stages is None or self.now.name == self.stages[-1]:
+            self._train(log, saving, fresh)
+            return
+        with kept(place.first_stages, self.material) as others:
+            saved = others.latest() if fresh else None
+            if saved is None:
+                self._train(log, saving, fresh)
+                if self.now.over:
+                    seconds, steps = time.perf_counter() - self._started, self.now.training.step
+                    facts = {
+                        "seconds": seconds,
+                        "steps": steps,
+                        "peak_memory": peak_memory(self.recipe.device),
+                    }
+                    history = [] if self.now.validate is None else self.now.validate.history
+                    others.save(self.encoder.state_dict(), {**facts, "history": history})
+                return
+        self._take_over(*saved)
+
+    def _take_over(self, weights: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        self.encoder.load_state_dict(weights)
+        self.now.training.step = int(facts["steps"])
+        if self.now.validate is not None:
+            self.now.validate.history[:] = facts.pop("history")
+        self._started -= float(facts["seconds"])  # a run takes as long as if it had made the stage itself
+        self.taken_over = facts
 
     def _train(self, log: RunLog, saving: Saving, fresh: bool) -> None:
         """The stage under way, to its end or until someone asks for it."""
@@ -221,7 +256,8 @@ class _Run:
         history = [*self.earlier, *([] if now.validate is None else now.validate.history)]
         label_points = int(made.is_label.sum())
         points = len(self.material.points) - label_points
-        return Trained(model, history, self.seconds, now.training.all_steps, details, points, label_points)
+        steps = now.training.all_steps
+        return Trained(model, history, self.seconds, steps, details, points, label_points, self.taken_over)
 
     def _calibration(self, table: Table) -> Calibration | None:
         held = self.material.held

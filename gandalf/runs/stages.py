@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from gandalf.data.dataset import Dataset
-from gandalf.nets.encoders import TextEncoder
+from gandalf.nets.encoders import TextEncoder, set_dropout
 from gandalf.nets.heads import Composed, Encoded
 from gandalf.recipe import Recipe
 from gandalf.runs.assemble import DTYPES, assemble_head
@@ -73,6 +73,12 @@ def stages_of(recipe: Recipe) -> tuple[StageName, ...]:
     return ("siamese",) if recipe.siamese.alone else ("siamese", "classifier")
 
 
+def pair_dropout(recipe: Recipe) -> float:
+    """What the encoder drops in a siamese stage."""
+    own = recipe.siamese.pair_dropout
+    return recipe.encoder.dropout if own is None else own
+
+
 def begin(name: StageName, material: Material, encoder: TextEncoder, before: int) -> Running:
     """A stage at its first step, after so many steps of others."""
     return BEGIN[name](material, encoder, before)
@@ -80,6 +86,7 @@ def begin(name: StageName, material: Material, encoder: TextEncoder, before: int
 
 def _classifier(material: Material, encoder: TextEncoder, before: int) -> Running:
     recipe, points, epoch = material.recipe, material.points, material.epoch
+    set_dropout(encoder, recipe.encoder.dropout)
     head = assemble_head(recipe, encoder, points, material.texts)
     if isinstance(head, Composed) and material.texts is not None:
         points = replace(points, label_words=material.texts.words(material.tokens.size))
@@ -98,6 +105,7 @@ def _classifier(material: Material, encoder: TextEncoder, before: int) -> Runnin
 def _siamese(material: Material, encoder: TextEncoder, before: int) -> Running:
     recipe, options, texts = material.recipe, material.recipe.siamese, material.texts
     assert texts is not None
+    set_dropout(encoder, pair_dropout(recipe))
     tokens = torch.from_numpy(texts.tokens).to(recipe.device)
     head = Encoded(encoder, tokens, encoder.dim)
     made = siamese(options, material.points.targets, ~material.made.is_label, recipe.seed)
