@@ -187,23 +187,26 @@ def test_a_frozen_encoders_words_stay_where_rows_are_made_of_them():
 
 def tokens_of_labels():
     tokens = np.random.default_rng(5).integers(1, WORDS, (LABELS, 4)).astype(np.int32)
-    row = np.repeat(np.arange(LABELS), 4)
-    words = csr_array((np.ones(tokens.size), (row, tokens.ravel())), shape=(LABELS, WORDS))
-    return torch.from_numpy(tokens), LabelWords(csr_array(words))
+    tokens[::3, -1] = 0
+    return tokens
 
 
-def test_pairs_give_the_encoder_the_gradient_of_both_sides():
+@pytest.mark.parametrize("width", [3, 4, 7])  # of the points' tokens; the labels' have 4
+def test_pairs_give_the_encoder_the_gradient_of_both_sides(width):
     points, _ = material()
-    tokens, words = tokens_of_labels()
-    points = Points(points.tokens, points.targets, None, words)
+    tokens = tokens_of_labels()
+    own = np.resize(points.tokens, (POINTS, width))
+    points = Points(own, points.targets, None, label_tokens=tokens)
     batch = make_batch(points, np.arange(POINTS), InBatch(0), 0, CPU)
     (chunk,) = batch.chunks
+    met = {0, *own.ravel().tolist(), *tokens[chunk.labels.numpy()].ravel().tolist()}
+    assert batch.words.tolist() == sorted(met)
     one, other = (parts("gated", csr_array((LABELS, WORDS)))[0] for _ in range(2))
-    x = F.normalize(one(batch.tokens), dim=1)
-    rows = F.normalize(one(tokens[chunk.labels].long()), dim=1)
+    x = F.normalize(one(torch.from_numpy(own).long()), dim=1)
+    rows = F.normalize(one(torch.from_numpy(tokens)[chunk.labels].long()), dim=1)
     expected = triplet(x, rows, chunk.own, (chunk.point, chunk.column)) / POINTS
     expected.backward()
-    update = PairUpdate(Encoded(other, tokens, DIM), triplet, torch.float32)
+    update = PairUpdate(triplet)
     y = other(batch.tokens)
     gradient, told = update.step(y.detach(), batch.chunks, None, 1.0, True)
     y.backward(gradient)
@@ -229,7 +232,7 @@ def test_a_point_draws_one_of_its_own_labels_and_all_true_pairs_are_known():
 
 
 def test_pairs_without_a_loss_of_pairs_are_refused():
-    tokens, _ = tokens_of_labels()
+    tokens = torch.from_numpy(tokens_of_labels())
     points, _ = material()
     encoder = parts("gated", csr_array((LABELS, WORDS)))[0]
     stage = Stage(Order([Phase(np.arange(POINTS), 5)], 6, seed=0), InBatch(0))

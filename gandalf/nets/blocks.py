@@ -52,7 +52,8 @@ class Gated(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Weigh the layer and its input."""  # shape: (B, dim) -> (B, dim)
         layer = self.linear(self.dropout(F.relu(x)))
-        found: Tensor = torch.sigmoid(self.of_layer) * layer + torch.sigmoid(self.of_input) * x
+        of_layer, of_input = (torch.sigmoid(gate).to(x.dtype) for gate in (self.of_layer, self.of_input))
+        found: Tensor = of_layer * layer + of_input * x
         return found
 
 
@@ -67,7 +68,7 @@ class Scaled(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the layer to its input."""  # shape: (B, dim) -> (B, dim)
-        found: Tensor = self.scale * self.linear(self.dropout(F.relu(x))) + x
+        found: Tensor = self.scale.to(x.dtype) * self.linear(self.dropout(F.relu(x))) + x
         return found
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gandalf.nets.label_text import BLOCK, Frozen, LabelText
+from gandalf.nets.label_text import BLOCK, Frozen, LabelText, as_computed
 
 Labels = slice | Tensor  # a range, or the ids of some
 
@@ -52,7 +52,7 @@ class Composed(nn.Module):
 
     def mixed(self, free: Tensor, labels: Labels) -> Tensor:
         """The rows of these labels, whose free rows are given."""  # shape: (C, dim) -> (C, dim)
-        found: Tensor = self.mix([free, *(part(labels) for part in self.parts)])
+        found: Tensor = self.mix([as_computed(free), *(as_computed(part(labels)) for part in self.parts)])
         return found
 
     @torch.no_grad()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 from scipy.sparse import csr_array
@@ -50,7 +52,7 @@ class LabelText(nn.Module):
         places, offsets = self._places(labels)
         words = self._words[0]
         summed = words.bag_sum(self.indices[places], offsets, self.weights[places])
-        made: Tensor = self.block(self.project(summed / words.length))
+        made: Tensor = self.block(self.project(as_computed(summed / words.length)))
         return made
 
     def _places(self, labels: Labels) -> tuple[slice | Tensor, Tensor]:
@@ -63,6 +65,12 @@ class LabelText(nn.Module):
         offsets = torch.cat([first.new_zeros(1), torch.cumsum(last - first, dim=0)])
         shift = torch.repeat_interleave(first - offsets[:-1], last - first)
         return torch.arange(len(shift), device=first.device) + shift, offsets
+
+
+def as_computed(rows: Tensor) -> Tensor:
+    """Rows at the precision of matrix products: all that is done to so many costs the memory it reads."""
+    kind = rows.device.type
+    return rows.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else rows
 
 
 class Frozen(nn.Module):
@@ -100,10 +108,7 @@ class GatedSum(nn.Module):
 
     def forward(self, parts: list[Tensor]) -> Tensor:
         """One row for each label."""  # shape: P times (C, dim) -> (C, dim)
-        mixed = torch.zeros_like(parts[0])
-        for gate, part in zip(torch.sigmoid(self.gates), parts, strict=True):
-            mixed = mixed + gate * part
-        return mixed
+        return _weighted(torch.sigmoid(self.gates).to(parts[0].dtype).unbind(), parts)
 
 
 class Attention(nn.Module):
@@ -121,9 +126,8 @@ class Attention(nn.Module):
 
     def forward(self, parts: list[Tensor]) -> Tensor:
         """One row for each label."""  # shape: P times (C, dim) -> (C, dim)
-        weights = self.weights(parts).unsqueeze(2)  # shape: (C, P, 1)
-        mixed: Tensor = (weights * torch.stack(parts, dim=1)).sum(dim=1)
-        return mixed
+        weights = self.weights(parts).to(parts[0].dtype)
+        return _weighted(torch.split(weights, 1, dim=1), parts)
 
     def weights(self, parts: list[Tensor]) -> Tensor:
         """What each part of a label counts; a label's sum to 1."""  # shape: P times (C, dim) -> (C, P)
@@ -132,3 +136,9 @@ class Attention(nn.Module):
         ]
         found: Tensor = torch.softmax(self.together(torch.cat(said, dim=1)).float(), dim=1)
         return found
+
+
+def _weighted(weights: Iterable[Tensor], parts: list[Tensor]) -> Tensor:
+    """The sum of the parts, each times its weight."""  # shape: P times (C, dim) -> (C, dim)
+    products = (weight * part for weight, part in zip(weights, parts, strict=True))
+    return sum(products, start=next(products))

@@ -42,14 +42,10 @@ class LabelTexts:
             bags["averaged"] = csr_array(graph @ bags["own"])
         return LabelTexts(table, bags, graph)
 
-    def words(self, vocabulary: int) -> LabelWords:
+    def words(self) -> LabelWords:
         """The words that rows of labels are made of."""
-        row, place = np.nonzero(self.tokens)
-        columns = self.tokens[row, place]
-        found = csr_array(
-            (np.ones(len(row), np.float32), (row, columns)), shape=(len(self.tokens), vocabulary)
-        )
-        return LabelWords(csr_array(sum(self.bags.values(), start=found)))
+        first, *rest = self.bags.values()
+        return LabelWords(csr_array(sum(rest, start=first)))
 
 
 def word_bags(table: npt.NDArray[np.int32], idf: npt.NDArray[np.float32]) -> csr_array:

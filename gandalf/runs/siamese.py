@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gandalf.errors import DataError
 from gandalf.recipe import Siamese as Options
-from gandalf.train.batches import PointOrder
+from gandalf.train.batches import PointOrder, sent
 from gandalf.train.clusters import clusters
 from gandalf.train.labels import Chunk, InBatch, Labels, Triples, in_batch
 from gandalf.train.loop import Hook, Training
@@ -37,7 +37,7 @@ class Cache:
         if self.vectors is None:
             self.vectors = torch.zeros(self.number, x.shape[1], dtype=torch.float16)
         self.vectors = self.vectors.to(x.device)  # the first time, or after a checkpoint was read
-        self.vectors[torch.from_numpy(rows).to(x.device)] = x.half()
+        self.vectors[sent(rows, x.device)] = x.half()
 
 
 class Recluster:

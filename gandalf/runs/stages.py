@@ -89,7 +89,7 @@ def _classifier(material: Material, encoder: TextEncoder, before: int) -> Runnin
     set_dropout(encoder, recipe.encoder.dropout)
     head = assemble_head(recipe, encoder, points, material.texts)
     if isinstance(head, Composed) and material.texts is not None:
-        points = replace(points, label_words=material.texts.words(material.tokens.size))
+        points = replace(points, label_words=material.texts.words())
     labels = _labels(recipe, points.targets.shape[1])
     training = Training(encoder, head, points, _stage(material, labels), before)
     validate = _validate(material, epoch, recipe.validation.patience)
@@ -123,7 +123,7 @@ def _siamese(material: Material, encoder: TextEncoder, before: int) -> Running:
         seed=recipe.seed,
         seen=made.seen,
     )
-    points = replace(material.points, label_words=texts.words(material.tokens.size))
+    points = replace(material.points, label_tokens=texts.tokens)
     training = Training(encoder, head, points, stage, before)
     validate = _validate(material, made.epoch, patience=0)
     memory = Memory(made.order, validate, made.seen)

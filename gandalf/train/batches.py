@@ -46,6 +46,7 @@ class Points:
     targets: csr_array  # N x L
     weights: npt.NDArray[np.float32] | None = None  # shape: (N,); None: all count 1
     label_words: LabelWords | None = None  # where rows of labels are made of words
+    label_tokens: npt.NDArray[np.int32] | None = None  # L x T, where labels are encoded as points are
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -53,10 +54,13 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some points on the device, their targets as triples sorted by label, and the labels they meet."""
+    """Some points on the device, their targets as triples sorted by label, and the labels they meet.
+
+    Where labels are encoded as points are, the tokens of those met follow the points': one pass for both.
+    """
 
     rows: Ints  # shape: (B,) which points, on the host
-    tokens: Tensor  # shape: (B, T)
+    tokens: Tensor  # shape: (B, T), or (B + C, T)
     words: Tensor  # shape: (U,) the ids among them, ascending, padding the first
     weights: Tensor | None  # shape: (B,)
     chunks: tuple[Chunk, ...]
@@ -118,15 +122,14 @@ class Order:
 
 def make_batch(points: Points, rows: Ints, labels: Labels, step: int, device: torch.device) -> Batch:
     """Gather the points, on the host, and send them over."""
-    ascending = np.sort(rows)  # neighbours in a memory-mapped table
-    tokens = points.tokens[ascending][np.searchsorted(ascending, rows)]
-    longest = max(int((tokens != 0).any(axis=0).nonzero()[0].max(initial=0)) + 1, 1)
     chunks = labels.chunks(rows, _triples(points.targets, rows), step)
-    weights = None if points.weights is None else _sent(points.weights[rows], device)
+    tokens = _tokens(points, rows, chunks)
+    longest = max(int((tokens != 0).any(axis=0).nonzero()[0].max(initial=0)) + 1, 1)
+    weights = None if points.weights is None else sent(points.weights[rows], device)
     return Batch(
         rows,
-        _sent(tokens[:, :longest].astype(np.int64), device),
-        _sent(_words(tokens, points.label_words, chunks), device),
+        sent(tokens[:, :longest].astype(np.int64), device),
+        sent(_words(tokens, points.label_words, chunks), device),
         weights,
         tuple(chunk.to(device) for chunk in chunks),
     )
@@ -160,6 +163,17 @@ def _triples(targets: csr_array, rows: Ints) -> tuple[Ints, Ints, npt.NDArray[np
     return point[by_label], label[by_label], targets.data[entry][by_label].astype(np.float32)
 
 
+def _tokens(points: Points, rows: Ints, chunks: list[Chunk]) -> npt.NDArray[np.int32]:
+    """Of these points, and of the labels they meet where those are encoded too."""
+    ascending = np.sort(rows)  # neighbours in a memory-mapped table
+    own = points.tokens[ascending][np.searchsorted(ascending, rows)]
+    if points.label_tokens is None:
+        return own
+    of_labels = [points.label_tokens[chunk.labels] for chunk in chunks]
+    width = max(each.shape[1] for each in (own, *of_labels))
+    return np.concatenate([np.pad(each, ((0, 0), (0, width - each.shape[1]))) for each in (own, *of_labels)])
+
+
 def _words(tokens: npt.NDArray[np.int32], of_labels: LabelWords | None, chunks: list[Chunk]) -> Ints:
     """The ids among the tokens, and those that the rows of the labels are made of."""
     size = int(tokens.max(initial=0)) + 1
@@ -171,7 +185,8 @@ def _words(tokens: npt.NDArray[np.int32], of_labels: LabelWords | None, chunks: 
     return np.flatnonzero(met)
 
 
-def _sent(array: npt.NDArray[np.generic], device: torch.device) -> Tensor:
+def sent(array: npt.NDArray[np.generic], device: torch.device) -> Tensor:
+    """The array on a device, without waiting for it to get there."""
     tensor = torch.from_numpy(np.ascontiguousarray(array))
     if device.type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)

@@ -31,11 +31,10 @@ class Chunk:
             return self
         sent = {
             name: getattr(self, name).pin_memory().to(device, non_blocking=True)
-            for name in ("point", "column", "value", "own")
-            if getattr(self, name) is not None
+            for name in ("labels", "point", "column", "value", "own")
+            if isinstance(getattr(self, name), Tensor)
         }
-        labels = self.labels if isinstance(self.labels, slice) else self.labels.to(device, non_blocking=True)
-        return replace(self, labels=labels, **sent)
+        return replace(self, **sent)
 
 
 class Labels(Protocol):

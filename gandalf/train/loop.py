@@ -120,10 +120,10 @@ class Training:
             torch.set_grad_enabled(not self.stage.frozen),
             torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low),
         ):
-            x = self.encoder(batch.tokens)  # shape: (B, dim)
+            x = self.encoder(batch.tokens)  # shape: (B, dim), or with the labels' (B + C, dim)
         x = x.float()
         if self.stage.seen is not None:
-            self.stage.seen(batch.rows, x.detach())
+            self.stage.seen(batch.rows, x.detach()[: len(batch.rows)])
         gradient, loss = self.head_update.step(x.detach(), batch.chunks, batch.weights, factor, value)
         if not self.stage.frozen:
             x.backward(gradient)
@@ -167,7 +167,7 @@ def _head_update(head: Head, stage: Stage) -> TableUpdate | ComposedUpdate | Pai
     if isinstance(head, Encoded):
         if stage.pairs is None:
             raise DataError("a head of encoded label texts learns from pairs, and the stage has no such loss")
-        return PairUpdate(head, stage.pairs, stage.dtype)
+        return PairUpdate(stage.pairs)
     if isinstance(head, Composed):
         return ComposedUpdate(head, stage.head, stage.loss, stage.dtype)
     return TableUpdate(head, stage.head, stage.loss, stage.dtype)

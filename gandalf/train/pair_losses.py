@@ -72,7 +72,8 @@ def triplet(
     """
     scores = x @ rows.T  # shape: (B, C)
     positive = scores.gather(1, own[:, None])  # shape: (B, 1)
-    negative = _hardest(scores, own, positives, options.hardest)  # shape: (B, h), -inf where there is none
+    true = _true(scores.shape, own, positives)
+    negative = _hardest(scores, true, options.hardest)  # shape: (B, h), -inf where there is none
     # A row of -inf has no softmax; its hinges are 0 whatever they are weighted with.
     share = torch.softmax(negative.detach() / options.temperature, dim=1).nan_to_num(0.0)
     per_point = (share * F.relu(options.margin - positive + negative)).sum(dim=1)
@@ -96,15 +97,10 @@ def contrastive(
     are no negatives.
     """
     number = len(own)
-    point, column = positives
-    second = point >= number
+    true = _true((len(x), len(rows)), own.repeat(2), positives)
     terms = (
-        (1 - options.second, x[:number], (point[~second], column[~second])),
-        (
-            options.second,
-            F.normalize(x[number:] + rows[own], dim=1),
-            (point[second] - number, column[second]),
-        ),
+        (1 - options.second, x[:number], true[:number]),
+        (options.second, F.normalize(x[number:] + rows[own], dim=1), true[number:]),
     )
     parts = (None, None) if weights is None else (weights[:number], weights[number:])
     losses = [
@@ -114,20 +110,24 @@ def contrastive(
     return losses[0] + losses[1]
 
 
-def _log_loss(scores: Tensor, own: Tensor, positives: Pairs, options: ContrastiveOptions) -> Tensor:
+def _log_loss(scores: Tensor, own: Tensor, true: Tensor, options: ContrastiveOptions) -> Tensor:
     """Negative log likelihood of the positive and the hardest negatives."""  # (B, C) -> (B,)
     positive = scores.gather(1, own[:, None]).squeeze(1)
-    negative = _hardest(scores, own, positives, options.hardest)
+    negative = _hardest(scores, true, options.hardest)
     # Where there is no negative, exp(-inf) = 0 and the logarithm of 1 adds nothing.
     unlikely = -torch.log1p(-options.c * torch.exp(options.d * (negative - 1)))
     return options.d * (1 - positive) - math.log(options.c) + unlikely.sum(dim=1)
 
 
-def _hardest(scores: Tensor, own: Tensor, positives: Pairs, number: int) -> Tensor:
-    """The highest scores of each point that are no true pair, -inf where there are fewer."""  # shape: (B, h)
-    true = torch.zeros_like(scores, dtype=torch.bool)
+def _true(shape: tuple[int, ...], own: Tensor, positives: Pairs) -> Tensor:
+    """Which pairs of points and labels are true."""  # shape: (P, C)
+    true = torch.zeros(shape, dtype=torch.bool, device=own.device)
     true[positives] = True
-    true.scatter_(1, own[:, None], True)
+    return true.scatter_(1, own[:, None], True)
+
+
+def _hardest(scores: Tensor, true: Tensor, number: int) -> Tensor:
+    """The highest scores of each point that are no true pair, -inf where there are fewer."""  # shape: (B, h)
     masked = scores.masked_fill(true, -torch.inf)
     return masked.topk(min(number, scores.shape[1]), dim=1).values
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gandalf.nets.heads import Composed, Encoded
+from gandalf.nets.heads import Composed
 from gandalf.train.head_update import RowOptions, TableOptimisers
 from gandalf.train.labels import Chunk
 from gandalf.train.losses import Loss
@@ -63,28 +63,23 @@ class ComposedUpdate:
 class PairUpdate:
     """Training of an encoder by pairs of points and labels: nothing but the encoder learns."""
 
-    def __init__(self, head: Encoded, loss: PairLoss, dtype: torch.dtype) -> None:
-        self.head, self.loss, self.dtype = head, loss, dtype
+    def __init__(self, loss: PairLoss) -> None:
+        self.loss = loss
 
     def step(
         self, x: Tensor, chunks: tuple[Chunk, ...], weights: Tensor | None, rate: float, value: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the gradient of x and the loss; the labels' gradient goes straight into the encoder."""
+        """Return the gradient of x and the loss; x holds the points' vectors, and after them the labels'."""
         (chunk,) = chunks
+        assert chunk.own is not None, "points have drawn no labels"
         x = x.detach().requires_grad_()
-        low = self.dtype != torch.float32
-        with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=low):
-            rows = self.head.at(chunk.labels)  # shape: (C, dim)
-        loss = self._loss(x, rows, chunk, weights)
+        points = len(x) - chunk.size
+        vectors, rows = torch.split(F.normalize(x, dim=1), [points, chunk.size])
+        positives = (chunk.point, chunk.column)
+        loss = self.loss(vectors, rows, chunk.own, positives, weights) / points
         loss.backward()  # type: ignore[no-untyped-call]
         assert x.grad is not None
         return x.grad, loss.detach()
-
-    def _loss(self, x: Tensor, rows: Tensor, chunk: Chunk, weights: Tensor | None) -> Tensor:
-        """Of the batch's points, divided by their number."""
-        assert chunk.own is not None, "points have drawn no labels"
-        positives = (chunk.point, chunk.column)
-        return self.loss(F.normalize(x, dim=1), rows, chunk.own, positives, weights) / len(x)
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """There is nothing to take back."""
