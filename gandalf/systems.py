@@ -32,7 +32,7 @@ def decaf() -> Recipe:
     return Recipe(
         system="decaf",
         encoder=Encoder(residual="decaf", dim=512, dropout=0.3),
-        head=Head(kind="gated", start="text"),
+        head=Head(kind="gated", start="text", rate=2e-3),
     )
 
 
@@ -41,7 +41,7 @@ def eclare() -> Recipe:
     return Recipe(
         system="eclare",
         encoder=Encoder(residual="eclare", dim=512, dropout=0.3),
-        head=Head(kind="attention", start="graph-text"),
+        head=Head(kind="attention", start="graph-text", rate=2e-3),
     )
 
 
@@ -83,8 +83,8 @@ def ngame() -> Recipe:
         system="ngame",
         text=Text(kind="pretrained", max_length=32),
         encoder=Encoder(kind="transformer", model=MINILM, dropout=0.1, rate=1e-4, frozen=True),
-        siamese=Siamese(kind="triplet", pair_epochs=30.0, pair_batch=512, pair_rate=2e-4),
-        head=Head(start="text"),
+        siamese=Siamese(kind="triplet", pair_epochs=30.0, pair_batch=512, pair_rate=4e-4),
+        head=Head(start="text", rate=1e-2),
     )
 
 
@@ -94,8 +94,10 @@ def renee() -> Recipe:
         system="renee",
         text=Text(kind="pretrained", max_length=32),
         encoder=Encoder(kind="transformer", model=MINILM, dropout=0.5, rate=1e-4),
-        siamese=Siamese(kind="triplet", pair_epochs=30.0, pair_batch=512, pair_rate=2e-4, pair_dropout=0.1),
-        head=Head(start="text", optimiser="sgd", rate=0.5, weight_decay=1e-4),
+        siamese=Siamese(kind="triplet", pair_epochs=30.0, pair_batch=512, pair_rate=4e-4, pair_dropout=0.1),
+        # Renee's rate of 0.05 and decay of 1e-4 go with a loss summed over the batch and with longer vectors:
+        # divided by 256 points of length 1, a rate of 100 moves a row as far, and 5e-8 shrinks it as little.
+        head=Head(start="text", optimiser="sgd", rate=100.0, weight_decay=5e-8),
         labels=Labels(kind="every"),
         training=Training(schedule="cosine"),
         targets=Targets(targets="self", label_epochs=1.0),

@@ -281,7 +281,7 @@ def test_renee(build):
     running, material = build("renee", "classifier", "encoder.weight_decay=0.1")
     training, made = running.training, material.made
     rows = training.head_update.optimisers.rows
-    assert isinstance(rows, RowSgd) and (rows.options.momentum, rows.options.weight_decay) == (0.9, 1e-4)
+    assert isinstance(rows, RowSgd) and (rows.options.momentum, rows.options.rate) == (0.9, 100.0)
     layers = training.encoder_update.layers
     assert isinstance(layers, torch.optim.AdamW)
     names = {id(each): name for name, each in training.encoder.named_parameters()}
