@@ -84,7 +84,7 @@ def ngame() -> Recipe:
         text=Text(kind="pretrained", max_length=32),
         encoder=Encoder(kind="transformer", model=MINILM, dropout=0.1, rate=1e-4, frozen=True),
         siamese=Siamese(kind="triplet", pair_epochs=30.0, pair_batch=512, pair_rate=4e-4),
-        head=Head(start="text", rate=1e-2),
+        head=Head(start="text", rate=2e-2),
     )
 
 
