@@ -1,0 +1,288 @@
+"""The fused head on a GPU: is it right, how near the chip's limit, and in how much memory.
+
+    python -m bench.head check                  # against float64, on fresh random inputs
+    python -m bench.head ceilings               # matrix product and copy of this card
+    python -m bench.head sweep --labels 131073  # tiles and blocks
+    python -m bench.head steps                  # the table: labels x batch, fused, plain and PyTorch's own
+
+Each command prints a table and appends lines to --out. Times are medians of CUDA events over rotating
+inputs; a share is of the matrix product that the same command measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor, nn
+
+from bench.machine import RESULTS, machine
+from gandalf.nets.heads import Table
+from gandalf.train.batches import Points, make_batch
+from gandalf.train.fused_update import FusedUpdate, Tiles
+from gandalf.train.head_update import RowOptions, TableUpdate
+from gandalf.train.labels import Chunk, Every
+from gandalf.train.losses import binary_cross_entropy
+
+DIM = 768
+LABELS, BATCHES = (131_073, 501_070, 1_305_265), (1_024, 2_048, 4_096)
+SGD = RowOptions("sgd", rate=0.05)
+Line = dict[str, Any]
+
+
+def milliseconds(work: Callable[[int], object], times: int = 20, warm: int = 3) -> float:
+    """Median time of `work(n)`."""
+    for number in range(warm):
+        work(number)
+    found = []
+    for number in range(times):
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        work(number)
+        stop.record()
+        torch.cuda.synchronize()
+        found.append(start.elapsed_time(stop))
+    return statistics.median(found)
+
+
+def ceilings() -> Line:
+    """What the card does at best: a bfloat16 matrix product in TFLOP/s, a copy in TB/s."""
+    left, right = (torch.randn(8192, 8192, device="cuda").bfloat16() for _ in range(2))
+    there = torch.empty_like(left)
+    product = milliseconds(lambda _: torch.mm(left, right, out=there))
+    source = torch.randn(1 << 29, device="cuda")
+    target = torch.empty_like(source)
+    copy = milliseconds(lambda _: target.copy_(source), times=10)
+    return {"matmul_tflops": 2 * 8192**3 / product / 1e9, "copy_tbs": 2 * source.nbytes / copy / 1e9}
+
+
+def material(labels: int, batch: int, block: int, soft: bool = True) -> Iterator[tuple[Tensor, Any]]:
+    """Endless batches: points of length about 1, and five targets each."""
+    random = np.random.default_rng(0)
+    while True:
+        columns = random.integers(0, labels, (batch, 5))
+        values = random.random(batch * 5) if soft else np.ones(batch * 5)
+        rows = np.repeat(np.arange(batch), 5)
+        targets = csr_array((values, (rows, columns.ravel())), shape=(batch, labels))
+        targets.data = np.minimum(targets.data, 1.0)
+        points = Points(np.ones((batch, 1), np.int32), targets)
+        made = make_batch(points, np.arange(batch), Every(labels, block), 0, torch.device("cuda"))
+        yield torch.randn(batch, DIM, device="cuda") * DIM**-0.5, made.chunks
+
+
+def table(labels: int, dtype: torch.dtype) -> Table:
+    """A head on the card."""
+    with torch.device("meta"):
+        head = Table(labels, DIM)
+    head.to_empty(device="cuda")
+    head.rows.data = torch.randn(labels, DIM, device="cuda", dtype=dtype) * DIM**-0.5
+    head.bias.data.fill_(-5.0)
+    return head
+
+
+# ---- is it right
+
+
+def check(options: RowOptions, labels: int, batch: int, block: int, soft: bool) -> Line:
+    """Largest relative errors of one step against float64, twice: an error that moves is a race."""
+    x, chunks = next(material(labels, batch, block, soft))
+    start = table(labels, torch.float32)
+    found = []
+    for _ in range(2):
+        head = table(labels, torch.float32)
+        head.load_state_dict(start.state_dict())
+        fused = FusedUpdate(head, options, torch.bfloat16)
+        gradient, loss = fused.step(x, chunks, None, 1.0, True)
+        assert loss is not None
+        found.append((gradient, head.rows.data, head.bias.data, loss))
+    expected = reference(x, chunks, start, options)
+    names = ("of points", "rows", "bias", "loss")
+    moved = {
+        "rows": (found[0][1].double() - start.rows.double(), expected[1] - start.rows.double()),
+        "bias": (found[0][2].double() - start.bias.double(), expected[2] - start.bias.double()),
+        "of points": (found[0][0].double(), expected[0]),
+        "loss": (found[0][3].double(), expected[3]),
+    }
+    same = all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+    errors = {name: float((moved[name][0] - moved[name][1]).norm() / moved[name][1].norm()) for name in names}
+    return {"labels": labels, "batch": batch, "block": block, "soft": soft, "same": same, **errors}
+
+
+def reference(
+    x: Tensor, chunks: tuple[Chunk, ...], head: Table, options: RowOptions
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """One step of SGD in float64 and one piece."""
+    points = x.bfloat16().double()
+    rows, bias = head.rows.data.bfloat16().double(), head.bias.data.double()
+    targets = torch.zeros(len(x), head.num_labels, dtype=torch.float64, device=x.device)
+    for chunk in chunks:
+        assert isinstance(chunk.labels, slice)
+        targets[chunk.point, chunk.column + chunk.labels.start] = chunk.value.double()
+    scores = points @ rows.T + bias
+    slopes = torch.sigmoid(scores) - targets
+    loss = (nn.functional.softplus(scores) - targets * scores).sum() / len(x)
+    of_rows, of_bias = slopes.T @ points / len(x), slopes.sum(dim=0) / len(x)
+    moved = (head.rows.data.double() - options.rate * of_rows, bias - options.rate * of_bias)
+    return slopes @ rows / len(x), *moved, loss
+
+
+# ---- how fast
+
+
+def fused_step(labels: int, batch: int, block: int, dtype: torch.dtype, tiles: Tiles | None = None) -> Line:
+    """Time and memory of a step, and of its three products apart."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    update = FusedUpdate(table(labels, dtype), SGD, torch.bfloat16, tiles or Tiles())
+    source = material(labels, batch, block)
+    batches = [next(source) for _ in range(4)]
+    whole = milliseconds(lambda n: update.step(batches[n % 4][0], batches[n % 4][1], None, 1.0, False))
+    peak = torch.cuda.max_memory_allocated()
+    x, chunks = batches[0]
+    points = x.bfloat16()
+    size = min(block, labels)
+    rows, bias = update.head.rows.data[:size], update.head.bias.data[:size]
+    low = rows.bfloat16()
+    slopes, _, _ = update._slopes(points, (low, bias), None, False)
+    parts = {
+        "slopes": milliseconds(lambda _: update._slopes(points, (low, bias), None, False)),
+        "of points": milliseconds(lambda _: slopes @ low),
+        "rows": milliseconds(lambda _: update._move(points, slopes, slice(0, size), 0.05, 0)),
+    }
+    flops = 2 * batch * size * DIM
+    return {
+        **{"labels": labels, "batch": batch, "block": block, "dtype": str(dtype), "ms": whole},
+        "tflops": 6 * batch * labels * DIM / whole / 1e9,
+        "parts_tflops": {name: flops / time / 1e9 for name, time in parts.items()},
+        "gib": peak / 2**30,
+        "tiles": asdict(update.tiles),
+    }
+
+
+def plain_step(labels: int, batch: int, block: int) -> Line:
+    """The same by `TableUpdate`, without fused kernels."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    update = TableUpdate(table(labels, torch.float32), SGD, binary_cross_entropy, torch.bfloat16)
+    source = material(labels, batch, block)
+    batches = [next(source) for _ in range(4)]
+    whole = milliseconds(lambda n: update.step(batches[n % 4][0], batches[n % 4][1], None, 1.0, False))
+    peak = torch.cuda.max_memory_allocated() / 2**30
+    return {"ms": whole, "tflops": 6 * batch * labels * DIM / whole / 1e9, "gib": peak}
+
+
+def linear_step(labels: int, batch: int) -> Line:
+    """PyTorch's Linear under autocast with its fused AdamW, as most would write it."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    layer = nn.Linear(DIM, labels, device="cuda")
+    optimiser = torch.optim.AdamW(layer.parameters(), fused=True)
+    x, chunks = next(material(labels, batch, labels))
+    targets = torch.zeros(batch, labels, device="cuda")
+    targets[chunks[0].point, chunks[0].column] = chunks[0].value
+
+    def step(_: int) -> None:
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            scores = layer(x.requires_grad_())
+        nn.functional.binary_cross_entropy_with_logits(scores.float(), targets, reduction="sum").backward()
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+
+    whole = milliseconds(step, times=10)
+    peak = torch.cuda.max_memory_allocated() / 2**30
+    return {"ms": whole, "tflops": 6 * batch * labels * DIM / whole / 1e9, "gib": peak}
+
+
+TILES = (
+    Tiles(),
+    Tiles((128, 256, 64), (128, 256, 64), 8, 4),
+    Tiles((256, 128, 64), (256, 128, 64), 8, 3),
+    Tiles((128, 128, 64), (128, 128, 64), 8, 4),
+    Tiles((128, 128, 64), (128, 128, 64), 4, 4),
+    Tiles((128, 192, 64), (128, 256, 64), 8, 3),
+)
+BLOCKS = (128 * 44, 128 * 88, 16_896, 33_792, 67_584)
+
+
+def sweep(labels: int, batch: int) -> Iterator[Line]:
+    """Shapes of tiles at one size of block, then sizes of blocks with the best of them."""
+    best: Line | None = None
+    for tiles in TILES:
+        try:
+            line = fused_step(labels, batch, BLOCKS[2], torch.bfloat16, tiles)
+        except Exception as error:  # a shape that does not fit the core's memory
+            print(f"{tiles}: {str(error)[:100]}", flush=True)
+            continue
+        best = line if best is None or line["ms"] < best["ms"] else best
+        yield line
+    assert best is not None
+    for block in BLOCKS:
+        yield fused_step(labels, batch, block, torch.bfloat16, replace(Tiles(), **best["tiles"]))
+
+
+# ---- the command
+
+
+def lines(chosen: argparse.Namespace) -> Iterator[Line]:
+    """What the command measures, line by line."""
+    if chosen.what == "check":
+        options = RowOptions("sgd", rate=0.05, momentum=0.0)
+        for soft in (True, False):
+            for labels, batch, block in ((5_003, 256, 5_003), (9_001, 333, 2_048), (300, 1_000, 128)):
+                yield check(options, labels, batch, block, soft)
+        return
+    top = ceilings()
+    yield top
+    if chosen.what == "sweep":
+        yield from (_with_share(line, top) for line in sweep(chosen.labels, chosen.batch))
+    if chosen.what == "steps":
+        for labels in LABELS:
+            for batch in BATCHES:
+                for dtype in (torch.bfloat16, torch.float32):
+                    yield _with_share(fused_step(labels, batch, chosen.block, dtype), top)
+                yield _with_share({"plain": True, **plain_step(labels, batch, 1 << 16)}, top)
+                if labels == LABELS[0]:
+                    yield _with_share({"linear": True, **linear_step(labels, batch)}, top)
+
+
+def _with_share(line: Line, top: Line) -> Line:
+    return {**line, "share": line["tflops"] / top["matmul_tflops"]}
+
+
+def main() -> None:
+    """Measure, print, keep."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("check", "ceilings", "sweep", "steps"))
+    parser.add_argument("--labels", type=int, default=LABELS[0])
+    parser.add_argument("--batch", type=int, default=2_048)
+    parser.add_argument("--block", type=int, default=BLOCKS[2])
+    parser.add_argument("--out", type=Path, default=RESULTS / "head.jsonl")
+    parser.add_argument("--commit", help="of the code, where git cannot tell")
+    chosen = parser.parse_args()
+    about = machine()
+    about["commit"] = chosen.commit or about.get("commit")
+    for line in lines(chosen):
+        print(json.dumps(_short(line)), flush=True)
+        with open(chosen.out, "a") as file:
+            file.write(json.dumps({"what": chosen.what, **line, "machine": about}) + "\n")
+
+
+def _short(value: Any) -> Any:
+    """The same with numbers of four digits."""
+    if isinstance(value, dict):
+        return {name: _short(each) for name, each in value.items()}
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+if __name__ == "__main__":
+    main()
