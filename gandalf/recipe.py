@@ -20,6 +20,8 @@ RowsKind = Literal["live", "frozen"]
 SiameseKind = Literal["none", "contrastive", "triplet"]
 LabelsKind = Literal["auto", "every", "shortlist"]
 OptimiserName = Literal["adamw", "sgd"]
+KernelName = Literal["auto", "torch", "triton"]
+RowPrecision = Literal["float32", "bfloat16"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
 TargetsKind = Literal["none", "self", "ratio", "shrunk", "calibrated", "glas", "walk", "teacher", "auto"]
@@ -112,6 +114,13 @@ class Head:
     rate: float = setting(5e-3, "Highest learning rate of the rows.")
     momentum: float = setting(0.9, "Momentum of SGD, first beta of AdamW.")
     weight_decay: float = setting(0.0, "Weight decay of the rows.")
+    kernel: KernelName = setting(
+        "torch",
+        "Of free rows that meet every label. torch: plain. triton: fused. auto: fused where it can be.",
+    )
+    precision: RowPrecision = setting(
+        "float32", "Of rows and their optimiser's state; bfloat16 is half as large, and for fused kernels."
+    )
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def test_a_file_names_its_system(tmp_path):
 @pytest.mark.parametrize("name", NAMED)
 def test_every_named_option_changes_its_setting(name):
     values = {str: None, int: 7, float: 0.5}
-    words = {"targets": "walk", "keep": "labels", "order": "tail", "device": "cuda"}
+    words = {"targets": "walk", "keep": "labels", "order": "tail", "device": "cuda", "head_kernel": "auto"}
     path, option = NAMED[name]
     kind = option.__origin__.__args__[0]
     value = words.get(name, values[kind])

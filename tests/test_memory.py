@@ -130,8 +130,9 @@ def test_the_plan_by_hand():
     shape = RunShape(
         labels=10, dim=3, batch=4, block=5, encoder_parameters=100, activations=7, states=1, bytes_per_value=2
     )
+    shape = replace(shape, bytes_per_row_value=6)
     plan = memory_plan(shape)
-    assert plan.parameters == 2 * (10 * 3 + 10 + 100)
+    assert plan.parameters == 6 * 10 * 3 + 2 * (10 + 100)
     assert plan.optimiser == plan.parameters
     assert plan.scores == 2 * (2 * 4 * 5 + 2 * 5 * 3)
     assert plan.activations == 2 * (4 * 7 + 2 * 4 * 3 + 100)

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import random_array
+from small_runs import small, small_splits
 
 from gandalf.nets.heads import Table
+from gandalf.runs.run import Place, train
+from gandalf.settings import override
 from gandalf.train.batches import Points, make_batch
 from gandalf.train.head_update import RowOptions, TableUpdate
 from gandalf.train.labels import Every
@@ -17,6 +20,7 @@ from gandalf.train.losses import binary_cross_entropy
 
 triton = pytest.importorskip("triton", reason="needs Triton, which PyTorch's builds for GPUs bring")
 
+from gandalf.train import fused_update, loop  # noqa: E402
 from gandalf.train.fused_update import SMALL, FusedUpdate  # noqa: E402
 
 # The interpreter does things that NumPy advises against.
@@ -128,3 +132,20 @@ def test_small_steps_of_bfloat16_rows_are_not_lost(momentum, rate):
         means.append(1 - head.rows.float().mean().item())
     assert means[1] == pytest.approx(means[0], rel=0.15)
     assert 0 < (head.rows != 1.0).float().mean() < 0.99  # by chance, and not all of them alike
+
+
+@pytest.mark.parametrize("settings", [(), ("head.optimiser=sgd", "head.rate=1", "targets.label_weight=0.5")])
+def test_a_run_by_fused_kernels_is_one_by_plain_ones(settings, monkeypatch, tmp_path):
+    """All the way through: blocks, weights, checkpoints and the model."""
+    asked = small("labels.block=50", "training.steps=6", "training.precision=float32", *settings)
+    plain = train(small_splits(), asked)
+    monkeypatch.setattr(loop, "refusal", lambda head, dtype: None)
+    monkeypatch.setattr(fused_update, "DEFAULT", SMALL)
+    fused = train(small_splits(), override(asked, ["head.kernel=triton"]), Place(tmp_path / "run"))
+    torch.testing.assert_close(fused.model.head.rows, plain.model.head.rows, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(fused.model.head.bias, plain.model.head.bias, rtol=1e-3, atol=1e-4)
+    low = train(small_splits(), override(asked, ["head.kernel=auto", "head.precision=bfloat16"]))
+    assert low.model.head.rows.dtype == torch.float32
+    assert torch.equal(low.model.head.rows, low.model.head.rows.bfloat16().float())
+    alike = torch.nn.functional.cosine_similarity(low.model.head.rows, plain.model.head.rows)
+    assert alike.min() > 0.99

@@ -142,6 +142,16 @@ NAMED: dict[str, tuple[str, Any]] = {
             "--validation", float, _LENGTH, "Hold out this share of the training points; 0: none.", "SHARE"
         ),
     ),
+    "head_kernel": (
+        "head.kernel",
+        _option(
+            "--head-kernel",
+            str,
+            _LENGTH,
+            "How free rows are trained on a GPU: plain, fused (Hopper or newer), or fused where it can be.",
+            "torch|triton|auto",
+        ),
+    ),
     "seed": ("seed", _option("--seed", int, _LENGTH, "Same seed, same model.")),
     "device": ("device", _option("--device", str, _LENGTH, "Where to compute.", "auto|cpu|cuda")),
 }

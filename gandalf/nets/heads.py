@@ -34,7 +34,7 @@ class Table(nn.Module):
         return self.rows[ids], self.bias[ids]
 
     def plain(self) -> Table:
-        """Itself: what prediction uses."""
+        """What prediction uses: itself, whatever the precision of its rows."""
         return self
 
     def learnt(self) -> Iterator[nn.Module]:

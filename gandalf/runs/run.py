@@ -243,6 +243,7 @@ class _Run:
         config["data"] = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
         _, label_texts = splits.train.need_texts("training")
         table, now, made = self.now.training.head.plain(), self.now, self.material.made
+        table.rows.data = table.rows.data.float()  # a model folder holds nothing else
         model = Model(
             self.material.tokens,
             self.encoder.eval(),

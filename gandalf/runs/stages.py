@@ -157,6 +157,7 @@ def _stage(material: Material, labels: Labels) -> Stage:
         labels,
         encoder=EncoderOptions(encoder.optimiser, encoder.rate, encoder.words_rate, encoder.weight_decay),
         head=RowOptions(head.optimiser, head.rate, head.weight_decay, head.momentum),
+        kernel=head.kernel,
         schedule=training.schedule,
         warm_up=training.warm_up,
         clip=training.clip,

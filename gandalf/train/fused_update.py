@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from gandalf.train.head_update import ROWS, RowOptions
 from gandalf.train.labels import Chunk
 from gandalf.train.scoring import Space
 
+KernelName = Literal["auto", "torch", "triton"]
 ALIGNMENT = 16  # bytes: what a tensor descriptor asks of the rows of a matrix
 
 
@@ -53,8 +55,10 @@ def refusal(head: Table, dtype: torch.dtype) -> str | None:
 class FusedUpdate:
     """Training of a `Table` that meets every label, as `TableUpdate` does it."""
 
-    def __init__(self, head: Table, options: RowOptions, dtype: torch.dtype, tiles: Tiles = DEFAULT) -> None:
-        self.head, self.options, self.dtype, self.tiles = head, options, dtype, tiles
+    def __init__(
+        self, head: Table, options: RowOptions, dtype: torch.dtype, tiles: Tiles | None = None
+    ) -> None:
+        self.head, self.options, self.dtype, self.tiles = head, options, dtype, tiles or DEFAULT
         self.space = Space()
         rows = head.rows.data
         self.state = _state(rows, options)

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from gandalf.errors import DataError
-from gandalf.nets.heads import Composed, Encoded, Head
+from gandalf.nets.heads import Composed, Encoded, Head, Table
 from gandalf.train.batches import Batch, PointOrder, Points, batches
+from gandalf.train.fused_update import FusedUpdate, KernelName, refusal
 from gandalf.train.head_update import RowOptions, TableUpdate
-from gandalf.train.labels import Labels
+from gandalf.train.labels import Every, Labels
 from gandalf.train.losses import Loss, binary_cross_entropy
 from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
 from gandalf.train.pair_losses import PairLoss
@@ -33,6 +34,7 @@ class Stage:
     pairs: PairLoss | None = None  # in place of the loss, where points and label texts are learnt as pairs
     encoder: EncoderOptions = field(default_factory=EncoderOptions)
     head: RowOptions = field(default_factory=RowOptions)
+    kernel: KernelName = "torch"  # of a table that meets every label
     schedule: ScheduleName = "one-cycle"
     warm_up: float = 0.1
     clip: float = 1.0
@@ -163,11 +165,29 @@ class Training:
         self.step = int(numbers["step"])
 
 
-def _head_update(head: Head, stage: Stage) -> TableUpdate | ComposedUpdate | PairUpdate:
+def _head_update(head: Head, stage: Stage) -> TableUpdate | FusedUpdate | ComposedUpdate | PairUpdate:
     if isinstance(head, Encoded):
         if stage.pairs is None:
             raise DataError("a head of encoded label texts learns from pairs, and the stage has no such loss")
         return PairUpdate(stage.pairs)
     if isinstance(head, Composed):
         return ComposedUpdate(head, stage.head, stage.loss, stage.dtype)
+    return _table_update(head, stage)
+
+
+def _table_update(head: Table, stage: Stage) -> TableUpdate | FusedUpdate:
+    """Fused kernels where they are asked for, or can be had; else the plain ones."""
+    why = "matrix products are to be plain"
+    if stage.kernel != "torch":
+        why = refusal(head, stage.dtype) or ""
+        if not why and not isinstance(stage.labels, Every):
+            why = "labels are met by shortlist"
+        if not why:
+            return FusedUpdate(head, stage.head, stage.dtype)
+    if stage.kernel == "triton":
+        remedy = "leave out --head-kernel, or set it to auto"
+        raise DataError(f"fused kernels cannot train this head: {why}", remedy=remedy)
+    if head.rows.dtype != torch.float32:
+        remedy = "set head.precision=float32, or head.kernel=triton to see what is missing"
+        raise DataError(f"rows of bfloat16 are for fused kernels alone, and {why}", remedy=remedy)
     return TableUpdate(head, stage.head, stage.loss, stage.dtype)

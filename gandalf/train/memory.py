@@ -31,6 +31,7 @@ class RunShape:
     activations: int = 0  # values for each point that the encoder keeps for the way back
     states: int = 2  # values the optimiser keeps for each parameter: 2 for AdamW, 1 for SGD with momentum
     bytes_per_value: int = 4
+    bytes_per_row_value: int = 4  # of the labels' rows and their optimiser's state
     row_values: int = (
         0  # for each label of a block that its row keeps for the way back, where it is made of text
     )
@@ -66,7 +67,8 @@ class MemoryPlan:
 def memory_plan(shape: RunShape) -> MemoryPlan:
     """The bytes that a run of this shape takes at its peak."""
     size, block = shape.bytes_per_value, min(shape.block, shape.labels)
-    parameters = size * (shape.labels * (shape.dim + 1) + shape.encoder_parameters)
+    rows = shape.labels * (shape.dim * shape.bytes_per_row_value + size)  # and biases
+    parameters = rows + size * shape.encoder_parameters
     of_a_point = shape.activations + 2 * shape.dim  # the encoder's output and its gradient, whatever it is
     return MemoryPlan(
         parameters=parameters,
