@@ -21,8 +21,9 @@ ROOMS = (
 FILES = sorted(PACKAGE.rglob("*.py"))
 LIGHT = {"numpy", "scipy", "typer", "rich", "gandalf"}
 # The engine, which the extra [train] brings; the rooms before it do without.
-ENGINE = {room: {"torch", "tokenizers", "safetensors"} for room in ROOMS[ROOMS.index("text") :]}
+ENGINE = {room: {"torch", "tokenizers", "safetensors", "filelock"} for room in ROOMS[ROOMS.index("text") :]}
 ENGINE |= {room: set() for room in ("report", "cli", "__main__")}
+KERNELS = {"kernels.py": {"triton"}}  # files that are wholly of an extra, imported where they are used
 
 
 def room_of(path: Path) -> str:
@@ -81,7 +82,7 @@ def test_only_the_light_core_is_imported_at_the_top(path):
         if isinstance(node, ast.Import | ast.ImportFrom):
             for name in imports(node):
                 top = name.split(".")[0]
-                allowed = LIGHT | ENGINE.get(room_of(path), set())
+                allowed = LIGHT | ENGINE.get(room_of(path), set()) | KERNELS.get(path.name, set())
                 assert top in allowed or top in sys.stdlib_module_names, (
                     f"{path.name} imports {name} at the top"
                 )
@@ -109,3 +110,12 @@ def test_the_front_door_names_what_it_opens():
     assert sorted(gandalf.__all__) == list(gandalf.__all__)
     assert all(hasattr(gandalf, name) for name in gandalf.__all__)
     assert (PACKAGE / "py.typed").is_file()
+
+
+def test_files_of_an_extra_are_imported_where_they_are_used():
+    for path in FILES:
+        tops = [
+            n for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.Import | ast.ImportFrom)
+        ]
+        names = {name for node in tops for name in imports(node)}
+        assert not {name for name in names if name.endswith(tuple(f".{k[:-3]}" for k in KERNELS))}, path
