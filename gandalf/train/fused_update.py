@@ -96,7 +96,7 @@ class FusedUpdate:
         """Slopes without the targets, their sums over points, and the loss without the targets."""
         from triton.tools.tensor_descriptor import TensorDescriptor
 
-        from gandalf.train.kernels import slopes_kernel
+        from gandalf.train.fused_kernels import slopes_kernel
 
         rows, bias = head
         tall, wide, deep = self.tiles.scores
@@ -139,7 +139,7 @@ class FusedUpdate:
         """Move the rows of these labels by the slopes."""
         from triton.tools.tensor_descriptor import TensorDescriptor
 
-        from gandalf.train.kernels import update_kernel
+        from gandalf.train.fused_kernels import update_kernel
 
         tall, wide, deep = self.tiles.update
         options, dim = self.options, points.shape[1]
