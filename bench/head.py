@@ -146,8 +146,7 @@ def fused_step(labels: int, batch: int, block: int, dtype: torch.dtype, tiles: T
     batches = [next(source) for _ in range(4)]
     whole = milliseconds(lambda n: update.step(batches[n % 4][0], batches[n % 4][1], None, 1.0, False))
     peak = torch.cuda.max_memory_allocated()
-    x, chunks = batches[0]
-    points = x.bfloat16()
+    points = batches[0][0].bfloat16()
     size = min(block, labels)
     rows, bias = update.head.rows.data[:size], update.head.bias.data[:size]
     low = rows.bfloat16()
@@ -272,16 +271,14 @@ def main() -> None:
     about = machine()
     about["commit"] = chosen.commit or about.get("commit")
     for line in lines(chosen):
-        print(json.dumps(_short(line)), flush=True)
+        print(_short(line), flush=True)
         with open(chosen.out, "a") as file:
             file.write(json.dumps({"what": chosen.what, **line, "machine": about}) + "\n")
 
 
-def _short(value: Any) -> Any:
-    """The same with numbers of four digits."""
-    if isinstance(value, dict):
-        return {name: _short(each) for name, each in value.items()}
-    return float(f"{value:.4g}") if isinstance(value, float) else value
+def _short(line: Line) -> str:
+    """The line with numbers of four digits."""
+    return json.dumps(json.loads(json.dumps(line), parse_float=lambda text: float(f"{float(text):.4g}")))
 
 
 if __name__ == "__main__":

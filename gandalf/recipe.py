@@ -145,6 +145,9 @@ class Training:
     )
     steps: int | None = setting(None, "Number of updates, in place of epochs.")
     batch: int = setting(0, "Points in an update; 0: 256, or 1024 on a GPU where there are many points.")
+    micro_batch: int = setting(
+        0, "Texts that a transformer reads at once: less memory, each read twice. 0: the whole batch."
+    )
     schedule: ScheduleName = setting("one-cycle", "one-cycle, cosine, linear or constant, all with warm-up.")
     warm_up: float = setting(0.1, "Share of the updates in which the rates rise.")
     clip: float = setting(1.0, "Largest norm of the layers' gradient; 0: no limit.")

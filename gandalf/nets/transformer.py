@@ -89,7 +89,9 @@ class Transformer(nn.Module):
         if self.longest is not None and ids.shape[1] > self.longest:
             what = f"the transformer reads texts of at most {self.longest:,} tokens, not {ids.shape[1]:,}"
             raise DataError(what, remedy=f"set text.max_length to {self.longest} or less")
-        pooled = self._pooled(ids) if torch.is_grad_enabled() else self._in_parts(ids)
+        # Dropout is drawn text by text, so that in training they are met in the order they come in.
+        whole = torch.is_grad_enabled() or self.training
+        pooled = self._pooled(ids) if whole else self._in_parts(ids)
         encoded: Tensor = self.dropout(pooled) * self.scale
         return encoded
 

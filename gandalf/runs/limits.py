@@ -63,6 +63,7 @@ LIMITS: dict[str, Limit] = {
     "training.epochs": _POSITIVE,
     "training.steps": _at_least(1),
     "training.batch": _at_least(0),
+    "training.micro_batch": _at_least(0),
     "training.warm_up": _SHARE,
     "training.clip": _at_least(0),
     "targets.delta": _BELOW_ONE,
@@ -97,6 +98,9 @@ def check_recipe(recipe: Recipe) -> None:
         )
     if recipe.encoder.kind == "transformer":
         _check_transformer(recipe)
+    elif recipe.training.micro_batch:
+        what = f"training.micro_batch is for transformers, and an encoder of the kind {recipe.encoder.kind}"
+        raise DataError(f"{what} reads a batch at once", remedy="leave it out, or use a smaller --batch")
 
 
 def check_encoder(encoder: Encoder) -> None:

@@ -26,6 +26,7 @@ def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
         labels=labels,
         dim=encoder.dim,
         batch=recipe.training.batch,
+        micro_batch=recipe.training.micro_batch,
         block=block,
         encoder_parameters=sum(each.numel() for each in encoder.parameters()),
         activations=_activations(recipe),

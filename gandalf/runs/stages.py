@@ -121,6 +121,7 @@ def _siamese(material: Material, encoder: TextEncoder, before: int) -> Running:
         clip=recipe.training.clip,
         dtype=DTYPES[recipe.training.precision],
         seed=recipe.seed,
+        micro_batch=recipe.training.micro_batch,
         seen=made.seen,
     )
     points = replace(material.points, label_tokens=texts.tokens)
@@ -163,5 +164,6 @@ def _stage(material: Material, labels: Labels) -> Stage:
         clip=training.clip,
         dtype=DTYPES[training.precision],
         seed=recipe.seed,
+        micro_batch=training.micro_batch,
         frozen=encoder.frozen,
     )

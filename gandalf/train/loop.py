@@ -40,6 +40,7 @@ class Stage:
     clip: float = 1.0
     dtype: torch.dtype = torch.float32  # of matrix products
     seed: int = 0
+    micro_batch: int = 0  # texts encoded at once, and again on the way back; 0: all of a batch, once
     frozen: bool = False  # the encoder stays as it is
     seen: Callable[[npt.NDArray[np.int64], Tensor], None] | None = None  # is shown points and their vectors
 
@@ -116,22 +117,33 @@ class Training:
         factor = SCHEDULES[self.stage.schedule](self.step / self.steps, self.stage.warm_up)
         self.encoder.train(not self.stage.frozen)
         self.head.train()
-        low = self.stage.dtype != torch.float32
         self.encoder_update.begin(batch.words)
-        with (
-            torch.set_grad_enabled(not self.stage.frozen),
-            torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low),
-        ):
-            x = self.encoder(batch.tokens)  # shape: (B, dim), or with the labels' (B + C, dim)
-        x = x.float()
+        parts = torch.split(batch.tokens, self.stage.micro_batch or len(batch.tokens))
+        with torch.set_grad_enabled(not self.stage.frozen and len(parts) == 1):
+            # shape: (B, dim), or with the labels' (B + C, dim)
+            x = torch.cat([self._encoded(part, number) for number, part in enumerate(parts)])
         if self.stage.seen is not None:
             self.stage.seen(batch.rows, x.detach()[: len(batch.rows)])
         gradient, loss = self.head_update.step(x.detach(), batch.chunks, batch.weights, factor, value)
-        if not self.stage.frozen:
-            x.backward(gradient)
+        if x.requires_grad:
+            torch.autograd.backward(x, gradient)
+        elif not self.stage.frozen:
+            # What was not kept is made again, a part at a time: memory for one part does for all.
+            slopes = torch.split(gradient, len(parts[0]))
+            for number, part in enumerate(parts):
+                torch.autograd.backward(self._encoded(part, number), slopes[number])
         self.encoder_update.step(factor)
         if loss is not None:
             self.loss = float(loss)
+
+    def _encoded(self, tokens: Tensor, number: int) -> Tensor:
+        """Vectors of a part of the batch, with the same dropout whenever they are made."""
+        if number or self.stage.micro_batch:
+            torch.manual_seed((self.stage.seed * 1_000_003 + self.step) * 4_099 + number)
+        low = self.stage.dtype != torch.float32
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low):
+            found: Tensor = self.encoder(tokens)
+        return found.float()
 
     def weights(self) -> dict[str, Tensor]:
         """Weights and buffers of encoder and head, the tensors themselves."""

@@ -27,6 +27,7 @@ class RunShape:
     dim: int
     batch: int
     block: int  # labels met at once
+    micro_batch: int = 0  # points encoded at once; 0: all of the batch
     encoder_parameters: int = 0
     activations: int = 0  # values for each point that the encoder keeps for the way back
     states: int = 2  # values the optimiser keeps for each parameter: 2 for AdamW, 1 for SGD with momentum
@@ -69,12 +70,13 @@ def memory_plan(shape: RunShape) -> MemoryPlan:
     size, block = shape.bytes_per_value, min(shape.block, shape.labels)
     rows = shape.labels * (shape.dim * shape.bytes_per_row_value + size)  # and biases
     parameters = rows + size * shape.encoder_parameters
-    of_a_point = shape.activations + 2 * shape.dim  # the encoder's output and its gradient, whatever it is
+    encoded = min(shape.micro_batch or shape.batch, shape.batch)
+    vectors = shape.batch * 2 * shape.dim  # the encoder's output and its gradient, whatever it is
     return MemoryPlan(
         parameters=parameters,
         optimiser=parameters * shape.states,
         scores=size * block * (SCORE_COPIES * shape.batch + ROW_COPIES * shape.dim + shape.row_values),
-        activations=size * (shape.batch * of_a_point + shape.encoder_parameters),
+        activations=size * (encoded * shape.activations + vectors + shape.encoder_parameters),
     )
 
 
