@@ -21,7 +21,7 @@ ROOMS = (
 FILES = sorted(PACKAGE.rglob("*.py"))
 LIGHT = {"numpy", "scipy", "typer", "rich", "gandalf"}
 # The engine, which the extra [train] brings; the rooms before it do without.
-ENGINE = {room: {"torch", "tokenizers", "safetensors"} for room in ROOMS[ROOMS.index("text") :]}
+ENGINE = {room: {"torch", "tokenizers", "safetensors", "filelock"} for room in ROOMS[ROOMS.index("text") :]}
 ENGINE |= {room: set() for room in ("report", "cli", "__main__")}
 
 
@@ -90,7 +90,7 @@ def test_only_the_light_core_is_imported_at_the_top(path):
 def test_the_library_works_without_any_extra():
     blocked = (
         *("numba", "matplotlib", "pyarrow", "zstandard"),
-        *("torch", "tokenizers", "safetensors", "faiss", "tensorboard", "sklearn", "transformers"),
+        *("torch", "tokenizers", "safetensors", "filelock", "faiss", "tensorboard", "sklearn", "transformers"),
     )
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({blocked!r}))\n"  # None in sys.modules: import fails
