@@ -76,10 +76,7 @@ def demo(
         print_json(results)
         return
     _show(screen, found)
-    screen.print(f"\nSaved is the model {found.saved}: {escape(found.why)}.")
-    screen.print(f"A page with pictures: [bold]{escape(str(out / PAGE))}[/]. What to try next:")
-    for line in commands[1:]:
-        screen.print(escape(f"  {line}"), style="bold", soft_wrap=True)
+    _show_what_is_left(screen, found, out / PAGE, commands[1:])
 
 
 def _queries(source: Source) -> list[str]:
@@ -99,6 +96,13 @@ def _show(screen: Console, found: SideBySide) -> None:
     for table in (comparison_table(found), verdict_table(found), answers_tables(found)):
         screen.print()
         screen.print(table)
+
+
+def _show_what_is_left(screen: Console, found: SideBySide, page: Path, commands: list[str]) -> None:
+    screen.print(f"\nSaved is the model {found.saved}: {escape(found.why)}.")
+    screen.print(f"A page with pictures: [bold]{escape(str(page))}[/]. What to try next:")
+    for line in commands:
+        screen.print(escape(f"  {line}"), style="bold", soft_wrap=True)
 
 
 def _command(source: Source, out: Path, system: str, steps: int | None, seed: int) -> str:
