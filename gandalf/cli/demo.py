@@ -68,8 +68,7 @@ def demo(
     with demo_folder(out, overwrite=overwrite) as folder:
         found = run(splits, recipe, folder, _queries(source), _teller(screen))
         commands = [command, *_next(source, out, found)]
-        about = {"gandalf": __version__, "command": command}
-        results = write_results(about | found.as_dict(), folder)
+        results = write_results({"gandalf": __version__, "command": command} | found.as_dict(), folder)
         with written(folder / PAGE) as file:
             file.write(demo_page(found, commands, f"gandalf {__version__}"))
     if json:
