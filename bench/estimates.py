@@ -195,7 +195,7 @@ def bias_and_variance() -> list[dict[str, Any]]:
             first, second = sums.setdefault(name, (np.zeros(len(given)), np.zeros(len(given))))
             first += value
             second += value**2
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, (first, second) in sums.items():
         mean = first / DRAWS
         spread = (second - DRAWS * mean**2) / (DRAWS - 1)  # unbiased
@@ -205,13 +205,13 @@ def bias_and_variance() -> list[dict[str, Any]]:
                 here = of_kind & (expected > low) & (expected <= high)
                 figures = {"truth": true, "mean": mean, "squared_bias": bias, "variance": spread}
                 row = {"estimate": name, "pairs_are": kind, "points_of_label": f"{low}-{high}"}
-                row |= {"pairs": int(here.sum())} | {k: float(v[here].mean()) for k, v in figures.items()}
-                rows.append(row)
+                means = {key: float(value[here].mean()) for key, value in figures.items()}
+                rows.append(row | {"pairs": int(here.sum())} | means)
     for row in rows:
-        figures = "  ".join(f"{key} {value:.4f}" for key, value in row.items() if isinstance(value, float))
+        shown = "  ".join(f"{key} {value:.4f}" for key, value in row.items() if isinstance(value, float))
         print(
             f"{row['estimate']:11} {row['pairs_are']:6} {row['points_of_label']:>9}",
-            f"{row['pairs']:7,}  {figures}",
+            f"{row['pairs']:7,}  {shown}",
         )
     return rows
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def time_napkinxc(predictions: csr_array, splits: Splits) -> dict[str, Any] | No
     ranked = ids.tolist()
     truth = [row.tolist() for row in np.split(test.targets.indices, test.targets.indptr[1:-1])]
     weights = inverse_propensities(splits.train.label_frequencies, len(splits.train))
-    functions = {
+    functions: dict[str, Callable[[], Any]] = {
         "P": lambda: napkinxc.precision_at_k(truth, ranked, k=K),
         "nDCG": lambda: napkinxc.ndcg_at_k(truth, ranked, k=K),
         "PSP": lambda: napkinxc.psprecision_at_k(truth, ranked, weights, k=K),
@@ -91,7 +92,8 @@ def time_napkinxc(predictions: csr_array, splits: Splits) -> dict[str, Any] | No
         "C": lambda: napkinxc.coverage_at_k(truth, ranked, k=K),
         "macroP": lambda: napkinxc.macro_precision_at_k(truth, ranked, k=K),
     }
-    seconds, values = {}, {}
+    seconds: dict[str, float] = {}
+    values: dict[str, float] = {}
     for name, function in functions.items():
         start = time.perf_counter()
         found = function()

@@ -9,7 +9,7 @@ Stands alone: that interpreter does not know the rest of this project.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import omikuji
@@ -46,4 +46,5 @@ def features(lines: Iterator[str]) -> Iterator[list[tuple[int, float]]]:
 
 
 if __name__ == "__main__":
-    {"train": train, "predict": predict}[sys.argv[1]](*sys.argv[2:])
+    commands: dict[str, Callable[..., None]] = {"train": train, "predict": predict}
+    commands[sys.argv[1]](*sys.argv[2:])

@@ -230,6 +230,8 @@ def _unfit(path: str, expected: str, given: object, remedy: str = "") -> DataErr
 
 
 def _quoted(given: object) -> str:
+    if isinstance(given, float):
+        return repr(given)  # inf and nan, as they are written, and not JSON's names for them
     return json.dumps(given, ensure_ascii=False, default=str)
 
 

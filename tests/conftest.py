@@ -57,6 +57,27 @@ def trained(made_up, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def small_folder(tmp_path_factory) -> Path:
+    """Folder of a model of five labels; no test changes it."""
+    from small_model import small_model  # not above: it loads torch
+
+    from gandalf.model import save_model
+
+    out = tmp_path_factory.mktemp("model") / "small"
+    save_model(small_model(), out)
+    return out
+
+
+@pytest.fixture(scope="session")
+def small_predictor(small_folder):
+    """What it predicts, without the command."""
+    from gandalf.model import load_model  # not above: they load torch
+    from gandalf.predict.predictor import Predictor
+
+    return Predictor(load_model(small_folder))
+
+
+@pytest.fixture(scope="session")
 def made_demo(tmp_path_factory) -> tuple[Path, str]:
     """The demo of the bundled set with a few updates: its folder, never changed, and what was printed."""
     out = tmp_path_factory.mktemp("demo") / "out"

@@ -178,7 +178,10 @@ def test_label_points_are_never_counted_twice(tiny, tmp_path):
         (["--share", "1.2"], "share is 1.2"),
         (["--top-k", "0"], "top-k is 0"),
         (["--targets", "shrunk", "--strength", "-1"], "strength of shrinkage is -1"),
-        (["--targets", "shrunk", "--strength", "inf"], "strength of shrinkage is inf"),
+        (
+            ["--targets", "shrunk", "--strength", "inf"],
+            "strength of shrinkage is inf, but it must be at least 0 and finite",
+        ),
         (["--strength", "2"], "says nothing about ratio targets"),
         (["--seed", "-1"], "--seed"),
         (["--targets", "shrunken"], "shrunken"),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 
 import command_line
 import numpy as np
 import pytest
+from predict_command import done, fails
 from scipy.sparse import csr_array, load_npz
 from small_model import LABELS, small_model
 from text_files import write_csv, write_jsonl, write_txt
@@ -19,21 +19,6 @@ from gandalf.predict import inputs
 from gandalf.predict.inputs import is_text
 from gandalf.predict.predictor import Predictor
 
-done = partial(command_line.done, "predict")
-fails = partial(command_line.fails, "predict")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("model") / "small"
-    save_model(small_model(), path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def predictor(folder):
-    return Predictor(load_model(folder))
-
 
 @pytest.fixture(scope="module")
 def man_folder(man, tmp_path_factory):
@@ -42,42 +27,42 @@ def man_folder(man, tmp_path_factory):
     return path
 
 
-def test_a_text_on_screen(folder, predictor):
-    shown = done(folder, "bzip2 files")
+def test_a_text_on_screen(small_folder, small_predictor):
+    shown = done(small_folder, "bzip2 files")
     rows = [line for line in shown.splitlines() if "0." in line or "1.0" in line]
-    expected = predictor.named("bzip2 files", 5)
+    expected = small_predictor.named("bzip2 files", 5)
     assert len(rows) == 5 and "bzip2 files" in rows[0] and "█" in rows[0]
     assert all(f"{score:.3f}" in row for (_, score), row in zip(expected, rows, strict=True))
     assert "\u2028" not in shown and "probability" in shown
-    assert done(folder, "bzip2 files", "--top", 10**12).count("\n") == shown.count("\n")
+    assert done(small_folder, "bzip2 files", "--top", 10**12).count("\n") == shown.count("\n")
 
 
-def test_a_text_as_json(folder, predictor):
-    found = json.loads(done(folder, "bzip2 files", "--top", 2, "--json"))
-    expected = [{"text": text, "score": score} for text, score in predictor.named("bzip2 files", 2)]
+def test_a_text_as_json(small_folder, small_predictor):
+    found = json.loads(done(small_folder, "bzip2 files", "--top", 2, "--json"))
+    expected = [{"text": text, "score": score} for text, score in small_predictor.named("bzip2 files", 2)]
     assert found == {"text": "bzip2 files", "labels": expected}
 
 
-def test_a_threshold_that_nothing_reaches(folder):
-    assert done(folder, "bzip2", "--threshold", 1.0).strip() == "no label reaches 1.0"
-    assert json.loads(done(folder, "bzip2", "--threshold", 1.0, "--json"))["labels"] == []
+def test_a_threshold_that_nothing_reaches(small_folder):
+    assert done(small_folder, "bzip2", "--threshold", 1.0).strip() == "no label reaches 1.0"
+    assert json.loads(done(small_folder, "bzip2", "--threshold", 1.0, "--json"))["labels"] == []
 
 
-def test_a_threshold_is_a_probability(folder):
+def test_a_threshold_is_a_probability(small_folder):
     for threshold in (-0.1, 1.5):
-        result = command_line.run("predict", folder, "bzip2", "--threshold", threshold)
+        result = command_line.run("predict", small_folder, "bzip2", "--threshold", threshold)
         assert result.exit_code == 2 and "--threshold" in result.stderr
 
 
-def test_markup_and_control_characters_are_letters(folder):
-    shown = done(folder, "[red]x[/] \x1b[2J y")
+def test_markup_and_control_characters_are_letters(small_folder):
+    shown = done(small_folder, "[red]x[/] \x1b[2J y")
     assert "[red]x[/]" in shown and "\x1b" not in shown
 
 
-def test_a_text_into_a_file(folder, predictor, tmp_path):
-    done(folder, "bzip2 files", "-o", tmp_path / "o.jsonl")
+def test_a_text_into_a_file(small_folder, small_predictor, tmp_path):
+    done(small_folder, "bzip2 files", "-o", tmp_path / "o.jsonl")
     record = json.loads((tmp_path / "o.jsonl").read_text("utf-8"))
-    assert record["labels"] == predictor.predict("bzip2 files", 5)[0].tolist()
+    assert record["labels"] == small_predictor.predict("bzip2 files", 5)[0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -134,67 +119,68 @@ def test_excluded_pairs_are_not_in_the_file(man, man_folder, tmp_path):
     assert (np.diff(found.indptr) == 10).all() and (found.data > 0).all()
 
 
-def test_a_table_with_a_test_file(folder, tmp_path):
+def test_a_table_with_a_test_file(small_folder, tmp_path):
     write_csv(tmp_path / "train.csv")
     labelled = "uid,title,labels\nq,gzip please,gzip\n"
     (tmp_path / "other.csv").write_text(labelled)
     (tmp_path / "labels.txt").write_text("\n".join([*LABELS[:3], "Zeilen", "x"]))
     arguments = ("--test", tmp_path / "other.csv", "--labels", tmp_path / "labels.txt")
-    done(folder, tmp_path / "train.csv", *arguments, "-o", tmp_path / "o.jsonl")
+    done(small_folder, tmp_path / "train.csv", *arguments, "-o", tmp_path / "o.jsonl")
     assert json.loads((tmp_path / "o.jsonl").read_text("utf-8"))["text"] == "gzip please"
 
 
-def test_data_that_the_model_was_not_made_for(folder, man, tmp_path):
-    sentence = fails(folder, "man", "-o", tmp_path / "o.npz")
+def test_data_that_the_model_was_not_made_for(small_folder, man, tmp_path):
+    sentence = fails(small_folder, "man", "-o", tmp_path / "o.npz")
     assert f"has {man.train.num_labels:,} labels, and the model 5" in sentence
     (tmp_path / "train.csv").write_text("text,labels\na,v\nb,w\nc,x\nd,y\ne,z\n")
     (tmp_path / "test.csv").write_text("text,labels\na,v\n")
-    sentence = fails(folder, tmp_path, "-o", tmp_path.parent / "o.npz")
+    sentence = fails(small_folder, tmp_path, "-o", tmp_path.parent / "o.npz")
     assert "has other labels than the model: 0 of 5 texts are the same" in sentence
     (tmp_path / "test.csv").unlink()
-    assert "has no test split to predict" in fails(folder, tmp_path, "-o", tmp_path.parent / "o.npz")
+    assert "has no test split to predict" in fails(small_folder, tmp_path, "-o", tmp_path.parent / "o.npz")
 
 
-def test_where_predictions_may_not_go(folder, tmp_path):
+def test_where_predictions_may_not_go(small_folder, tmp_path):
     write_txt(tmp_path / "t.txt")
     write_jsonl(tmp_path / "t.jsonl")
     texts = tmp_path / "t.txt"
-    assert "need a file to go to; name it: -o" in fails(folder, texts)
-    assert "in no format that predictions can be written in" in fails(folder, texts, "-o", tmp_path / "o.pkl")
-    assert "in no format" in fails(folder, texts, "-o", tmp_path / "o.npz.gz")
-    assert "is in the model's folder" in fails(folder, texts, "-o", folder / "labels.jsonl")
+    assert "need a file to go to; name it: -o" in fails(small_folder, texts)
+    said = fails(small_folder, texts, "-o", tmp_path / "o.pkl")
+    assert "in no format that predictions can be written in" in said
+    assert "in no format" in fails(small_folder, texts, "-o", tmp_path / "o.npz.gz")
+    assert "is in the model's folder" in fails(small_folder, texts, "-o", small_folder / "labels.jsonl")
     before = (tmp_path / "t.jsonl").read_bytes()
     assert "is part of the data that is read" in fails(
-        folder, tmp_path / "t.jsonl", "-o", tmp_path / "t.jsonl"
+        small_folder, tmp_path / "t.jsonl", "-o", tmp_path / "t.jsonl"
     )
     assert (tmp_path / "t.jsonl").read_bytes() == before
-    assert "cannot be written" in fails(folder, texts, "-o", tmp_path / "none" / "o.csv")
+    assert "cannot be written" in fails(small_folder, texts, "-o", tmp_path / "none" / "o.csv")
 
 
-def test_columns_that_are_not_there(folder, tmp_path):
+def test_columns_that_are_not_there(small_folder, tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     out = ("-o", tmp_path / "o.csv")
-    assert "name it with --text-column" in fails(folder, tmp_path / "t.csv", *out)
+    assert "name it with --text-column" in fails(small_folder, tmp_path / "t.csv", *out)
     assert "there is no column 'c'; the columns are: a, b" in fails(
-        folder, tmp_path / "t.csv", *out, "--text-column", "c"
+        small_folder, tmp_path / "t.csv", *out, "--text-column", "c"
     )
-    done(folder, tmp_path / "t.csv", *out, "--text-column", "b")
+    done(small_folder, tmp_path / "t.csv", *out, "--text-column", "b")
     write_txt(tmp_path / "t.txt")
-    assert "one text a line" in fails(folder, tmp_path / "t.txt", *out, "--text-column", "b")
+    assert "one text a line" in fails(small_folder, tmp_path / "t.txt", *out, "--text-column", "b")
 
 
-def test_no_model_and_no_cuda(folder, tmp_path, monkeypatch):
+def test_no_model_and_no_cuda(small_folder, tmp_path, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert "no such model folder" in fails(tmp_path / "none", "gzip")
-    assert "no CUDA device" in fails(folder, "gzip", "--device", "cuda")
-    done(folder, "gzip", "--device", "cpu")
+    assert "no CUDA device" in fails(small_folder, "gzip", "--device", "cuda")
+    done(small_folder, "gzip", "--device", "cpu")
 
 
-def test_without_the_training_half_it_says_what_to_install(folder):
+def test_without_the_training_half_it_says_what_to_install(small_folder):
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from gandalf.cli.main import app\n"
-        f"app(['predict', {str(folder)!r}, 'gzip'])\n"
+        f"app(['predict', {str(small_folder)!r}, 'gzip'])\n"
     )
     result = command_line.python(code)
     assert result.returncode == 2

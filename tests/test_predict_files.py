@@ -4,49 +4,32 @@ from __future__ import annotations
 
 import csv
 import json
-from functools import partial
 
-import command_line
 import numpy as np
 import pytest
+from predict_command import done, fails
 from scipy.sparse import load_npz
 from small_model import LABELS, small_model
 from text_files import FILES, TEXTS, write_csv
 
-from gandalf.model import load_model, save_model
 from gandalf.predict import inputs
 from gandalf.predict.files import predict_chunks, write_predictions
 from gandalf.predict.inputs import Chunk, texts_of_file
 from gandalf.predict.predictor import Predictor
 
-done = partial(command_line.done, "predict")
-fails = partial(command_line.fails, "predict")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("model") / "small"
-    save_model(small_model(), path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def predictor(folder):
-    return Predictor(load_model(folder))
-
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_kind_of_file(name, folder, predictor, tmp_path, monkeypatch):
+def test_every_kind_of_file(name, small_folder, small_predictor, tmp_path, monkeypatch):
     monkeypatch.setattr(inputs, "CHUNK", 2)
     FILES[name](tmp_path / name)
-    done(folder, tmp_path / name, "-o", tmp_path / "o.npz", "--top", 3)
-    ids, scores = predictor.predict(TEXTS, 3)
+    done(small_folder, tmp_path / name, "-o", tmp_path / "o.npz", "--top", 3)
+    ids, scores = small_predictor.predict(TEXTS, 3)
     found = load_npz(tmp_path / "o.npz")
     assert found.shape == (len(TEXTS), len(LABELS)) and found.dtype == np.float32
     expected = np.zeros(found.shape, dtype=np.float32)
     np.put_along_axis(expected, ids, scores, axis=1)
     np.testing.assert_allclose(found.toarray(), expected, rtol=1e-5)
-    done(folder, tmp_path / name, "-o", tmp_path / "o.jsonl", "--top", 3)
+    done(small_folder, tmp_path / name, "-o", tmp_path / "o.jsonl", "--top", 3)
     records = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text("utf-8").split("\n")[:-1]]
     assert [record["text"] for record in records] == TEXTS
     assert [record["labels"] for record in records] == ids.tolist()
@@ -57,12 +40,12 @@ def test_every_kind_of_file(name, folder, predictor, tmp_path, monkeypatch):
     assert [record.get("uid") for record in records] == (names or [None] * len(TEXTS))
 
 
-def test_csv_out(folder, predictor, tmp_path):
+def test_csv_out(small_folder, small_predictor, tmp_path):
     write_csv(tmp_path / "t.csv")
-    done(folder, tmp_path / "t.csv", "-o", tmp_path / "o.csv", "--top", 2, "--threshold", 0.3)
+    done(small_folder, tmp_path / "t.csv", "-o", tmp_path / "o.csv", "--top", 2, "--threshold", 0.3)
     with open(tmp_path / "o.csv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    ids, scores = predictor.predict(TEXTS, 2, threshold=0.3)
+    ids, scores = small_predictor.predict(TEXTS, 2, threshold=0.3)
     expected = [
         (f"u{n}", TEXTS[n], str(rank + 1), f"L{ids[n, rank]}", LABELS[ids[n, rank]])
         for n in range(len(TEXTS))
@@ -86,10 +69,10 @@ def test_labels_without_ids_and_compressed_output(tmp_path):
     assert "label_ids" not in json.loads((tmp_path / "o.jsonl").read_text("utf-8"))
 
 
-def test_no_texts_at_all(folder, tmp_path):
+def test_no_texts_at_all(small_folder, tmp_path):
     (tmp_path / "t.txt").write_text("")
     for suffix in (".npz", ".jsonl", ".csv"):
-        found = json.loads(done(folder, tmp_path / "t.txt", "-o", tmp_path / f"o{suffix}", "--json"))
+        found = json.loads(done(small_folder, tmp_path / "t.txt", "-o", tmp_path / f"o{suffix}", "--json"))
         assert found["texts"] == 0
     assert load_npz(tmp_path / "o.npz").shape == (0, len(LABELS))
 
@@ -119,10 +102,10 @@ def test_files_are_read_as_they_are_written(tmp_path):
     assert len(first.texts) == inputs.CHUNK
 
 
-def test_a_failure_half_way_leaves_the_old_file(folder, tmp_path):
+def test_a_failure_half_way_leaves_the_old_file(small_folder, tmp_path):
     (tmp_path / "t.jsonl").write_text('{"text": "a"}\n' * 3 + "broken\n")
     for suffix in (".npz", ".jsonl", ".csv"):
         (tmp_path / f"o{suffix}").write_text("old")
-        assert "t.jsonl:4:" in fails(folder, tmp_path / "t.jsonl", "-o", tmp_path / f"o{suffix}")
+        assert "t.jsonl:4:" in fails(small_folder, tmp_path / "t.jsonl", "-o", tmp_path / f"o{suffix}")
         assert (tmp_path / f"o{suffix}").read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 4

@@ -35,10 +35,31 @@ def test_the_figures_that_may_decide_are_those_that_there_are(splits):
     assert set(METRICS) == set(gandalf.evaluate(truth, splits).filtered.values)
 
 
-@pytest.mark.parametrize("value", ["inf", "0", "0.0"])
+@pytest.mark.parametrize("value", ["inf", "-inf", "0", "0.0"])
 def test_epochs_are_a_positive_number(value):
-    with pytest.raises(DataError, match=r"'training.epochs' is (inf|0.0), but it must be greater than 0"):
+    said = f"'training.epochs' is {float(value)}, but it must be greater than 0 and finite"
+    with pytest.raises(DataError, match=said):
         check_recipe(override(Recipe(), [f"epochs={value}"]))
+
+
+@pytest.mark.parametrize("name", sorted(LIMITS.keys() - {"validation.metric"}))  # which is a word
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
+def test_what_is_not_finite_is_refused_as_it_is_written(value, name):
+    """Infinity is greater than 0: a sentence that asks for no more would leave nobody wiser."""
+    with pytest.raises(DataError) as refused:
+        check_recipe(override(Recipe(), [f"{name}={value}"]))
+    kinds = ("a whole number", "a number")
+    plain = {f"the setting '{name}' must be {kind}, not {value}" for kind in kinds}
+    limit = f"the setting '{name}' is {value}, but it must be {LIMITS[name][0]}"
+    assert str(refused.value) in {*plain, limit}
+    if str(refused.value) == limit:
+        assert LIMITS[name][0].startswith("in ") or LIMITS[name][0].endswith(" and finite")
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), np.float32("inf"), np.float64("-inf")])
+def test_a_keyword_that_is_not_finite_is_refused_as_a_setting_is(value, splits):
+    with pytest.raises(DataError, match=rf"'training.epochs' (is|must be a number, not) {value}(,|$)"):
+        gandalf.train(splits, small(), epochs=value)
 
 
 @pytest.mark.parametrize("system", ["astec", "inceptionxml"])

@@ -155,7 +155,7 @@ def test_whole_numbers_serve_as_numbers_and_none_as_nothing():
         ({"stage": {"epochs": 5.0}}, "must be a whole number, not 5.0"),
         ({"stage": {"epochs": True}}, "must be a whole number, not true"),
         ({"stage": {"clip": True}}, "'stage.clip' must be a number, not true"),
-        ({"mix": {"alpha": float("nan")}}, "'mix.alpha' must be a number, not NaN"),
+        ({"mix": {"alpha": float("nan")}}, "'mix.alpha' must be a number, not nan"),
         ({"mix": {"alpha": 10**400}}, "'mix.alpha' must be a number"),
         ({"fast": 1}, "'fast' must be true or false, not 1"),
         ({"name": 5}, "'name' must be a text, not 5"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -10,12 +12,14 @@ import torch
 from command_line import done, fails
 from scipy.sparse import eye_array, load_npz
 from small_runs import small, small_splits
+from small_systems import small_system
 
 import gandalf
 from gandalf.errors import DataError
 from gandalf.graph.teacher import teacher_targets
 from gandalf.model import load_model, save_model
 from gandalf.runs.run import train
+from gandalf.runs.teacher import sound_teacher
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +71,59 @@ def test_no_teacher_and_one_that_is_not_asked():
         train(small_splits(), small("targets.targets=teacher"))
     with pytest.raises(DataError, match="a teacher says nothing about ratio targets"):
         train(small_splits(), small("targets.teacher=somewhere"))
+
+
+UNTAUGHT = "was trained without pairs (its siamese.kind is none), so its encoder cannot be a teacher"
+
+
+def test_a_model_that_saw_no_pairs_is_no_teacher(trained, made_up, tmp_path, monkeypatch):
+    said = (
+        f"{trained}: {UNTAUGHT}; name another model as the teacher; one is made by gandalf train DATA MODEL "
+    )
+    said += "--system siamesexml --set siamese.alone=true"
+    asked = ("--targets", "teacher", "--set", f"targets.teacher={trained}")
+    monkeypatch.setattr("gandalf.runs.run.fit_tokens", None)  # it is said before any text is read
+    assert fails("train", made_up, tmp_path / "out", *asked) == said
+    for command in (("graph", made_up), ("augment", made_up, tmp_path / "out")):
+        assert fails(*command, "--targets", "teacher", "--teacher", trained) == said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "sound"),
+    [
+        (("encoder.frozen=true",), True),  # as it comes
+        ((), False),  # moved by a classifier alone
+        (("siamese.kind=triplet", "siamese.pair_epochs=1", "siamese.pair_batch=32"), True),
+    ],
+)
+def test_a_transformer_teaches_as_it_comes_or_after_pairs(settings, sound, small_pretrained, tmp_path):
+    chosen = small_system("renee", small_pretrained, "siamese.kind=none", "training.steps=2", *settings)
+    save_model(train(small_splits(), chosen).model, tmp_path / "model")
+    with nullcontext() if sound else pytest.raises(DataError, match="was trained without pairs"):
+        assert sound_teacher(str(tmp_path / "model")) == str(tmp_path / "model")
+
+
+@pytest.mark.parametrize("frozen", ["true", "false"])
+def test_of_a_model_that_began_with_another_the_other_is_to_be_named(frozen, teacher, tmp_path):
+    """Whether that one saw pairs is not known here, and it may be gone."""
+    chosen = small(f"encoder.from_model={teacher}", f"encoder.frozen={frozen}", "training.steps=2")
+    save_model(train(small_splits(), chosen).model, tmp_path / "model")
+    with pytest.raises(DataError) as refused:
+        sound_teacher(str(tmp_path / "model"))
+    assert f"{UNTAUGHT}; name {teacher}, with whose encoder it began, or another" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "recipe", [None, 3, {}, {"siamese": {"kind": "none"}}, {"siamese": [], "encoder": {}}]
+)
+def test_a_model_that_does_not_tell_how_it_was_made_may_teach(recipe, small_folder, tmp_path):
+    shutil.copytree(small_folder, tmp_path / "model")
+    about = json.loads((tmp_path / "model" / "config.json").read_text("utf-8"))
+    if recipe is not None:
+        about["config"]["recipe"] = recipe
+    (tmp_path / "model" / "config.json").write_text(json.dumps(about), "utf-8")
+    assert sound_teacher(str(tmp_path / "model")) == str(tmp_path / "model")
 
 
 def test_the_command_names_what_is_missing(made_up, tmp_path):

@@ -68,18 +68,14 @@ def demo(
     with demo_folder(out, overwrite=overwrite) as folder:
         found = run(splits, recipe, folder, _queries(source), _teller(screen))
         commands = [command, *_next(source, out, found)]
-        about = {"gandalf": __version__, "command": command}
-        results = write_results(about | found.as_dict(), folder)
+        results = write_results({"gandalf": __version__, "command": command} | found.as_dict(), folder)
         with written(folder / PAGE) as file:
             file.write(demo_page(found, commands, f"gandalf {__version__}"))
     if json:
         print_json(results)
         return
     _show(screen, found)
-    screen.print(f"\nSaved is the model {found.saved}: {escape(found.why)}.")
-    screen.print(f"A page with pictures: [bold]{escape(str(out / PAGE))}[/]. What to try next:")
-    for line in commands[1:]:
-        screen.print(escape(f"  {line}"), style="bold", soft_wrap=True)
+    _show_what_is_left(screen, found, out / PAGE, commands[1:])
 
 
 def _queries(source: Source) -> list[str]:
@@ -99,6 +95,13 @@ def _show(screen: Console, found: SideBySide) -> None:
     for table in (comparison_table(found), verdict_table(found), answers_tables(found)):
         screen.print()
         screen.print(table)
+
+
+def _show_what_is_left(screen: Console, found: SideBySide, page: Path, commands: list[str]) -> None:
+    screen.print(f"\nSaved is the model {found.saved}: {escape(found.why)}.")
+    screen.print(f"A page with pictures: [bold]{escape(str(page))}[/]. What to try next:")
+    for line in commands:
+        screen.print(escape(f"  {line}"), style="bold", soft_wrap=True)
 
 
 def _command(source: Source, out: Path, system: str, steps: int | None, seed: int) -> str:

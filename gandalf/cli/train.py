@@ -78,17 +78,16 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
     recipe = asked.recipe()
     with engine("training"):
         from gandalf.runs.hooks import Interrupted
-        from gandalf.runs.output import is_finished, refuse_to_lose, train_to_folder
+        from gandalf.runs.output import claimed, is_finished, train_claimed
         from gandalf.runs.run import Place
-    refuse_to_lose(out, resume=running.resume, overwrite=running.overwrite)
-    if running.resume and is_finished(out):
-        _show_finished(out, json)
-        return
-    splits = source.load_original()
     place = Place(out, running.resume, running.checkpoint_minutes, running.tensorboard)
     try:
-        tell = _silent if json else _show_choice
-        outcome = train_to_folder(splits, recipe, place, overwrite=running.overwrite, tell=tell)
+        with claimed(out, resume=running.resume, overwrite=running.overwrite):
+            if running.resume and is_finished(out):
+                _show_finished(out, json)
+                return
+            splits = source.load_original()
+            outcome = train_claimed(splits, recipe, place, _silent if json else _show_choice)
     except Interrupted as stopped:
         again = "go on" if stopped.saved else "nothing was saved yet: begin again"
         typer.secho(f"{stopped}; {again} with the same command and --resume", err=True)

@@ -43,7 +43,8 @@ class Shrunk:
 
     def __post_init__(self) -> None:
         if not 0 <= self.strength < np.inf:
-            raise DataError(f"the strength of shrinkage is {self.strength}, but it must be 0 or more")
+            what = f"the strength of shrinkage is {self.strength}"
+            raise DataError(f"{what}, but it must be at least 0 and finite")
 
     def score(self, joint: Floats, given: Floats, other: Floats) -> Floats:
         """The ratio, as if the input label had been seen `strength` more times, alone."""

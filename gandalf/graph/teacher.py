@@ -46,7 +46,8 @@ class TeacherOptions:
         if self.neighbours < 0:
             raise DataError(f"a label cannot have {self.neighbours} neighbours", remedy="give 0 or more")
         if not 0 < self.temperature < np.inf:
-            raise DataError(f"the teacher's temperature is {self.temperature}, but it must be greater than 0")
+            what = f"the teacher's temperature is {self.temperature}"
+            raise DataError(f"{what}, but it must be greater than 0 and finite")
         if not 0 <= self.soft <= 1:
             raise DataError(f"the teacher's share is {self.soft}, but a share lies in [0, 1]")
 

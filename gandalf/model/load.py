@@ -26,7 +26,7 @@ from gandalf.text.tokens import load_tokens
 def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
     """Read a model folder that `save_model` wrote, ready to predict."""
     folder = Path(path)
-    facts = _read_facts(folder)
+    facts = read_facts(folder)
     ids, texts = _read_labels(folder / LABELS, facts.labels)
     tokens = load_tokens(folder)
     tensors = _read_tensors(folder / WEIGHTS)
@@ -43,7 +43,8 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
     return model
 
 
-def _read_facts(folder: Path) -> Facts:
+def read_facts(folder: Path) -> Facts:
+    """What the folder says of its model, which may be asked before all of it is read."""
     if not folder.is_dir():
         what = (
             "is a file where a model folder is expected"

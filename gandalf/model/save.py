@@ -76,7 +76,8 @@ def write_model(
         _write_json(metrics, folder / METRICS)
     with written(folder / CARD) as file:
         file.write(model_card(model, metrics) if card is None else card)
-    files = sorted({CONFIG, *(path.name for path in folder.iterdir() if path.is_file())})
+    there = {path.name for path in folder.iterdir() if path.is_file()}
+    files = sorted({CONFIG, *(name for name in there if not name.startswith("."))})  # a run's lock is none
     about = {"format": FORMAT, "version": VERSION, "made_by": f"gandalf {_release()}", "files": files}
     _write_json(about | asdict(facts), folder / CONFIG)
 

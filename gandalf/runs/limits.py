@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 Limit = tuple[str, Callable[[Any], bool]]  # what a value must be, and whether it is
 
 
-def _at_least(least: int) -> Limit:
-    return f"at least {least}", lambda value: least <= value < math.inf
+def _at_least(least: int) -> Limit:  # of whole numbers, none of which is infinite
+    return f"at least {least}", lambda value: least <= value
 
 
-_POSITIVE: Limit = ("greater than 0", lambda value: 0 < value < math.inf)
+_POSITIVE: Limit = ("greater than 0 and finite", lambda value: 0 < value < math.inf)
+_NOT_NEGATIVE: Limit = ("at least 0 and finite", lambda value: 0 <= value < math.inf)
 _SHARE: Limit = ("in [0, 1]", lambda value: 0 <= value <= 1)
 _RATE: Limit = ("in [0, 1000]", lambda value: 0 <= value <= 1000)  # beyond, float32 soon has no numbers left
 _BELOW_ONE: Limit = ("in [0, 1)", lambda value: 0 <= value < 1)
@@ -65,11 +66,11 @@ LIMITS: dict[str, Limit] = {
     "training.batch": _at_least(0),
     "training.micro_batch": _at_least(0),
     "training.warm_up": _SHARE,
-    "training.clip": _at_least(0),
+    "training.clip": _NOT_NEGATIVE,
     "targets.delta": _BELOW_ONE,
     "targets.scale": _SHARE,
     "targets.top_k": _at_least(1),
-    "targets.label_weight": _at_least(0),
+    "targets.label_weight": _NOT_NEGATIVE,
     "targets.label_epochs": _SHARE,
     "targets.share": _SHARE,
     "validation.share": _BELOW_ONE,

@@ -21,6 +21,7 @@ from gandalf.metrics.evaluate import Scores
 from gandalf.model import write_model
 from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, METRICS, WEIGHTS, read_json
 from gandalf.recipe import Recipe
+from gandalf.runs.claim import LOCK, alone_in
 from gandalf.runs.limits import check_points, check_recipe
 from gandalf.runs.run import CHECKPOINTS, Place, Trained, test_scores, train
 from gandalf.settings import as_toml, from_dict, to_dict
@@ -54,7 +55,7 @@ def state_of(folder: Path) -> State:
     """Whether the folder is free for a run, or holds one, finished or not, or something else."""
     if folder.exists() and not folder.is_dir():
         raise DataError("is a file where a folder is to be written", remedy="choose another OUT", file=folder)
-    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    names = _names(folder)
     if all(_LEFTOVER.fullmatch(name) for name in names):
         return "new"
     if CONFIG in names and read_json(folder / CONFIG).get("format") == FORMAT:
@@ -92,6 +93,16 @@ def refuse_to_lose(folder: Path, *, resume: bool, overwrite: bool) -> None:
         )
 
 
+@contextmanager
+def claimed(folder: Path, *, resume: bool, overwrite: bool) -> Iterator[None]:
+    """The folder for one run alone, and sure to hold nothing that the run would lose."""
+    if not (folder / LOCK).exists():
+        refuse_to_lose(folder, resume=resume, overwrite=overwrite)  # before a lock lies among foreign files
+    with alone_in(folder):
+        refuse_to_lose(folder, resume=resume, overwrite=overwrite)  # as the last run has left it
+        yield
+
+
 def train_to_folder(
     splits: Splits,
     recipe: Recipe,
@@ -107,11 +118,19 @@ def train_to_folder(
     folder = place.folder
     if folder is None:
         raise DataError("a run that is to leave a model needs a folder")
-    refuse_to_lose(folder, resume=place.resume, overwrite=overwrite)
-    if place.resume and is_finished(folder):
-        raise DataError(
-            "is finished, and there is nothing to resume", remedy="load it with load_model", file=folder
-        )
+    with claimed(folder, resume=place.resume, overwrite=overwrite):
+        if place.resume and is_finished(folder):
+            what = "is finished, and there is nothing to resume"
+            raise DataError(what, remedy="load it with load_model", file=folder)
+        return train_claimed(splits, recipe, place, tell)
+
+
+def train_claimed(
+    splits: Splits, recipe: Recipe, place: Place, tell: Callable[[dict[str, Any]], None]
+) -> Outcome:
+    """The same in a folder that is claimed already and holds no finished run, unless it may be removed."""
+    folder = place.folder
+    assert folder is not None
     check_recipe(recipe)
     check_points(splits.train)
     with _begun(folder, recipe, fresh=not place.resume):
@@ -128,10 +147,8 @@ def train_to_folder(
 
 @contextmanager
 def _begun(folder: Path, recipe: Recipe, fresh: bool) -> Iterator[None]:
-    """The folder, ready for a run; if the body fails before any training, it is as if it had never been."""
-    made = not folder.exists()
+    """The folder, ready for a run; if the body fails before any training, nothing is left in it."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         # config.json first and the recipe last: whatever a kill leaves here is an unfinished run.
         for name in sorted(_names(folder), key=lambda name: (name != CONFIG, name == RECIPE)):
             if _LEFTOVER.fullmatch(name) or (fresh and _is_own(name)):
@@ -146,8 +163,6 @@ def _begun(folder: Path, recipe: Recipe, fresh: bool) -> Iterator[None]:
     except DataError:
         if _names(folder) == [RECIPE]:
             _remove(folder / RECIPE)
-            if made:  # and not the user's, who may be in it
-                folder.rmdir()
         raise
 
 
@@ -212,7 +227,8 @@ def peak_memory(device: torch.device) -> int | None:
 
 
 def _names(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    """What is in the folder; the lock is nobody's, and goes with the run that took it."""
+    return [path.name for path in folder.iterdir() if path.name != LOCK] if folder.is_dir() else []
 
 
 def _is_own(name: str) -> bool:

@@ -30,6 +30,7 @@ from gandalf.runs.limits import check_encoder, check_points, check_recipe
 from gandalf.runs.material import Cut, augmented, cut, fit_tokens, loop_points
 from gandalf.runs.shape import run_shape
 from gandalf.runs.stages import Material, begin, stages_of
+from gandalf.runs.teacher import sound_teacher
 from gandalf.runs.validation import Held
 from gandalf.settings import to_dict
 from gandalf.train.checkpoint import Checkpoints, fingerprint
@@ -95,6 +96,8 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     check_recipe(recipe)
     check_points(splits.train)
     check_encoder(recipe.encoder)
+    if recipe.targets.targets == "teacher":
+        sound_teacher(recipe.targets.teacher)  # here already, before every text is read
     recipe = resolved(recipe, len(splits.train), splits.train.num_labels)
     parts = _cut(splits.train, recipe)
     tokens = fit_tokens(parts.rest, recipe.text, recipe.encoder)

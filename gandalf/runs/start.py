@@ -17,6 +17,7 @@ from gandalf.settings import override
 from gandalf.systems import recipe as recipe_of
 
 WHOLE_NAMES = {"targets": "targets.targets"}  # the last part of this name is a table's too
+_NOT_FINITE = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}  # JSON's names, and those of settings
 
 
 def train(
@@ -61,7 +62,8 @@ def _written(value: object) -> str:
         return "none"
     if isinstance(value, str | Path):
         return str(value)
-    return json.dumps(value, default=_number)
+    text = json.dumps(value, default=_number)
+    return _NOT_FINITE.get(text, text)
 
 
 def _number(value: Any) -> Any:  # noqa: ANN401  NumPy's and torch's numbers, which JSON does not know
