@@ -44,13 +44,13 @@ def milliseconds(work: Callable[[int], object], times: int = 20, warm: int = 3) 
         work(number)
     found = []
     for number in range(times):
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         start.record()
         work(number)
         stop.record()
         torch.cuda.synchronize()
         found.append(start.elapsed_time(stop))
-    return statistics.median(found)
+    return float(statistics.median(found))
 
 
 def ceilings() -> Line:
@@ -191,7 +191,8 @@ def linear_step(labels: int, batch: int) -> Line:
     def step(_: int) -> None:
         with torch.autocast("cuda", dtype=torch.bfloat16):
             scores = layer(x.requires_grad_())
-        nn.functional.binary_cross_entropy_with_logits(scores.float(), targets, reduction="sum").backward()
+        loss = nn.functional.binary_cross_entropy_with_logits(scores.float(), targets, reduction="sum")
+        torch.autograd.backward(loss)
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
 
