@@ -152,14 +152,23 @@ def _scored_again(x: Tensor, head: Head, found: Found, k: int) -> Found:
     """The k best of the candidates by their scores in float32."""  # shape: (B, k)
     ids, order = torch.sort(found[0], dim=1)  # so that ties go to the smaller label
     dropped = found[1].gather(1, order) == -torch.inf
+    return _sorted(ids, pair_scores(x, head, ids).masked_fill(dropped, -torch.inf), k)
+
+
+def plain_best(x: Tensor, head: Head, block: tuple[int, int], k: int) -> Found:
+    """The k best labels of a range of them for each point, best first, ties to the smaller label."""
+    start, stop = block
+    return _Scan(head, [*range(start, stop, BLOCK), stop], k, torch.float32).best(x, None)
+
+
+def pair_scores(x: Tensor, head: Head, ids: Tensor) -> Tensor:
+    """Score of each point with each of its own candidates, in float32."""  # shape: (B, C)
     step = max(1, GATHERED // max(1, ids.shape[1] * x.shape[1]))
-    scores = torch.cat(
-        [_pair_scores(x[i : i + step], head, ids[i : i + step]) for i in range(0, len(x), step)]
-    )
-    return _sorted(ids, scores.masked_fill(dropped, -torch.inf), k)
+    parts = [_pair_scores(x[i : i + step], head, ids[i : i + step]) for i in range(0, len(x), step)]
+    return torch.cat(parts) if parts else x.new_empty(ids.shape)
 
 
 def _pair_scores(x: Tensor, head: Head, ids: Tensor) -> Tensor:
-    """Score of each point with each of its own candidates."""  # shape: (B, C)
     rows, bias = (part.float() for part in head.at(ids))  # shape: (B, C, dim), (B, C)
-    return torch.einsum("bd,bcd->bc", x.to(rows), rows) + bias
+    # Added up in one order for all: equal rows have equal scores, which a matrix product does not promise.
+    return (x.to(rows)[:, None, :] * rows).sum(dim=2) + bias

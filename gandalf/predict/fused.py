@@ -1,0 +1,136 @@
+"""Exact top k on a GPU without a score for every pair: low precision finds who may be in it, float32 decides.
+
+A score of bfloat16 numbers is off by at most `SLACK` times the lengths of the two vectors, so a label whose
+score and slack together do not reach the k-th best score so far cannot be among the best. Blocks of labels
+double in size, so that about as many survive in each: the threshold is nearly final when the large ones come.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from itertools import pairwise
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from gandalf.errors import DataError
+from gandalf.predict.exact import Found, Head, pair_scores, plain_best
+
+# Two roundings to 8 bits, each off by 2**-8 at most; their product, and sums of thousands in float32.
+SLACK = 2**-7 + 2**-13
+FIRST = 8_192  # labels that are scored plainly, for the first threshold
+ROOM = 8  # times k: labels of a block that may survive for a point
+TILES = (128, 256, 64)  # points, labels, numbers of the vectors
+ALIGNMENT = 16
+
+
+def refusal(rows: Tensor) -> str | None:
+    """Why the kernel cannot search these rows; None where it can."""
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed"
+    if rows.device.type != "cuda" or torch.cuda.get_device_capability(rows.device)[0] < 9:
+        return "there is no GPU since Hopper"
+    return f"vectors of {rows.shape[1]} numbers are no multiple of 8" if rows.shape[1] % 8 else None
+
+
+class FusedSearch:
+    """All labels of a head, ready to be searched."""
+
+    def __init__(self, head: Head, dtype: torch.dtype = torch.bfloat16) -> None:
+        self.head, self.tiles, self.first = head, TILES, FIRST
+        rows, bias = head.block(0, head.num_labels)
+        self.low, self.bias = rows.to(dtype), bias.float()
+        self.slack = rows.float().norm(dim=1) * SLACK
+        if not bool(torch.isfinite(self.slack).all()):
+            raise DataError("the scores are not numbers", remedy="train again: the training has diverged")
+        cuda = rows.device.type == "cuda"
+        self.programs = torch.cuda.get_device_properties(rows.device).multi_processor_count if cuda else 4
+
+    @torch.no_grad()
+    def best(self, x: Tensor, k: int, exclude: csr_array | None = None) -> Found:
+        """Label ids and scores of the k best of each point, best first, ties to the smaller label."""
+        x = x.to(self.low.device).float()
+        spare = 0 if exclude is None else int(np.diff(exclude.indptr).max(initial=0))
+        wanted = min(k + spare, self.head.num_labels)
+        ends = self._ends(wanted)
+        found = self._scored(x, plain_best(x, self.head, (0, ends[0]), wanted)[0], wanted)
+        for block in pairwise(ends):
+            found = self._with_block(x, found, block, wanted)
+        return _first_left(*found, k, exclude)
+
+    def _ends(self, wanted: int) -> list[int]:
+        """Where blocks end: the first large enough for a threshold, others as large as all before them."""
+        ends = [min(max(self.first, 2 * wanted), self.head.num_labels)]
+        while ends[-1] < self.head.num_labels:
+            ends.append(min(2 * ends[-1], self.head.num_labels))
+        return ends
+
+    def _with_block(self, x: Tensor, found: Found, block: tuple[int, int], wanted: int) -> Found:
+        """The best of what was found before and of a block."""
+        number = len(x)
+        capacity = ROOM * wanted
+        counts = torch.zeros(number, dtype=torch.int32, device=x.device)
+        ids = torch.full((number, capacity), -1, dtype=torch.int32, device=x.device)
+        self._launch(x, (found[1][:, -1].contiguous(), counts, ids), block)
+        most = int(counts.max())
+        fits = most <= capacity  # else many labels are much alike, and each has to be looked at
+        new = ids[:, :most].long() if fits else plain_best(x, self.head, block, wanted)[0]
+        return self._scored(x, torch.cat([found[0], new], dim=1), wanted)
+
+    def _scored(self, x: Tensor, ids: Tensor, wanted: int) -> Found:
+        """The best of these labels by their scores in float32; -1 is no label."""
+        ids = torch.sort(ids, dim=1).values  # so that equal scores go to the smaller one
+        scores = pair_scores(x, self.head, ids.clamp_min(0)).masked_fill(ids < 0, -torch.inf)
+        scores, order = torch.sort(scores, dim=1, descending=True, stable=True)
+        return ids.gather(1, order[:, :wanted]), scores[:, :wanted]
+
+    def _launch(self, x: Tensor, given: tuple[Tensor, Tensor, Tensor], block: tuple[int, int]) -> None:
+        from triton.tools.tensor_descriptor import TensorDescriptor
+
+        from gandalf.predict.fused_kernels import survivors_kernel
+
+        thresholds, counts, ids = given
+        tall, wide, deep = self.tiles
+        points, rows = x.to(self.low.dtype).contiguous(), self.low[slice(*block)]
+        tiles = math.ceil(len(x) / tall) * math.ceil(len(rows) / wide)
+        programs = min(self.programs, tiles)
+        survivors_kernel[(programs,)](
+            TensorDescriptor.from_tensor(points, [tall, deep]),
+            TensorDescriptor.from_tensor(rows, [wide, deep]),
+            self.bias[slice(*block)],
+            self.slack[slice(*block)],
+            x.norm(dim=1),
+            thresholds,
+            counts,
+            ids,
+            len(x),
+            len(rows),
+            x.shape[1],
+            block[0],
+            ids.shape[1],
+            PROGRAMS=programs,
+            TILE_POINTS=tall,
+            TILE_LABELS=wide,
+            TILE_DIM=deep,
+            PRECISION="ieee" if self.low.dtype == torch.float32 else "tf32",
+            num_warps=8,
+            num_stages=3,
+        )
+
+
+def _first_left(ids: Tensor, scores: Tensor, k: int, exclude: csr_array | None) -> Found:
+    """The first k of each point that are not excluded."""
+    if exclude is not None and exclude.nnz:
+        # A pair as one number: what is excluded is found by its place among them.
+        labels = exclude.shape[1]
+        row = np.repeat(np.arange(exclude.shape[0]), np.diff(exclude.indptr))
+        pairs = torch.from_numpy(np.sort(row * labels + exclude.indices.astype(np.int64))).to(ids.device)
+        own = torch.arange(len(ids), device=ids.device)[:, None] * labels + ids
+        place = torch.searchsorted(pairs, own).clamp_max(len(pairs) - 1)
+        scores = scores.masked_fill(pairs[place] == own, -torch.inf)
+        scores, order = torch.sort(scores, dim=1, descending=True, stable=True)
+        ids = ids.gather(1, order)
+    return ids[:, :k], scores[:, :k]
