@@ -23,7 +23,7 @@ from gandalf.predict.exact import Found, Head, pair_scores, plain_best
 SLACK = 2**-7 + 2**-13
 FIRST = 8_192  # labels that are scored plainly, for the first threshold
 ROOM = 8  # times k: labels of a block that may survive for a point
-TILES = (128, 256, 64)  # points, labels, numbers of the vectors
+TILES = (128, 128, 64)  # points, labels, numbers of the vectors: with more, a core has too few registers
 ALIGNMENT = 16
 
 
@@ -117,7 +117,7 @@ class FusedSearch:
             TILE_DIM=deep,
             PRECISION="ieee" if self.low.dtype == torch.float32 else "tf32",
             num_warps=8,
-            num_stages=3,
+            num_stages=4,
         )
 
 

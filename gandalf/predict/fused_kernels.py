@@ -52,5 +52,5 @@ def survivors_kernel(
         number = tl.sum(found, axis=1)
         start = tl.atomic_add(counts + point, number, mask=there & (number > 0))
         place = start[:, None] + tl.cumsum(found, axis=1) - 1
-        where = ids + point.to(tl.int64)[:, None] * capacity + place
+        where = ids + point[:, None] * capacity + place  # a batch is small enough for 32 bits
         tl.store(where, (label + first_id)[None, :] + tl.zeros_like(found), mask=stay & (place < capacity))
