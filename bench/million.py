@@ -1,7 +1,7 @@
 """Training and prediction at the shape of LF-AmazonTitles-1.3M on one GPU: memory, time, where it goes.
 
     python -m bench.million memory     # a whole step, DistilBERT-shaped encoder: peak memory
-    python -m bench.million epoch      # steps with MiniLM-shaped and InceptionXML encoders, and an epoch of them
+    python -m bench.million epoch      # MiniLM-shaped and InceptionXML encoders: steps, an epoch at that pace
     python -m bench.million predict    # exact top 100, one query and 1,024
 
 Weights, words and targets are random: nothing is learnt, and everything costs what it costs. An epoch is over
