@@ -118,7 +118,7 @@ class Head:
         "torch",
         "Of free rows that meet every label. torch: plain. triton: fused. auto: fused where it can be.",
     )
-    precision: RowPrecision = setting(
+    row_precision: RowPrecision = setting(
         "float32", "Of rows and their optimiser's state; bfloat16 is half as large, and for fused kernels."
     )
 

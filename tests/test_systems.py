@@ -119,7 +119,7 @@ RATES = {
     **dict.fromkeys(("astec", "decaf", "eclare"), WORDS),
     **dict.fromkeys(("inceptionxml", "inceptionxml-lf"), CONVOLUTIONS),
     "siamesexml": (*WORDS, *PAIRS),
-    "ngame": TRANSFORMER,
+    "ngame": (*TRANSFORMER, "head.rate=5e-3"),
     "renee": (*TRANSFORMER, "head.rate=2"),
 }
 

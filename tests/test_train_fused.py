@@ -144,7 +144,7 @@ def test_a_run_by_fused_kernels_is_one_by_plain_ones(settings, monkeypatch, tmp_
     fused = train(small_splits(), override(asked, ["head.kernel=triton"]), Place(tmp_path / "run"))
     torch.testing.assert_close(fused.model.head.rows, plain.model.head.rows, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(fused.model.head.bias, plain.model.head.bias, rtol=1e-3, atol=1e-4)
-    low = train(small_splits(), override(asked, ["head.kernel=auto", "head.precision=bfloat16"]))
+    low = train(small_splits(), override(asked, ["head.kernel=auto", "head.row_precision=bfloat16"]))
     assert low.model.head.rows.dtype == torch.float32
     assert torch.equal(low.model.head.rows, low.model.head.rows.bfloat16().float())
     alike = torch.nn.functional.cosine_similarity(low.model.head.rows, plain.model.head.rows)

@@ -33,12 +33,12 @@ def test_what_was_asked_for_and_cannot_be_had(splits, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (("head.precision=bfloat16",), "rows of bfloat16 are trained by fused kernels alone"),
+        (("head.row_precision=bfloat16",), "rows of bfloat16 are trained by fused kernels alone"),
         (
-            ("head.precision=bfloat16", "head.kernel=triton", "head.kind=gated"),
+            ("head.row_precision=bfloat16", "head.kernel=triton", "head.kind=gated"),
             "rows of bfloat16 are trained by fused kernels alone, and as a plain table",
         ),
-        (("head.precision=bfloat16", "head.kernel=auto", "device=cpu"), "rows of bfloat16 are for fused"),
+        (("head.row_precision=bfloat16", "head.kernel=auto", "device=cpu"), "rows of bfloat16 are for fused"),
     ],
 )
 def test_rows_of_bfloat16_need_them(settings, said, splits):

@@ -84,7 +84,7 @@ def assemble_head(recipe: Recipe, encoder: TextEncoder, points: Points, texts: L
         torch.manual_seed(recipe.seed + 1)
         table = Table(points.targets.shape[1], encoder.dim).to(recipe.device)
         START[recipe.head.start](encoder, table, points, texts)
-        table.rows.data = table.rows.data.to(DTYPES[recipe.head.precision])
+        table.rows.data = table.rows.data.to(DTYPES[recipe.head.row_precision])
         names = PARTS[recipe.head.kind]
         if not names or texts is None or isinstance(encoder, Transformer):
             return table

@@ -31,7 +31,7 @@ def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
         encoder_parameters=sum(each.numel() for each in encoder.parameters()),
         activations=_activations(recipe),
         states=2 if recipe.head.optimiser == "adamw" else 1,
-        bytes_per_row_value=2 if recipe.head.precision == "bfloat16" else 4,
+        bytes_per_row_value=2 if recipe.head.row_precision == "bfloat16" else 4,
         row_values=ROW_VALUES[recipe.head.kind] * encoder.dim,
         shortlist=shortlist,
     )

@@ -200,6 +200,6 @@ def _table_update(head: Table, stage: Stage) -> TableUpdate | FusedUpdate:
         remedy = "leave out --head-kernel, or set it to auto"
         raise DataError(f"fused kernels cannot train this head: {why}", remedy=remedy)
     if head.rows.dtype != torch.float32:
-        remedy = "set head.precision=float32, or head.kernel=triton to see what is missing"
+        remedy = "set head.row_precision=float32, or head.kernel=triton to see what is missing"
         raise DataError(f"rows of bfloat16 are for fused kernels alone, and {why}", remedy=remedy)
     return TableUpdate(head, stage.head, stage.loss, stage.dtype)
