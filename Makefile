@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: install demo test lint format bench clean
+.PHONY: install demo test test-kernels lint format bench clean
 
 install: $(VENV)/.installed
 
@@ -21,6 +21,12 @@ demo: install
 # A worker on each core, each with one thread: several threads in several processes wait for one another.
 test: install lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+# Fused kernels by Triton's interpreter, without a GPU; in an environment of its own, since Triton takes 1 GB.
+test-kernels:
+	$(PYTHON) -m venv $(VENV)-kernels
+	$(VENV)-kernels/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' 'triton>=3.9'
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(VENV)-kernels/bin/python -m pytest -n auto tests/test_train_fused.py tests/test_predict_fused.py
 
 lint: install
 	$(BIN)/ruff check .
@@ -42,4 +48,4 @@ bench: install
 	$(BIN)/python -m bench.pipeline
 
 clean:
-	rm -rf $(VENV) demo-out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-kernels demo-out .mypy_cache .ruff_cache .pytest_cache

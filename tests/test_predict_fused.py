@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, random_array
 from gandalf.nets.heads import Table
 from gandalf.predict.exact import top_k
 
-triton = pytest.importorskip("triton", reason="needs Triton, which PyTorch's builds for GPUs bring")
+triton = pytest.importorskip("triton", reason="needs Triton: make test-kernels")
 
 from gandalf.predict import fused  # noqa: E402
 from gandalf.predict.fused import FusedSearch  # noqa: E402

@@ -18,7 +18,7 @@ from gandalf.train.head_update import RowOptions, TableUpdate
 from gandalf.train.labels import Every
 from gandalf.train.losses import binary_cross_entropy
 
-triton = pytest.importorskip("triton", reason="needs Triton, which PyTorch's builds for GPUs bring")
+triton = pytest.importorskip("triton", reason="needs Triton: make test-kernels")
 
 from gandalf.train import fused_update, loop  # noqa: E402
 from gandalf.train.fused_update import SMALL, FusedUpdate  # noqa: E402
