@@ -12,6 +12,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+LOG2_E = tl.constexpr(1.4426950408889634)
+
 
 @triton.jit
 def slopes_kernel(
@@ -31,6 +33,8 @@ def slopes_kernel(
     TILE_DIM: tl.constexpr,
     WEIGHTED: tl.constexpr,
     VALUE: tl.constexpr,
+    FULL: tl.constexpr,  # no tile hangs over the last point
+    FAST: tl.constexpr,  # by the processor's own approximations, where it has some
     PRECISION: tl.constexpr,
 ):
     """Scores of all points with a block of labels, turned into slopes before they leave the core."""
@@ -47,17 +51,43 @@ def slopes_kernel(
         label = first_label + tl.arange(0, TILE_LABELS)
         known = label < num_labels
         # A label that is not there has no slope and no loss.
-        scores += tl.load(bias + label, mask=known, other=float("-inf"))[None, :]
+        shift = tl.load(bias + label, mask=known, other=float("-inf"))[None, :]
+        # What is done to every score costs as much as the product: sigmoid in four instructions.
+        slopes = _inverse(1.0 + _power(scores * -LOG2_E + shift * -LOG2_E, FAST), FAST)
         point = first_point + tl.arange(0, TILE_POINTS)
         counts = (point < num_points).to(tl.float32)
         if WEIGHTED:
             counts *= tl.load(weights + point, mask=point < num_points, other=0.0)
-        slopes = tl.sigmoid(scores) * counts[:, None]
+        if WEIGHTED or not FULL:
+            slopes *= counts[:, None]
         tl.store(sums + tile % across * num_labels + label, tl.sum(slopes, axis=0), mask=known)
         if VALUE:
+            scores += shift
             softplus = tl.maximum(scores, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(scores)))
             tl.store(losses + tile, tl.sum(tl.sum(softplus * counts[:, None], axis=1), axis=0))
         out.store([first_point, first_label], slopes.to(out.dtype))
+
+
+@triton.jit
+def _power(x, FAST: tl.constexpr):
+    """2 ** x."""
+    if FAST:
+        return tl.inline_asm_elementwise(
+            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:
+        return tl.exp2(x)
+
+
+@triton.jit
+def _inverse(x, FAST: tl.constexpr):
+    """1 / x."""
+    if FAST:
+        return tl.inline_asm_elementwise(
+            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+        )
+    else:
+        return 1.0 / x
 
 
 @triton.jit

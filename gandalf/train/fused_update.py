@@ -123,6 +123,8 @@ class FusedUpdate:
             TILE_DIM=deep,
             WEIGHTED=weights is not None,
             VALUE=value,
+            FULL=number % tall == 0,
+            FAST=points.device.type == "cuda",  # Triton's interpreter knows no instructions
             PRECISION=self._precision,
             num_warps=self.tiles.warps,
             num_stages=self.tiles.stages,
