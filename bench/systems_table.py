@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.studies import OWN_BASELINE, Run, systems_study, variant_name
-from bench.tables import Line, Sample, best_rows, figure, number, table
+from bench.tables import WHO_GAINS, Column, Line, Sample, best_rows, figure, number, table
 from gandalf.systems import SYSTEMS
 
-COLUMNS = tuple(f"{name}@{k}" for name in ("P", "PSP") for k in (1, 3, 5))
+COLUMNS: dict[str, Column] = {
+    **{f"{name}@{k}": figure(f"{name}@{k}") for name in ("P", "PSP") for k in (1, 3, 5)},
+    "P@1 label text": WHO_GAINS["P@1 label text"],
+    "P@1 new text": WHO_GAINS["P@1 new text"],
+}
 
 INTRODUCTION = """\
 ## All systems
@@ -41,7 +45,9 @@ def systems_table(lines: list[Line]) -> str:
             of_row = [line for line in lines if _is(line, system, name)]
             if of_row:
                 groups[f"{system}/{title}"] = of_row
-    samples = {name: {row: Sample.of(of, figure(name)) for row, of in groups.items()} for name in COLUMNS}
+    samples = {
+        name: {row: Sample.of(of, column) for row, of in groups.items()} for name, column in COLUMNS.items()
+    }
     best = {name: best_rows(of_column) for name, of_column in samples.items()}
     rows = [
         [
