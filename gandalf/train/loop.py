@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from gandalf.errors import DataError
 from gandalf.nets.heads import Composed, Encoded, Head, Table
 from gandalf.train.batches import Batch, PointOrder, Points, batches
+from gandalf.train.frozen import FrozenVectors, worth_keeping
 from gandalf.train.fused_update import FusedUpdate, KernelName, refusal
 from gandalf.train.head_update import RowOptions, TableUpdate
 from gandalf.train.labels import Every, Labels
@@ -72,6 +73,7 @@ class Training:
         learnt = nn.ModuleList([*([] if stage.frozen else [encoder]), *head.learnt()])
         self.encoder_update = EncoderUpdate(learnt, stage.encoder, stage.clip)
         self.head_update = _head_update(head, stage)
+        self._frozen: FrozenVectors | Literal[False] | None = None  # None: to be seen
         self.step = 0
         self.loss = float("nan")  # of a recent step
 
@@ -119,9 +121,11 @@ class Training:
         self.head.train()
         self.encoder_update.begin(batch.words)
         parts = torch.split(batch.tokens, self.stage.micro_batch or len(batch.tokens))
-        with torch.set_grad_enabled(not self.stage.frozen and len(parts) == 1):
-            # shape: (B, dim), or with the labels' (B + C, dim)
-            x = torch.cat([self._encoded(part, number) for number, part in enumerate(parts)])
+        x = self._known(batch) if self.stage.frozen else None
+        if x is None:
+            with torch.set_grad_enabled(not self.stage.frozen and len(parts) == 1):
+                # shape: (B, dim), or with the labels' (B + C, dim)
+                x = torch.cat([self._encoded(part, number) for number, part in enumerate(parts)])
         if self.stage.seen is not None:
             self.stage.seen(batch.rows, x.detach()[: len(batch.rows)])
         gradient, loss = self.head_update.step(x.detach(), batch.chunks, batch.weights, factor, value)
@@ -135,6 +139,15 @@ class Training:
         self.encoder_update.step(factor)
         if loss is not None:
             self.loss = float(loss)
+
+    def _known(self, batch: Batch) -> Tensor | None:
+        """Vectors of the batch by an encoder that stays as it is, read once and kept; None: not kept."""
+        if self._frozen is None:
+            met = (self.steps - self.step) * self.stage.order.batch
+            self._frozen = False
+            if worth_keeping(self.points, self.head.dim, met, self.device):
+                self._frozen = FrozenVectors(self.encoder, self.points, self.stage.dtype, self.device)
+        return self._frozen(batch.rows) if self._frozen else None
 
     def _encoded(self, tokens: Tensor, number: int) -> Tensor:
         """Vectors of a part of the batch, with the same dropout whenever they are made."""
