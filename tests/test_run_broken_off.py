@@ -12,6 +12,7 @@ from small_runs import KilledError, at_step, killed, same, small, small_splits, 
 
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
+from gandalf.runs import run as runs
 from gandalf.runs.hooks import Interrupted
 from gandalf.runs.material import epoch_steps
 from gandalf.runs.run import Place, train
@@ -19,6 +20,7 @@ from gandalf.runs.shortlists import Refresh
 from gandalf.runs.validation import Validate
 from gandalf.train.checkpoint import Checkpoints
 from gandalf.train.logs import read_log
+from gandalf.train.loop import Training
 
 SMALL = ("training.batch=32", "text.max_length=8", "device=cpu")
 # Settings that leave their own traces in a checkpoint.
@@ -77,10 +79,10 @@ def test_checkpoints_are_written_when_their_time_has_come(splits, tmp_path, monk
     saved = []
     monkeypatch.setattr(Checkpoints, "save", lambda self, tensors, state: saved.append(state["step"]))
     train(splits, small("training.steps=6"), Place(tmp_path, minutes=0))
-    assert saved == [1, 2, 3, 4, 5]  # after the last update nothing is left to go on with
+    assert saved == [1, 2, 3, 4, 5, 6]
     saved.clear()
     train(splits, small("training.steps=6"), Place(tmp_path, minutes=10))
-    assert saved == []
+    assert saved == [6]  # calibration and scoring are still to come
 
 
 def test_a_run_that_had_run_out_of_patience_does_not_go_on(splits, tmp_path, monkeypatch):
@@ -191,3 +193,17 @@ def test_hard_negatives_are_looked_up_once_an_epoch_and_not_again_on_resuming(sp
         train(splits, chosen, Place(tmp_path, minutes=0))
     train(splits, chosen, Place(tmp_path, resume=True))
     assert steps == [0, *range(epoch, 40, epoch), 40]
+
+
+def test_what_breaks_off_after_the_last_update_costs_no_training(splits, tmp_path, monkeypatch):
+    whole = train(splits, small("training.steps=6"))
+    with monkeypatch.context() as broken:
+        broken.setattr(runs._Run, "trained", _broken_off)
+        with pytest.raises(KeyboardInterrupt):
+            train(splits, small("training.steps=6"), Place(tmp_path))
+    monkeypatch.setattr(Training, "_train", lambda *given, **named: pytest.fail("it was trained already"))
+    same(train(splits, small("training.steps=6"), Place(tmp_path, resume=True)), whole)
+
+
+def _broken_off(*given):
+    raise KeyboardInterrupt

@@ -11,6 +11,7 @@ from scipy.sparse import random_array
 from small_runs import small, small_splits
 
 from gandalf.nets.heads import Table
+from gandalf.runs import hardware
 from gandalf.runs.run import Place, train
 from gandalf.settings import override
 from gandalf.train.batches import Points, make_batch
@@ -140,6 +141,7 @@ def test_a_run_by_fused_kernels_is_one_by_plain_ones(settings, monkeypatch, tmp_
     asked = small("labels.block=50", "training.steps=6", "training.precision=float32", *settings)
     plain = train(small_splits(), asked)
     monkeypatch.setattr(loop, "refusal", lambda head, dtype: None)
+    monkeypatch.setattr(hardware, "missing", lambda device, dtype: None)
     monkeypatch.setattr(fused_update, "DEFAULT", SMALL)
     fused = train(small_splits(), override(asked, ["head.kernel=triton"]), Place(tmp_path / "run"))
     torch.testing.assert_close(fused.model.head.rows, plain.model.head.rows, rtol=1e-3, atol=1e-4)

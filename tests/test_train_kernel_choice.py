@@ -9,9 +9,11 @@ from small_runs import same, small, small_splits
 
 from gandalf.errors import DataError
 from gandalf.nets.heads import Table
+from gandalf.runs import hardware
+from gandalf.runs import run as runs
 from gandalf.runs.run import train
 from gandalf.train import fused_update, loop
-from gandalf.train.fused_update import refusal
+from gandalf.train.fused_update import missing, refusal
 
 
 @pytest.fixture
@@ -25,9 +27,11 @@ def test_where_fused_kernels_cannot_be_had_auto_is_plain(splits):
 
 
 def test_what_was_asked_for_and_cannot_be_had(splits, monkeypatch):
-    monkeypatch.setattr(fused_update.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(DataError, match=r"fused kernels cannot train this head: Triton is not installed"):
+    with pytest.raises(DataError, match=r"fused kernels cannot train this head: there is no GPU"):
         train(splits, small("device=cpu", "head.kernel=triton"))
+    monkeypatch.setattr(fused_update.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    assert missing(torch.device("cuda"), torch.bfloat16) == "Triton is not installed"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,7 @@ def test_why_not(capability, dim, dtype, said, monkeypatch):
     monkeypatch.setattr(fused_update.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     head = Table(4, dim)
-    assert refusal(head, dtype) == "there is no GPU"
+    assert refusal(head, dtype) == "there is no GPU to run them on"
 
     class OnGpu:
         rows, dim = type("Rows", (), {"device": torch.device("cuda")}), head.dim
@@ -69,10 +73,32 @@ def test_why_not(capability, dim, dtype, said, monkeypatch):
     assert found is None if said is None else said in found
 
 
-def test_a_shortlist_is_met_by_plain_kernels(splits, monkeypatch):
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (("labels.kind=shortlist",), "labels are met by shortlist"),
+        (("head.kind=gated",), r"rows are not a plain table \(head.kind=gated\)"),
+        (("siamese.kind=contrastive", "siamese.alone=true"), "there is no stage that trains rows"),
+    ],
+)
+def test_what_is_not_theirs_is_said_before_any_work(settings, said, splits, monkeypatch):
+    monkeypatch.setattr(hardware, "missing", lambda device, dtype: None)
+    monkeypatch.setattr(runs, "fit_tokens", lambda *given: pytest.fail("it has begun"))
+    with pytest.raises(DataError, match=said):
+        train(splits, small("device=cpu", "head.kernel=triton", *settings))
+
+
+def test_a_pair_stage_is_not_trained_in_vain(splits, monkeypatch):
+    monkeypatch.setattr(runs, "fit_tokens", lambda *given: pytest.fail("it has begun"))
+    pairs = ("device=cpu", "siamese.kind=contrastive")
+    with pytest.raises(DataError, match="there is no GPU"):
+        train(splits, small(*pairs, "head.kernel=triton"))
+    with pytest.raises(DataError, match="rows of bfloat16 are for fused kernels alone, and there is no GPU"):
+        train(splits, small(*pairs, "head.kernel=auto", "head.row_precision=bfloat16"))
+
+
+def test_the_loop_itself_falls_back_on_a_shortlist(splits, monkeypatch):
     monkeypatch.setattr(loop, "refusal", lambda head, dtype: None)
-    with pytest.raises(DataError, match="labels are met by shortlist"):
-        train(splits, small("device=cpu", "labels.kind=shortlist", "head.kernel=triton"))
     train(splits, small("device=cpu", "labels.kind=shortlist", "head.kernel=auto", "training.steps=2"))
 
 

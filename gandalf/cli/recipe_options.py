@@ -84,7 +84,8 @@ _SET = _option(
 )
 _TARGETS_HELP = (
     "Of label points. none: no label points. self: each label alone (Z1). ratio: the paper's. shrunk, "
-    "calibrated, glas, walk: see gandalf graph. auto: chosen on held-out training points, by trial. "
+    "calibrated, glas, walk: see gandalf graph. teacher: by a model, --set targets.teacher=FOLDER. "
+    "auto: chosen on held-out training points, by trial. "
     f"Default {_DEFAULT.targets.targets}."
 )
 

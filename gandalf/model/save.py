@@ -56,7 +56,9 @@ def _replaced(folder: Path, overwrite: bool) -> Iterator[Path]:
     foreign = foreign_files(folder) if overwrite and folder.is_dir() else []
     if foreign:
         what = f"holds {foreign[0]}, which is not part of a model, and is not replaced"
-        raise DataError(what, remedy="choose another name, or move that away", file=folder)
+        # A lock is of a run that may be writing there.
+        away = "" if foreign[0].endswith(".lock") else ", or move that away"
+        raise DataError(what, remedy=f"choose another name{away}", file=folder)
     with new_folder(folder, overwrite=overwrite) as temporary:
         yield temporary
 

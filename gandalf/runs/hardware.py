@@ -10,6 +10,7 @@ import torch
 
 from gandalf.errors import DataError
 from gandalf.recipe import Device, Recipe
+from gandalf.train.fused_update import missing
 
 MANY_LABELS = 20_000  # on a CPU, more than these are met by shortlist
 SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}  # of a batch against a block: what fits a cache, what fills a card
@@ -36,6 +37,27 @@ def resolved(recipe: Recipe, num_points: int, num_labels: int) -> Recipe:
         labels=replace(recipe.labels, kind=kind, block=min(block, num_labels)),
         training=replace(recipe.training, precision=precision, batch=batch),
     )
+
+
+def check_kernel(recipe: Recipe) -> None:
+    """Refuse fused kernels that cannot be had before any work is done; `recipe` is a resolved one."""
+    head = recipe.head
+    if head.kernel == "torch":
+        return
+    precision = torch.float32 if recipe.training.precision == "float32" else torch.bfloat16
+    why = missing(torch.device(recipe.device), precision)
+    if recipe.siamese.alone:
+        why = "there is no stage that trains rows"
+    elif head.kind != "table":
+        why = f"rows are not a plain table (head.kind={head.kind})"
+    elif recipe.labels.kind == "shortlist":
+        why = "labels are met by shortlist"
+    if why and head.kernel == "triton":
+        what = f"fused kernels cannot train this head: {why}"
+        raise DataError(what, remedy="leave head.kernel out, or set it to auto")
+    if why and head.row_precision != "float32":
+        what = f"rows of {head.row_precision} are for fused kernels alone, and {why}"
+        raise DataError(what, remedy="leave head.row_precision out")
 
 
 def peak_memory(device: str) -> int | None:

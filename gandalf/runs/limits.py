@@ -24,6 +24,7 @@ def _at_least(least: int) -> Limit:  # of whole numbers, none of which is infini
 
 
 _POSITIVE: Limit = ("greater than 0 and finite", lambda value: 0 < value < math.inf)
+_EPOCHS: Limit = ("greater than 0 and at most 1,000,000", lambda value: 0 < value <= 10**6)
 _NOT_NEGATIVE: Limit = ("at least 0 and finite", lambda value: 0 <= value < math.inf)
 _SHARE: Limit = ("in [0, 1]", lambda value: 0 <= value <= 1)
 _RATE: Limit = ("in [0, 1000]", lambda value: 0 <= value <= 1000)  # beyond, float32 soon has no numbers left
@@ -47,7 +48,7 @@ LIMITS: dict[str, Limit] = {
     "head.rate": _RATE,
     "head.momentum": _BELOW_ONE,
     "head.weight_decay": _RATE,
-    "siamese.pair_epochs": _POSITIVE,
+    "siamese.pair_epochs": _EPOCHS,
     "siamese.pair_batch": _at_least(2),
     "siamese.pair_rate": _RATE,
     "siamese.pair_words_rate": _RATE,
@@ -61,8 +62,8 @@ LIMITS: dict[str, Limit] = {
     "labels.random": _at_least(0),
     "labels.hard": _at_least(0),
     "labels.refresh": _at_least(1),
-    "training.epochs": _POSITIVE,
-    "training.steps": _at_least(1),
+    "training.epochs": _EPOCHS,
+    "training.steps": ("from 1 to 1,000,000,000", lambda value: 1 <= value <= 10**9),
     "training.batch": _at_least(0),
     "training.micro_batch": _at_least(0),
     "training.warm_up": _SHARE,
@@ -97,7 +98,7 @@ def check_recipe(recipe: Recipe) -> None:
     ):
         what = f"rows of {recipe.head.row_precision} are trained by fused kernels alone, and as a plain table"
         raise DataError(
-            what, remedy="set head.kernel=triton and head.kind=table, or leave head.row_precision out"
+            what, remedy="leave head.row_precision out, or set head.kernel=auto and head.kind=table"
         )
     if recipe.encoder.kind == "transformer":
         _check_transformer(recipe)

@@ -23,7 +23,7 @@ from gandalf.predict.predictor import Predictor
 from gandalf.recipe import Recipe
 from gandalf.runs.assemble import assemble_encoder, encoder_options, some_texts
 from gandalf.runs.first_stages import kept
-from gandalf.runs.hardware import peak_memory, resolved
+from gandalf.runs.hardware import check_kernel, peak_memory, resolved
 from gandalf.runs.hooks import Interrupted, Log, LogValidation, Saving, Stop
 from gandalf.runs.label_texts import LabelTexts
 from gandalf.runs.limits import check_encoder, check_points, check_recipe
@@ -99,6 +99,7 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     if recipe.targets.targets == "teacher":
         sound_teacher(recipe.targets.teacher)  # here already, before every text is read
     recipe = resolved(recipe, len(splits.train), splits.train.num_labels)
+    check_kernel(recipe)
     parts = _cut(splits.train, recipe)
     tokens = fit_tokens(parts.rest, recipe.text, recipe.encoder)
     made = augmented(parts.rest, recipe.targets, recipe.seed, recipe.device)
@@ -147,6 +148,8 @@ class _Run:
                     save()
                     break
                 self._train(log, saving, fresh=True)
+            if self.now.over:
+                save()  # what is left to do takes a while, and a signal then must not cost the training
         self.seconds = time.perf_counter() - self._started
         training = self.now.training
         if stop.asked and not self.now.over:

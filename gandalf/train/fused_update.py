@@ -37,19 +37,22 @@ DEFAULT = Tiles()
 SMALL = Tiles((16, 16, 16), (16, 32, 16), warps=4, stages=1)  # for tests, where all is small
 
 
-def refusal(head: Table, dtype: torch.dtype) -> str | None:
-    """Why the kernels cannot train this head; None where they can."""
+def missing(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why the kernels cannot run here at all; None where they can."""
+    if device.type != "cuda":
+        return "there is no GPU to run them on"
+    if torch.cuda.get_device_capability(device)[0] < 9:
+        return "the GPU is older than Hopper"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
-    if head.rows.device.type != "cuda":
-        return "there is no GPU"
-    if torch.cuda.get_device_capability(head.rows.device)[0] < 9:
-        return "the GPU is older than Hopper"
-    if dtype == torch.float32:
-        return "matrix products are to be of float32"
-    if head.dim * 2 % ALIGNMENT:
-        return f"vectors of {head.dim} numbers are no multiple of {ALIGNMENT // 2}"
-    return None
+    return "matrix products are to be of float32" if dtype == torch.float32 else None
+
+
+def refusal(head: Table, dtype: torch.dtype) -> str | None:
+    """Why the kernels cannot train this head; None where they can."""
+    misfit = head.dim * 2 % ALIGNMENT
+    sizes = f"vectors of {head.dim} numbers are no multiple of {ALIGNMENT // 2}" if misfit else None
+    return missing(head.rows.device, dtype) or sizes
 
 
 class FusedUpdate:

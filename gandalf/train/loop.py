@@ -210,9 +210,9 @@ def _table_update(head: Table, stage: Stage) -> TableUpdate | FusedUpdate:
         if not why:
             return FusedUpdate(head, stage.head, stage.dtype)
     if stage.kernel == "triton":
-        remedy = "leave out --head-kernel, or set it to auto"
+        remedy = "leave head.kernel out, or set it to auto"
         raise DataError(f"fused kernels cannot train this head: {why}", remedy=remedy)
     if head.rows.dtype != torch.float32:
-        remedy = "set head.row_precision=float32, or head.kernel=triton to see what is missing"
-        raise DataError(f"rows of bfloat16 are for fused kernels alone, and {why}", remedy=remedy)
+        what = f"rows of bfloat16 are for fused kernels alone, and {why}"
+        raise DataError(what, remedy="leave head.row_precision out")
     return TableUpdate(head, stage.head, stage.loss, stage.dtype)
