@@ -16,7 +16,8 @@ import gandalf
 from gandalf.cli.options import Source
 from gandalf.errors import DataError
 from gandalf.model import write_model
-from gandalf.runs.claim import LOCK, alone_in
+from gandalf.model.layout import LOCK
+from gandalf.runs.claim import alone_in
 from gandalf.runs.output import state_of
 
 TAKEN = "another run is writing there; wait until it has ended, or choose another OUT"

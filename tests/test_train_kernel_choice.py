@@ -37,10 +37,10 @@ def test_what_was_asked_for_and_cannot_be_had(splits, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (("head.row_precision=bfloat16",), "rows of bfloat16 are trained by fused kernels alone"),
+        (("head.row_precision=bfloat16",), "rows of bfloat16 are for fused kernels alone, and they were not"),
         (
-            ("head.row_precision=bfloat16", "head.kernel=triton", "head.kind=gated"),
-            "rows of bfloat16 are trained by fused kernels alone, and as a plain table",
+            ("head.row_precision=bfloat16", "head.kernel=auto", "head.kind=gated"),
+            "rows of bfloat16 are for fused kernels alone, and rows are not a plain table",
         ),
         (("head.row_precision=bfloat16", "head.kernel=auto", "device=cpu"), "rows of bfloat16 are for fused"),
     ],

@@ -13,6 +13,7 @@ from gandalf.model.calibration import Calibration
 CONFIG, WEIGHTS, LABELS = "config.json", "model.safetensors", "labels.jsonl"
 METRICS, CARD = "metrics.json", "README.md"
 FORMAT, VERSION = "gandalf model", 1
+LOCK = ".gandalf.lock"  # in the folder, while a run writes there
 
 AGAIN = "copy the folder again, or train the model again"
 
@@ -46,3 +47,8 @@ def read_json(path: Path) -> dict[str, Any]:
 def missing(path: Path) -> DataError:
     """What to say of a folder without this file."""
     return DataError(f"is no complete model folder: it has no {path.name}", remedy=AGAIN, file=path.parent)
+
+
+def instead_of(remedy: str, foreign: str) -> str:
+    """What to do where a folder holds what is not ours; the lock of a run must stay where it is."""
+    return remedy if foreign == LOCK else f"{remedy}, or move that away"

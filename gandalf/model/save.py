@@ -19,7 +19,19 @@ from torch import Tensor
 from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
 from gandalf.model.card import model_card
-from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, METRICS, VERSION, WEIGHTS, Facts, read_json
+from gandalf.model.layout import (
+    CARD,
+    CONFIG,
+    FORMAT,
+    LABELS,
+    LOCK,
+    METRICS,
+    VERSION,
+    WEIGHTS,
+    Facts,
+    instead_of,
+    read_json,
+)
 from gandalf.model.model import Model
 from gandalf.nets.encoders import build_encoder
 
@@ -56,9 +68,7 @@ def _replaced(folder: Path, overwrite: bool) -> Iterator[Path]:
     foreign = foreign_files(folder) if overwrite and folder.is_dir() else []
     if foreign:
         what = f"holds {foreign[0]}, which is not part of a model, and is not replaced"
-        # A lock is of a run that may be writing there.
-        away = "" if foreign[0].endswith(".lock") else ", or move that away"
-        raise DataError(what, remedy=f"choose another name{away}", file=folder)
+        raise DataError(what, remedy=instead_of("choose another name", foreign[0]), file=folder)
     with new_folder(folder, overwrite=overwrite) as temporary:
         yield temporary
 
@@ -78,8 +88,7 @@ def write_model(
         _write_json(metrics, folder / METRICS)
     with written(folder / CARD) as file:
         file.write(model_card(model, metrics) if card is None else card)
-    there = {path.name for path in folder.iterdir() if path.is_file()}
-    files = sorted({CONFIG, *(name for name in there if not name.startswith("."))})  # a run's lock is none
+    files = sorted({CONFIG, *(path.name for path in folder.iterdir() if path.is_file())} - {LOCK})
     about = {"format": FORMAT, "version": VERSION, "made_by": f"gandalf {_release()}", "files": files}
     _write_json(about | asdict(facts), folder / CONFIG)
 

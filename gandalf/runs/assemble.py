@@ -18,6 +18,7 @@ from gandalf.nets.heads import Composed, Head, Table
 from gandalf.nets.label_text import Attention, Frozen, GatedSum, LabelText
 from gandalf.nets.transformer import Transformer, read_config
 from gandalf.recipe import Encoder, Recipe
+from gandalf.runs.hardware import DTYPES
 from gandalf.runs.label_texts import PARTS, LabelTexts
 from gandalf.runs.material import trained_before
 from gandalf.runs.validation import encoded
@@ -28,7 +29,6 @@ from gandalf.text.vectors import static_vectors
 from gandalf.train.batches import Points
 
 SETTLED = 256  # points that say how long a transformer's vectors are
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def encoder_options(encoder: Encoder, max_length: int) -> dict[str, Any]:

@@ -9,8 +9,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from gandalf.errors import DataError
-
-LOCK = ".gandalf.lock"  # in the folder, while a run writes there
+from gandalf.model.layout import LOCK
 
 
 @contextmanager

@@ -11,8 +11,7 @@ from typing import Any
 
 from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
-from gandalf.model.layout import read_json
-from gandalf.runs.claim import LOCK
+from gandalf.model.layout import instead_of, read_json
 from gandalf.runs.demo import MODEL, PREDICTIONS
 from gandalf.runs.output import refuse_to_lose as refuse_to_lose_model
 
@@ -46,8 +45,7 @@ def refuse_to_lose(out: Path, *, overwrite: bool) -> None:
     foreign = _foreign(out)
     if foreign is not None:
         what = f"holds {foreign}, which is not part of a demo, and is not replaced"
-        away = "" if foreign == LOCK else ", or move that away"  # of a run that may be writing there
-        raise DataError(what, remedy=f"choose another OUT{away}", file=out)
+        raise DataError(what, remedy=instead_of("choose another OUT", foreign), file=out)
     if not overwrite:
         remedy = "choose another OUT, or replace it with --overwrite"
         raise DataError("holds a demo already", remedy=remedy, file=out)

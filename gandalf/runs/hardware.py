@@ -10,8 +10,9 @@ import torch
 
 from gandalf.errors import DataError
 from gandalf.recipe import Device, Recipe
-from gandalf.train.fused_update import missing
+from gandalf.train.fused_update import NOT_ASKED_FOR, missing, refuse
 
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # of a resolved recipe
 MANY_LABELS = 20_000  # on a CPU, more than these are met by shortlist
 SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}  # of a batch against a block: what fits a cache, what fills a card
 SMALLEST_BLOCK = 4_096
@@ -42,22 +43,17 @@ def resolved(recipe: Recipe, num_points: int, num_labels: int) -> Recipe:
 def check_kernel(recipe: Recipe) -> None:
     """Refuse fused kernels that cannot be had before any work is done; `recipe` is a resolved one."""
     head = recipe.head
+    why = missing(torch.device(recipe.device), DTYPES[recipe.training.precision])
     if head.kernel == "torch":
-        return
-    precision = torch.float32 if recipe.training.precision == "float32" else torch.bfloat16
-    why = missing(torch.device(recipe.device), precision)
-    if recipe.siamese.alone:
+        why = NOT_ASKED_FOR
+    elif recipe.siamese.alone:
         why = "there is no stage that trains rows"
     elif head.kind != "table":
         why = f"rows are not a plain table (head.kind={head.kind})"
     elif recipe.labels.kind == "shortlist":
         why = "labels are met by shortlist"
-    if why and head.kernel == "triton":
-        what = f"fused kernels cannot train this head: {why}"
-        raise DataError(what, remedy="leave head.kernel out, or set it to auto")
-    if why and head.row_precision != "float32":
-        what = f"rows of {head.row_precision} are for fused kernels alone, and {why}"
-        raise DataError(what, remedy="leave head.row_precision out")
+    if why is not None:
+        refuse(head.kernel, DTYPES[head.row_precision], why)
 
 
 def peak_memory(device: str) -> int | None:

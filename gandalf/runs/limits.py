@@ -93,13 +93,6 @@ def check_recipe(recipe: Recipe) -> None:
         what = "without a siamese stage there would be no training at all"
         raise DataError(what, remedy="set siamese.kind to contrastive or triplet, or leave siamese.alone out")
     _check_frozen(recipe)
-    if recipe.head.row_precision != "float32" and (
-        recipe.head.kernel == "torch" or recipe.head.kind != "table"
-    ):
-        what = f"rows of {recipe.head.row_precision} are trained by fused kernels alone, and as a plain table"
-        raise DataError(
-            what, remedy="leave head.row_precision out, or set head.kernel=auto and head.kind=table"
-        )
     if recipe.encoder.kind == "transformer":
         _check_transformer(recipe)
     elif recipe.training.micro_batch:

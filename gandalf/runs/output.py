@@ -19,9 +19,9 @@ from gandalf.data.files import written
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import write_model
-from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, METRICS, WEIGHTS, read_json
+from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, LOCK, METRICS, WEIGHTS, read_json
 from gandalf.recipe import Recipe
-from gandalf.runs.claim import LOCK, alone_in
+from gandalf.runs.claim import alone_in
 from gandalf.runs.limits import check_points, check_recipe
 from gandalf.runs.run import CHECKPOINTS, Place, Trained, test_scores, train
 from gandalf.settings import as_toml, from_dict, to_dict

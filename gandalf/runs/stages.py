@@ -12,7 +12,8 @@ from gandalf.data.dataset import Dataset
 from gandalf.nets.encoders import TextEncoder, set_dropout
 from gandalf.nets.heads import Composed, Encoded
 from gandalf.recipe import Recipe
-from gandalf.runs.assemble import DTYPES, assemble_head
+from gandalf.runs.assemble import assemble_head
+from gandalf.runs.hardware import DTYPES
 from gandalf.runs.hooks import Memory
 from gandalf.runs.label_texts import LabelTexts
 from gandalf.runs.limits import check_order

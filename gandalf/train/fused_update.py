@@ -14,6 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gandalf.errors import DataError
 from gandalf.nets.heads import Table
 from gandalf.train.head_update import ROWS, RowOptions
 from gandalf.train.labels import Chunk
@@ -48,11 +49,24 @@ def missing(device: torch.device, dtype: torch.dtype) -> str | None:
     return "matrix products are to be of float32" if dtype == torch.float32 else None
 
 
+def refuse(kernel: KernelName, rows: torch.dtype, why: str) -> None:
+    """Say that the kernels cannot be used, where they were asked for or the rows' precision needs them."""
+    if kernel == "triton":
+        what = f"fused kernels cannot train this head: {why}"
+        raise DataError(what, remedy="leave head.kernel out, or set it to auto")
+    if rows != torch.float32:
+        what = f"rows of {str(rows).removeprefix('torch.')} are for fused kernels alone, and {why}"
+        raise DataError(what, remedy="leave head.row_precision out")
+
+
 def refusal(head: Table, dtype: torch.dtype) -> str | None:
     """Why the kernels cannot train this head; None where they can."""
     misfit = head.dim * 2 % ALIGNMENT
     sizes = f"vectors of {head.dim} numbers are no multiple of {ALIGNMENT // 2}" if misfit else None
     return missing(head.rows.device, dtype) or sizes
+
+
+NOT_ASKED_FOR = "they were not asked for (head.kernel)"
 
 
 class FusedUpdate:

@@ -15,7 +15,7 @@ from gandalf.errors import DataError
 from gandalf.nets.heads import Composed, Encoded, Head, Table
 from gandalf.train.batches import Batch, PointOrder, Points, batches
 from gandalf.train.frozen import FrozenVectors, worth_keeping
-from gandalf.train.fused_update import FusedUpdate, KernelName, refusal
+from gandalf.train.fused_update import NOT_ASKED_FOR, FusedUpdate, KernelName, refusal, refuse
 from gandalf.train.head_update import RowOptions, TableUpdate
 from gandalf.train.labels import Every, Labels
 from gandalf.train.losses import Loss, binary_cross_entropy
@@ -202,17 +202,11 @@ def _head_update(head: Head, stage: Stage) -> TableUpdate | FusedUpdate | Compos
 
 def _table_update(head: Table, stage: Stage) -> TableUpdate | FusedUpdate:
     """Fused kernels where they are asked for, or can be had; else the plain ones."""
-    why = "matrix products are to be plain"
-    if stage.kernel != "torch":
-        why = refusal(head, stage.dtype) or ""
-        if not why and not isinstance(stage.labels, Every):
-            why = "labels are met by shortlist"
-        if not why:
-            return FusedUpdate(head, stage.head, stage.dtype)
-    if stage.kernel == "triton":
-        remedy = "leave head.kernel out, or set it to auto"
-        raise DataError(f"fused kernels cannot train this head: {why}", remedy=remedy)
-    if head.rows.dtype != torch.float32:
-        what = f"rows of bfloat16 are for fused kernels alone, and {why}"
-        raise DataError(what, remedy="leave head.row_precision out")
+    every = isinstance(stage.labels, Every)
+    why = refusal(head, stage.dtype) if every else "labels are met by shortlist"
+    if stage.kernel == "torch":
+        why = NOT_ASKED_FOR
+    if why is None:
+        return FusedUpdate(head, stage.head, stage.dtype)
+    refuse(stage.kernel, head.rows.dtype, why)
     return TableUpdate(head, stage.head, stage.loss, stage.dtype)
