@@ -13,9 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.auto_table import AUTO, auto_table
+from bench.auto_table import INTRODUCTION as OF_AUTO
 from bench.engine import ENGINE, KEPT, read_lines
 from bench.studies import STUDIES, VARIANTS, Run, variant_name
-from bench.systems_table import systems_section
+from bench.systems_table import systems_lines, systems_section
 from bench.tables import (
     LABEL_POINTS,
     WHO_GAINS,
@@ -35,7 +37,6 @@ from gandalf.data.files import written
 Groups = dict[str, list[Line]]  # lines by the name of their row
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results.md"
-AUTO = "auto"
 ROWS = (*VARIANTS, AUTO)
 BASES = ("D", "Z1")  # that gains are told against
 SCORES: dict[str, Column] = {
@@ -72,9 +73,8 @@ Written by `python -m bench.results_page` from the lines that `python -m bench.e
   Gains are given ± that noise and are bold where they are larger. It is the noise of training; the test
   points are the same in every row.
 - Label text, new text: test points whose text is, and is not, the text of some label.
-- Seconds are those of training. On the GPU other runs shared the card, always as many; on the CPU the machine
-  was busy with other work, more at some times than at others, so that its seconds do not compare. Memory is
-  the peak of GPU memory, or of the whole process on a CPU.
+- Seconds are those of training. Other runs shared the card or the cores, more at some times than at others,
+  so that they compare roughly at best. Memory is the peak of GPU memory, or of the whole process on a CPU.
 """
 
 
@@ -82,17 +82,28 @@ def page(lines: list[Line], chosen: list[Line], wanted: list[Run]) -> str:
     """The whole page: lines of all studies, those of `auto`, and the runs of the main one."""
     keys, every = {run.key for run in wanted}, lines
     lines, chosen = [line for line in lines if line["key"] in keys], latest(chosen)
-    parts = [INTRODUCTION, measured_on([*lines, *chosen]), *systems_section(every)]
+    others = [line for line in systems_lines(every) if line["key"] not in keys]
+    parts = [INTRODUCTION, measured_on([*lines, *others, *chosen]), *systems_section(every)]
     if missing := len(keys) - len(lines):
         parts.append(f"**{missing} of {len(keys)} runs are still to be made.**\n")
-    rows = [*named(lines), *((AUTO, line) for line in chosen)]
-    for data in dict.fromkeys(line["name"] for _, line in rows):
+    places = grouped([*named(lines), *((AUTO, line) for line in chosen)])
+    if of_auto := auto_table(places):
+        parts += [OF_AUTO, of_auto + "\n"]
+    for data in dict.fromkeys(data for data, _ in places):
         parts.append(f"## {data}\n")
-        for system in dict.fromkeys(line["run"]["system"] for _, line in rows if line["name"] == data):
-            here = [each for each in rows if place(each[1]) == (data, system)]
-            groups = {row: [line for name, line in here if name == row] for row in ROWS}
-            parts += section(system, {row: of_row for row, of_row in groups.items() if of_row})
+        for (name, system), groups in places.items():
+            parts += section(system, groups) if name == data else ()
     return "\n".join(parts)
+
+
+def grouped(rows: list[tuple[str, Line]]) -> dict[tuple[str, str], Groups]:
+    """Named lines by data set and system, then by row, in the order of the introduction."""
+    found: dict[tuple[str, str], Groups] = {}
+    for row in ROWS:
+        for name, line in rows:
+            if name == row:
+                found.setdefault(place(line), {}).setdefault(row, []).append(line)
+    return found
 
 
 def place(line: Line) -> tuple[str, str]:

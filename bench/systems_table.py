@@ -22,15 +22,20 @@ steps. A system's own baseline is D, but Renee's is Z1, since its published rows
 """
 
 
+def systems_lines(lines: list[Line]) -> list[Line]:
+    """Those that are runs of the study."""
+    wanted = {run.key for run in systems_study()}
+    return [line for line in lines if line["key"] in wanted]
+
+
 def systems_section(lines: list[Line]) -> Iterator[str]:
     """A table for each data set; nothing where no run was made."""
-    wanted = {run.key: run for run in systems_study()}
-    found = [line for line in lines if line["key"] in wanted]
-    if not found:
+    if not (found := systems_lines(lines)):
         return
     yield INTRODUCTION
-    if missing := len(wanted) - len({line["key"] for line in found}):
-        yield f"**{missing} of {len(wanted)} runs are still to be made.**\n"
+    every = len(systems_study())
+    if missing := every - len({line["key"] for line in found}):
+        yield f"**{missing} of {every} runs are still to be made.**\n"
     for data in dict.fromkeys(line["name"] for line in found):
         yield f"### {data}, all systems\n"
         yield systems_table([line for line in found if line["name"] == data]) + "\n"

@@ -97,6 +97,9 @@ def test_chosen_settings_have_a_row_of_their_own_even_where_a_variant_was_chosen
     chosen = [first, line_of(wanted[4], 50.0), line_of(wanted[5], 51.0, scale=0.5)]
     text = page(lines, chosen, wanted)
     assert "\n| auto | **50.50** ± 0.71 |" in text and "\n| G | 48.20 ± 0.28 |" in text
+    assert "\n| Some-1K, astec | G 48.20 | +2.30 ± 1.19 | G 43.20 | +2.30 ± 1.19 | G 38.20 |" in text
+    worse = page(lines, [line_of(wanted[4], 40.0), line_of(wanted[5], 41.0)], wanted)
+    assert "| G 48.20 | **-7.70** ± 1.19 |" in worse  # more than noise: said in bold
     assert "- auto, seed 0: targets ratio, scale 1.0, label_weight 1.0, label_epochs 1.0\n" in text
     assert "- auto, seed 1: targets ratio, scale 0.5, label_weight 1.0, label_epochs 1.0\n" in text
 
