@@ -15,7 +15,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,9 @@ def check(options: RowOptions, labels: int, batch: int, block: int, soft: bool) 
         "loss": (found[0][3].double(), expected[3]),
     }
     same = all(torch.equal(one, other) for one, other in zip(*found, strict=True))
-    errors = {name: float((moved[name][0] - moved[name][1]).norm() / moved[name][1].norm()) for name in names}
+    errors = {
+        name: ((moved[name][0] - moved[name][1]).norm() / moved[name][1].norm()).item() for name in names
+    }
     return {"labels": labels, "batch": batch, "block": block, "soft": soft, "same": same, **errors}
 
 
@@ -120,8 +122,8 @@ def reference(
     x: Tensor, chunks: tuple[Chunk, ...], head: Table, options: RowOptions
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """One step of SGD in float64 and one piece."""
-    points = x.bfloat16().double()
-    rows, bias = head.rows.data.bfloat16().double(), head.bias.data.double()
+    points = x.half().double()
+    rows, bias = head.rows.data.half().double(), head.bias.data.double()
     targets = torch.zeros(len(x), head.num_labels, dtype=torch.float64, device=x.device)
     for chunk in chunks:
         assert isinstance(chunk.labels, slice)
@@ -138,7 +140,7 @@ def reference(
 
 
 def fused_step(labels: int, batch: int, block: int, dtype: torch.dtype, tiles: Tiles | None = None) -> Line:
-    """Time and memory of a step, and of its three products apart."""
+    """Time and memory of a step, and of its parts for one block."""
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     update = FusedUpdate(table(labels, dtype), SGD, torch.bfloat16, tiles or Tiles())
@@ -146,24 +148,33 @@ def fused_step(labels: int, batch: int, block: int, dtype: torch.dtype, tiles: T
     batches = [next(source) for _ in range(4)]
     whole = milliseconds(lambda n: update.step(batches[n % 4][0], batches[n % 4][1], None, 1.0, False))
     peak = torch.cuda.max_memory_allocated()
-    points = batches[0][0].bfloat16()
-    size = min(block, labels)
-    rows, bias = update.head.rows.data[:size], update.head.bias.data[:size]
-    low = rows.bfloat16()
-    slopes, _, _ = update._slopes(points, (low, bias), None, False)
-    parts = {
-        "slopes": milliseconds(lambda _: update._slopes(points, (low, bias), None, False)),
-        "of points": milliseconds(lambda _: slopes @ low),
-        "rows": milliseconds(lambda _: update._move(points, slopes, slice(0, size), 0.05, 0)),
-    }
-    flops = 2 * batch * size * DIM
     return {
         **{"labels": labels, "batch": batch, "block": block, "dtype": str(dtype), "ms": whole},
         "tflops": 6 * batch * labels * DIM / whole / 1e9,
-        "parts_tflops": {name: flops / time / 1e9 for name, time in parts.items()},
+        "parts_ms": parts(update, *batches[0]),
         "gib": peak / 2**30,
         "tiles": asdict(update.tiles),
     }
+
+
+def parts(update: FusedUpdate, x: Tensor, chunks: tuple[Chunk, ...]) -> dict[str, float]:
+    """Milliseconds of what is done for the first block."""
+    chunk, points = chunks[0], x.to(update.dtype)
+    labels = slice(0, chunk.size)
+    rows, bias = update.head.rows.data[labels], update.head.bias.data[labels]
+    low = rows.to(update.dtype)
+    scores = torch.mm(points, low.T, out=update._room(points, len(low)))
+    of_rows = scores.T @ points
+    work: dict[str, Callable[[int], object]] = {
+        "cast": lambda _: rows.to(update.dtype),
+        "scores": lambda _: torch.mm(points, low.T, out=scores),
+        "slopes": lambda _: update.slopes(scores, bias, None, False),
+        "targets": lambda _: update.subtract(scores, chunk, None),
+        "of points": lambda _: scores @ low,
+        "of rows": lambda _: torch.mm(scores.T, points, out=of_rows),
+        "move": lambda _: update.move("rows", labels, of_rows, 1e-9, 0.0, 0),
+    }
+    return {name: milliseconds(each) for name, each in work.items()}
 
 
 def plain_step(labels: int, batch: int, block: int) -> Line:
@@ -203,29 +214,23 @@ def linear_step(labels: int, batch: int) -> Line:
 
 TILES = (
     Tiles(),
-    Tiles((128, 256, 64), (128, 256, 64), 8, 4),
-    Tiles((256, 128, 64), (256, 128, 64), 8, 3),
-    Tiles((128, 128, 64), (128, 128, 64), 8, 4),
-    Tiles((128, 128, 64), (128, 128, 64), 4, 4),
-    Tiles((128, 192, 64), (128, 256, 64), 8, 3),
+    Tiles(8, 256),
+    Tiles(32, 64),
+    Tiles(16, 256, warps=8),
+    Tiles(32, 128, warps=8),
+    Tiles(values=1024),
+    Tiles(values=4096, warps=8),
 )
-BLOCKS = (128 * 44, 128 * 88, 16_896, 33_792, 67_584)
+BLOCKS = (8_448, 16_896, 33_792, 67_584, 135_168)  # 128 x 132 / 2 and on: whole waves of tiles on 132 cores
 
 
 def sweep(labels: int, batch: int) -> Iterator[Line]:
     """Shapes of tiles at one size of block, then sizes of blocks with the best of them."""
-    best: Line | None = None
-    for tiles in TILES:
-        try:
-            line = fused_step(labels, batch, BLOCKS[2], torch.bfloat16, tiles)
-        except Exception as error:  # a shape that does not fit the core's memory
-            print(f"{tiles}: {str(error)[:100]}", flush=True)
-            continue
-        best = line if best is None or line["ms"] < best["ms"] else best
-        yield line
-    assert best is not None
+    tried = [fused_step(labels, batch, BLOCKS[2], torch.float16, tiles) for tiles in TILES]
+    yield from tried
+    best = min(tried, key=lambda line: float(line["ms"]))
     for block in BLOCKS:
-        yield fused_step(labels, batch, block, torch.bfloat16, replace(Tiles(), **best["tiles"]))
+        yield fused_step(labels, batch, block, torch.float16, Tiles(**best["tiles"]))
 
 
 # ---- the command
@@ -246,7 +251,7 @@ def lines(chosen: argparse.Namespace) -> Iterator[Line]:
     if chosen.what == "steps":
         for labels in LABELS:
             for batch in BATCHES:
-                for dtype in (torch.bfloat16, torch.float32):
+                for dtype in (torch.float16, torch.bfloat16, torch.float32):
                     yield _with_share(fused_step(labels, batch, chosen.block, dtype), top)
                 yield _with_share({"plain": True, **plain_step(labels, batch, 1 << 16)}, top)
                 if labels == LABELS[0]:
@@ -265,7 +270,7 @@ def main() -> None:
     parser.add_argument("what", choices=("check", "ceilings", "sweep", "steps"))
     parser.add_argument("--labels", type=int, default=LABELS[0])
     parser.add_argument("--batch", type=int, default=2_048)
-    parser.add_argument("--block", type=int, default=BLOCKS[2])
+    parser.add_argument("--block", type=int, default=BLOCKS[3])
     parser.add_argument("--out", type=Path, default=RESULTS / "head.jsonl")
     parser.add_argument("--commit", help="of the code, where git cannot tell")
     chosen = parser.parse_args()

@@ -68,12 +68,12 @@ def rows(number: int) -> Points:
 
 
 def training(name: str, points: Points, batch: int, momentum: float, micro: int) -> Training:
-    """A run of that encoder with a fused head of bfloat16, before its first step."""
+    """A run of that encoder with a fused head of float16, before its first step."""
     net = encoder(name)
     with torch.device("meta"):
         head = Table(LABELS, net.dim)
     head.to_empty(device="cuda")
-    head.rows.data = torch.empty(LABELS, net.dim, dtype=torch.bfloat16, device="cuda").normal_(0, 0.02)
+    head.rows.data = torch.empty(LABELS, net.dim, dtype=torch.float16, device="cuda").normal_(0, 0.02)
     head.bias.data.fill_(-10.0)
     stage = Stage(
         Order([Phase(np.arange(len(points)), 10**6)], batch, seed=0),

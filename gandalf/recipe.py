@@ -21,7 +21,7 @@ SiameseKind = Literal["none", "contrastive", "triplet"]
 LabelsKind = Literal["auto", "every", "shortlist"]
 OptimiserName = Literal["adamw", "sgd"]
 KernelName = Literal["auto", "torch", "triton"]
-RowPrecision = Literal["float32", "bfloat16"]
+RowPrecision = Literal["float32", "bfloat16", "float16"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
 TargetsKind = Literal["none", "self", "ratio", "shrunk", "calibrated", "glas", "walk", "teacher", "auto"]
@@ -119,7 +119,8 @@ class Head:
         "Of free rows that meet every label. torch: plain. triton: fused. auto: fused where it can be.",
     )
     row_precision: RowPrecision = setting(
-        "float32", "Of rows and their optimiser's state; bfloat16 is half as large, and for fused kernels."
+        "float32",
+        "Of the rows. bfloat16 and float16 are half as large, rounded by chance, for fused kernels.",
     )
 
 

@@ -22,7 +22,7 @@ from gandalf.train.losses import binary_cross_entropy
 triton = pytest.importorskip("triton", reason="needs Triton: make test-kernels")
 
 from gandalf.train import fused_update, loop  # noqa: E402
-from gandalf.train.fused_update import SMALL, FusedUpdate  # noqa: E402
+from gandalf.train.fused_update import SMALL, FusedUpdate, Tiles  # noqa: E402
 
 # The interpreter does things that NumPy advises against.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")
@@ -112,24 +112,50 @@ def test_a_resumed_head_goes_on_as_if_unbroken(optimiser):
     assert one.tensors().keys() == other.tensors().keys()
 
 
+def test_products_of_float16_lose_no_small_slope():
+    """Where all labels are unlikely, slopes are a millionth, and their sums move rows and points."""
+    all_points, head, x, _ = made(300, 32, 64)
+    head.bias.data.fill_(-14.0)
+    batch = make_batch(all_points, np.arange(64), Every(300, 128), 0, CPU)
+    plain = TableUpdate(copied(head), OPTIMISERS["sgd"], binary_cross_entropy, torch.float32)
+    fused = FusedUpdate(copied(head), OPTIMISERS["sgd"], torch.bfloat16, SMALL)
+    assert fused.dtype == torch.float16
+    (expected, loss), (gradient, told) = (
+        each.step(x, batch.chunks, None, 1.0, True) for each in (plain, fused)
+    )
+    torch.testing.assert_close(told, loss, rtol=1e-3, atol=0)
+    for one, other in (
+        (gradient, expected),
+        (fused.head.rows - head.rows, plain.head.rows - head.rows),
+        (fused.head.bias - head.bias, plain.head.bias - head.bias),
+    ):
+        assert (one - other).norm() < 2e-3 * other.norm()
+    unmet = torch.ones(300, dtype=torch.bool)
+    unmet[np.unique(all_points.targets.indices)] = False  # nothing but small slopes moves these
+    moved, right = ((each.head.bias - head.bias)[unmet] for each in (fused, plain))
+    assert unmet.sum() > 5 and (moved - right).norm() < 1e-2 * right.norm()
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(("momentum", "rate"), [(0.0, 0.5), (0.9, 0.05)])
-def test_small_steps_of_bfloat16_rows_are_not_lost(momentum, rate):
-    """Steps far smaller than what bfloat16 can tell apart move a few rows, and the mean as they should."""
+def test_small_steps_of_rows_at_low_precision_are_not_lost(momentum, rate, kind):
+    """Steps far smaller than what the type can tell apart move a few rows, and the mean as they should."""
     labels, dim = 256, 64
+    rate = rate / 8 if kind == torch.float16 else rate
     points = Points(np.ones((16, 1), np.int32), random_array((16, labels), density=0.0, format="csr"))
     batch = make_batch(points, np.arange(16), Every(labels, labels), 0, CPU)
     means = []
-    for dtype in (torch.float32, torch.bfloat16):
+    for dtype in (torch.float32, kind):
         head = Table(labels, dim)
         with torch.no_grad():
             head.rows.fill_(1.0)
             head.bias.fill_(-1.0)
         head.rows.data = head.rows.data.to(dtype)
         options = RowOptions("sgd", rate=rate, momentum=momentum)
-        fused = FusedUpdate(head, options, torch.float32, SMALL)
-        fused.bias.update = lambda *given: None  # the biases stay
+        fused = FusedUpdate(head, options, torch.float32, Tiles(16, 64, 4096))
         for _ in range(20):
             fused.step(torch.full((16, dim), 1e-2 / dim), batch.chunks, None, 1.0, False)
+            head.bias.data.fill_(-1.0)  # the biases stay
         means.append(1 - head.rows.float().mean().item())
     assert means[1] == pytest.approx(means[0], rel=0.15)
     assert 0 < (head.rows != 1.0).float().mean() < 0.99  # by chance, and not all of them alike
@@ -140,7 +166,7 @@ def test_a_run_by_fused_kernels_is_one_by_plain_ones(settings, monkeypatch, tmp_
     """All the way through: blocks, weights, checkpoints and the model."""
     asked = small("labels.block=50", "training.steps=6", "training.precision=float32", *settings)
     plain = train(small_splits(), asked)
-    monkeypatch.setattr(loop, "refusal", lambda head, dtype: None)
+    monkeypatch.setattr(loop, "missing", lambda device, dtype: None)
     monkeypatch.setattr(hardware, "missing", lambda device, dtype: None)
     monkeypatch.setattr(fused_update, "DEFAULT", SMALL)
     fused = train(small_splits(), override(asked, ["head.kernel=triton"]), Place(tmp_path / "run"))

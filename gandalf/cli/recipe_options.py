@@ -149,7 +149,7 @@ NAMED: dict[str, tuple[str, Any]] = {
             "--head-kernel",
             str,
             _LENGTH,
-            "How free rows are trained on a GPU: plain, fused (Hopper or newer), or fused where it can be.",
+            "How free rows are trained on a GPU: plain, fused, or fused where it can be.",
             "torch|triton|auto",
         ),
     ),

@@ -7,8 +7,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gandalf.train.fused_kernels import add_products
-
 
 @triton.jit
 def survivors_kernel(
@@ -37,7 +35,10 @@ def survivors_kernel(
     for tile in tl.range(tl.program_id(0), tiles, PROGRAMS, flatten=True):
         first_point, first_label = tile % across * TILE_POINTS, tile // across * TILE_LABELS
         scores = tl.zeros((TILE_POINTS, TILE_LABELS), tl.float32)
-        scores = add_products(scores, points, rows, first_point, first_label, dim, TILE_DIM, PRECISION)
+        for deep in range(0, dim, TILE_DIM):
+            left = points.load([first_point, deep])
+            right = rows.load([first_label, deep])
+            scores = tl.dot(left, tl.trans(right), scores, input_precision=PRECISION)
         label = first_label + tl.arange(0, TILE_LABELS)
         known = label < num_labels
         point = first_point + tl.arange(0, TILE_POINTS)

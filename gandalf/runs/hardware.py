@@ -12,7 +12,8 @@ from gandalf.errors import DataError
 from gandalf.recipe import Device, Recipe
 from gandalf.train.fused_update import NOT_ASKED_FOR, missing, refuse
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # of a resolved recipe
+# Of a resolved recipe.
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 MANY_LABELS = 20_000  # on a CPU, more than these are met by shortlist
 SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}  # of a batch against a block: what fits a cache, what fills a card
 SMALLEST_BLOCK = 4_096

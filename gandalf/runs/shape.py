@@ -7,6 +7,7 @@ import torch
 from gandalf.nets.encoders import build_encoder
 from gandalf.recipe import Recipe
 from gandalf.runs.assemble import encoder_options
+from gandalf.runs.hardware import DTYPES
 from gandalf.train.memory import RunShape, saved_values
 
 POINTS, WORDS = 8, 16  # what one point keeps depends on neither; batch norms want some points
@@ -31,7 +32,7 @@ def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
         encoder_parameters=sum(each.numel() for each in encoder.parameters()),
         activations=_activations(recipe),
         states=2 if recipe.head.optimiser == "adamw" else 1,
-        bytes_per_row_value=2 if recipe.head.row_precision == "bfloat16" else 4,
+        bytes_per_row_value=DTYPES[recipe.head.row_precision].itemsize,
         row_values=ROW_VALUES[recipe.head.kind] * encoder.dim,
         shortlist=shortlist,
     )

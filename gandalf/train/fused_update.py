@@ -1,7 +1,8 @@
 """Training of a free table by fused kernels: slopes, both gradients and the step, block by block.
 
-The same numbers as `TableUpdate` gives, to rounding, from fewer passes over memory: scores leave the core as
-slopes, and a gradient of rows never leaves it at all.
+What `TableUpdate` does, in the fewest passes over memory: scores become slopes where they lie, and a gradient
+of rows is read once, by the step. A block's products are of float16, whose ten bits tell scores apart eight
+times as finely as bfloat16's seven; slopes are scaled so that none is too small for it.
 """
 
 from __future__ import annotations
@@ -16,34 +17,38 @@ from torch import Tensor
 
 from gandalf.errors import DataError
 from gandalf.nets.heads import Table
-from gandalf.train.head_update import ROWS, RowOptions
+from gandalf.train.head_update import RowOptions
 from gandalf.train.labels import Chunk
 from gandalf.train.scoring import Space
 
 KernelName = Literal["auto", "torch", "triton"]
-ALIGNMENT = 16  # bytes: what a tensor descriptor asks of the rows of a matrix
+UNIT = 2**40  # targets are summed as multiples of its inverse
+# Slopes of float16 are times this: 1e-7 is still told from 0, and a label that is wrong about 4,000 points,
+# or a point about 4,000 labels, does not overflow.
+SCALES = {torch.float16: 16.0, torch.float32: 1.0}
+PROGRAMS = 2048  # at least so many at once keep a GPU busy
 
 
 @dataclass(frozen=True)
 class Tiles:
-    """Shapes of the tiles that a core works on at a time, and how it works."""
+    """What a program works on at a time, and by how many warps."""
 
-    scores: tuple[int, int, int] = (128, 256, 64)  # points, labels, numbers of the vectors
-    update: tuple[int, int, int] = (128, 256, 64)  # labels, numbers of the vectors, points
-    warps: int = 8
-    stages: int = 3
+    points: int = 16
+    labels: int = 128
+    values: int = 2048  # of rows
+    warps: int = 4
 
 
 DEFAULT = Tiles()
-SMALL = Tiles((16, 16, 16), (16, 32, 16), warps=4, stages=1)  # for tests, where all is small
+SMALL = Tiles(8, 16, 256)  # for tests, where all is small
 
 
 def missing(device: torch.device, dtype: torch.dtype) -> str | None:
     """Why the kernels cannot run here at all; None where they can."""
     if device.type != "cuda":
         return "there is no GPU to run them on"
-    if torch.cuda.get_device_capability(device)[0] < 9:
-        return "the GPU is older than Hopper"
+    if torch.cuda.get_device_capability(device)[0] < 8:
+        return "the GPU is older than Ampere"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
     return "matrix products are to be of float32" if dtype == torch.float32 else None
@@ -59,13 +64,6 @@ def refuse(kernel: KernelName, rows: torch.dtype, why: str) -> None:
         raise DataError(what, remedy="leave head.row_precision out")
 
 
-def refusal(head: Table, dtype: torch.dtype) -> str | None:
-    """Why the kernels cannot train this head; None where they can."""
-    misfit = head.dim * 2 % ALIGNMENT
-    sizes = f"vectors of {head.dim} numbers are no multiple of {ALIGNMENT // 2}" if misfit else None
-    return missing(head.rows.device, dtype) or sizes
-
-
 NOT_ASKED_FOR = "they were not asked for (head.kernel)"
 
 
@@ -75,137 +73,115 @@ class FusedUpdate:
     def __init__(
         self, head: Table, options: RowOptions, dtype: torch.dtype, tiles: Tiles | None = None
     ) -> None:
-        self.head, self.options, self.dtype, self.tiles = head, options, dtype, tiles or DEFAULT
+        self.head, self.options, self.tiles = head, options, tiles or DEFAULT
+        self.dtype = torch.float16 if dtype == torch.bfloat16 else dtype
+        self.scale = SCALES[self.dtype]
         self.space = Space()
-        rows = head.rows.data
-        self.state = _state(rows, options)
-        self.bias = ROWS[options.optimiser](head.bias.data, options)
+        self.state = {"rows": _state(head.rows.data, options), "bias": _state(head.bias.data, options)}
         self.steps = 0
-        cuda = rows.device.type == "cuda"
-        self.programs = torch.cuda.get_device_properties(rows.device).multi_processor_count if cuda else 4
 
     @torch.no_grad()
     def step(
         self, x: Tensor, chunks: tuple[Chunk, ...], weights: Tensor | None, rate: float, value: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Update the head by all chunks; return the gradient of x and, where wanted, the summed loss."""
-        gradient = torch.zeros_like(x)
-        points = x.to(self.dtype).contiguous()
-        losses = []
+        gradient, points = torch.zeros_like(x), x.to(self.dtype)
+        losses, rate = [], rate * self.options.rate
         self.steps += 1
         for number, chunk in enumerate(chunks):
             assert isinstance(chunk.labels, slice), "fused kernels meet ranges of labels"
             rows, bias = self.head.rows.data[chunk.labels], self.head.bias.data[chunk.labels]
             low = self.space.cast("low rows", rows, self.dtype)
-            slopes, sums, loss = self._slopes(points, (low, bias), weights, value)
-            if value:
-                losses.append(loss - _hits(points, low, bias, chunk, weights))
-            _subtract(slopes, sums, chunk, weights)
-            gradient += slopes @ low
-            self._move(points, slopes, chunk.labels, rate * self.options.rate, number)
-            self.bias.update(bias, chunk.labels, sums.div_(len(x)), rate * self.options.rate)
+            scores = torch.mm(points, low.T, out=self._room(points, len(low)))  # shape: (B, C)
+            hits = _hits(scores, bias, chunk, weights) if value else None
+            of_bias, loss = self.slopes(scores, bias, weights, value)  # from here on they are slopes
+            if hits is not None:
+                losses.append(loss - hits)
+            of_bias -= self.subtract(scores, chunk, weights)
+            gradient += scores @ low
+            of_rows = self.space.product("row product", scores.T, points)  # shape: (C, dim)
+            self.move("rows", chunk.labels, of_rows, 1 / (len(x) * self.scale), rate, number)
+            self.move("bias", chunk.labels, of_bias, 1 / len(x), rate, number)
         total = torch.stack(losses).sum() / len(x) if value else None
-        return gradient.div_(len(x)), total
+        return gradient.div_(len(x) * self.scale), total
 
-    def _slopes(
-        self, points: Tensor, head: tuple[Tensor, Tensor], weights: Tensor | None, value: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Slopes without the targets, their sums over points, and the loss without the targets."""
-        from triton.tools.tensor_descriptor import TensorDescriptor
-
-        from gandalf.train.fused_kernels import slopes_kernel
-
-        rows, bias = head
-        tall, wide, deep = self.tiles.scores
-        number, size = len(points), len(rows)
-        across = math.ceil(number / tall)
-        tiles = across * math.ceil(size / wide)
-        out = self._slopes_space(number, size, points)
-        sums = torch.empty(across, size, device=points.device)
-        losses = torch.empty(tiles if value else 0, device=points.device)
-        slopes_kernel[(min(self.programs, tiles),)](
-            TensorDescriptor.from_tensor(points, [tall, deep]),
-            TensorDescriptor.from_tensor(rows, [wide, deep]),
-            bias,
-            bias if weights is None else weights,
-            TensorDescriptor.from_tensor(out, [tall, wide]),
-            sums,
-            losses,
-            number,
-            size,
-            points.shape[1],
-            PROGRAMS=min(self.programs, tiles),
-            TILE_POINTS=tall,
-            TILE_LABELS=wide,
-            TILE_DIM=deep,
-            WEIGHTED=weights is not None,
-            VALUE=value,
-            FULL=number % tall == 0,
-            FAST=points.device.type == "cuda",  # Triton's interpreter knows no instructions
-            PRECISION=self._precision,
-            num_warps=self.tiles.warps,
-            num_stages=self.tiles.stages,
-        )
-        return out, sums.sum(dim=0), losses.sum()
-
-    def _slopes_space(self, number: int, size: int, like: Tensor) -> Tensor:
-        """Room for slopes, its rows as long as a descriptor asks."""
-        step = ALIGNMENT // like.element_size()
-        whole = self.space.take("slopes", (number, math.ceil(size / step) * step), like, self.dtype)
+    def _room(self, points: Tensor, size: int) -> Tensor:
+        """Room for scores, whose rows begin where many bytes can be read at once."""
+        whole = self.space.take("scores", (len(points), math.ceil(size / 16) * 16), points, self.dtype)
+        whole[:, size:] = 0  # what is left there may not be a number
         return whole[:, :size]
 
-    def _move(self, points: Tensor, slopes: Tensor, labels: slice, rate: float, number: int) -> None:
-        """Move the rows of these labels by the slopes."""
-        from triton.tools.tensor_descriptor import TensorDescriptor
+    def slopes(
+        self, scores: Tensor, bias: Tensor, weights: Tensor | None, value: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Turn scores into slopes without targets; their sums over points, and the loss without targets."""
+        from gandalf.train.fused_kernels import slopes_kernel
 
-        from gandalf.train.fused_kernels import update_kernel
-
-        tall, wide, deep = self.tiles.update
-        options, dim = self.options, points.shape[1]
-        rows = self.head.rows.data[labels]
-        tables = [rows, *(tensor[labels] for tensor in self.state.values()), rows, rows][:3]  # unused: any
-        tiles = math.ceil(len(rows) / tall) * math.ceil(dim / wide)
-        update_kernel[(min(self.programs, tiles),)](
-            TensorDescriptor.from_tensor(slopes, [deep, tall]),
-            TensorDescriptor.from_tensor(points, [deep, wide]),
-            *(TensorDescriptor.from_tensor(table, [tall, wide // 4]) for table in tables),
-            len(points),
-            len(rows),
-            dim,
-            1 / len(points),
-            rate,
-            options.momentum,
-            options.beta2,
-            options.weight_decay,
-            1 - options.momentum**self.steps,
-            math.sqrt(1 - options.beta2**self.steps),
-            (self.steps * 7919 + number * 104729) % 2**31,
-            PROGRAMS=min(self.programs, tiles),
-            TILE_LABELS=tall,
-            TILE_DIM=wide,
-            TILE_POINTS=deep,
-            OPTIMISER=_kind(options),
-            PRECISION=self._precision,
+        number, size = scores.shape
+        tiles = math.ceil(size / self.tiles.labels)
+        parts = min(math.ceil(PROGRAMS / tiles), math.ceil(number / self.tiles.points))
+        sums = torch.empty(parts, size, device=scores.device)
+        losses = torch.empty(parts, tiles if value else 0, device=scores.device)
+        slopes_kernel[(tiles, parts)](
+            *(scores, bias, bias if weights is None else weights, sums, losses),
+            *(number, size, scores.stride(0)),
+            SCALE=self.scale,
+            TILE_POINTS=self.tiles.points,
+            TILE_LABELS=self.tiles.labels,
+            WEIGHTED=weights is not None,
+            VALUE=value,
+            FAST=scores.device.type == "cuda",  # Triton's interpreter knows no instructions
             num_warps=self.tiles.warps,
-            num_stages=self.tiles.stages,
         )
+        return sums.sum(dim=0), losses.sum()
 
-    @property
-    def _precision(self) -> str:
-        return "ieee" if self.dtype == torch.float32 else "tf32"
+    def subtract(self, slopes: Tensor, chunk: Chunk, weights: Tensor | None) -> Tensor:
+        """Take the targets off the slopes; their sums over points."""
+        from gandalf.train.fused_kernels import targets_kernel
+
+        fixed = torch.zeros(slopes.shape[1], dtype=torch.int64, device=slopes.device)
+        if count := len(chunk.value):
+            targets_kernel[(math.ceil(count / 128),)](
+                *(slopes, fixed, chunk.point, chunk.column, chunk.value),
+                *(chunk.value if weights is None else weights, count, slopes.stride(0)),
+                SCALE=self.scale,
+                UNIT=UNIT,
+                TILE=128,
+                WEIGHTED=weights is not None,
+            )
+        return fixed * (1 / UNIT)
+
+    def move(
+        self, part: str, labels: slice, gradient: Tensor, share: float, rate: float, number: int
+    ) -> None:
+        """Move rows or biases of these labels by a gradient that `share` is a factor of."""
+        from gandalf.train.fused_kernels import move_kernel
+
+        options, tile = self.options, self.tiles.values
+        table = (self.head.rows if part == "rows" else self.head.bias).data[labels]
+        tables = [table, *(tensor[labels] for tensor in self.state[part].values()), table, table]  # or unused
+        move_kernel[(math.ceil(table.numel() / tile),)](
+            *(gradient, *tables[:3], table.numel(), share, rate),
+            *(options.momentum, options.beta2, options.weight_decay),
+            *(1 - options.momentum**self.steps, math.sqrt(1 - options.beta2**self.steps)),
+            (self.steps * 7919 + number * 104729) % 2**31,
+            TILE=tile,
+            OPTIMISER=_kind(options),
+            num_warps=self.tiles.warps,
+        )
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Take back what `tensors` gave."""
-        for name, tensor in self.state.items():
-            tensor.copy_(tensors[f"rows.{name}"])
-        self.bias.load({name: tensors[f"bias.{name}"] for name in self.bias.state})
-        self.steps = int(tensors["rows.steps"])
+        for part, state in self.state.items():
+            for name, tensor in state.items():
+                tensor.copy_(tensors[f"{part}.{name}"])
+        self.steps = int(tensors["steps"])
 
     def tensors(self) -> dict[str, Tensor]:
         """Optimiser state, for a checkpoint; the tensors themselves."""
-        of_bias = {f"bias.{name}": tensor for name, tensor in self.bias.state.items()}
-        of_rows = {f"rows.{name}": tensor for name, tensor in self.state.items()}
-        return {**of_rows, **of_bias, "rows.steps": torch.tensor(self.steps)}
+        parts = self.state.items()
+        named = {f"{part}.{name}": tensor for part, state in parts for name, tensor in state.items()}
+        return {**named, "steps": torch.tensor(self.steps)}
 
 
 def _kind(options: RowOptions) -> str:
@@ -214,20 +190,15 @@ def _kind(options: RowOptions) -> str:
     return options.optimiser
 
 
-def _state(rows: Tensor, options: RowOptions) -> dict[str, Tensor]:
+def _state(table: Tensor, options: RowOptions) -> dict[str, Tensor]:
+    """Zeros for what the optimiser keeps; gradients are too small for float16, whatever rows are."""
     names = {"sgd": (), "momentum": ("velocity",), "adamw": ("mean", "square")}[_kind(options)]
-    return {name: torch.zeros_like(rows) for name in names}
+    dtype = torch.float32 if table.dtype == torch.float32 else torch.bfloat16
+    return {name: torch.zeros_like(table, dtype=dtype) for name in names}
 
 
-def _subtract(slopes: Tensor, sums: Tensor, chunk: Chunk, weights: Tensor | None) -> None:
-    """Take the targets off, from the slopes and from their sums."""
-    value = chunk.value if weights is None else chunk.value * weights[chunk.point]
-    slopes[chunk.point, chunk.column] -= value.to(slopes.dtype)  # each pair stands there once
-    sums.index_add_(0, chunk.column, value, alpha=-1.0)
-
-
-def _hits(points: Tensor, rows: Tensor, bias: Tensor, chunk: Chunk, weights: Tensor | None) -> Tensor:
+def _hits(scores: Tensor, bias: Tensor, chunk: Chunk, weights: Tensor | None) -> Tensor:
     """Scores times targets, summed: what the loss has besides softplus."""
-    scores = (points[chunk.point].float() * rows[chunk.column].float()).sum(dim=1) + bias[chunk.column]
+    found = scores[chunk.point, chunk.column].float() + bias[chunk.column]
     value = chunk.value if weights is None else chunk.value * weights[chunk.point]
-    return (scores * value).sum()
+    return (found * value).sum()

@@ -15,7 +15,7 @@ from gandalf.errors import DataError
 from gandalf.nets.heads import Composed, Encoded, Head, Table
 from gandalf.train.batches import Batch, PointOrder, Points, batches
 from gandalf.train.frozen import FrozenVectors, worth_keeping
-from gandalf.train.fused_update import NOT_ASKED_FOR, FusedUpdate, KernelName, refusal, refuse
+from gandalf.train.fused_update import NOT_ASKED_FOR, FusedUpdate, KernelName, missing, refuse
 from gandalf.train.head_update import RowOptions, TableUpdate
 from gandalf.train.labels import Every, Labels
 from gandalf.train.losses import Loss, binary_cross_entropy
@@ -203,7 +203,7 @@ def _head_update(head: Head, stage: Stage) -> TableUpdate | FusedUpdate | Compos
 def _table_update(head: Table, stage: Stage) -> TableUpdate | FusedUpdate:
     """Fused kernels where they are asked for, or can be had; else the plain ones."""
     every = isinstance(stage.labels, Every)
-    why = refusal(head, stage.dtype) if every else "labels are met by shortlist"
+    why = missing(head.rows.device, stage.dtype) if every else "labels are met by shortlist"
     if stage.kernel == "torch":
         why = NOT_ASKED_FOR
     if why is None:
