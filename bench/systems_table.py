@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.studies import OWN_BASELINE, Run, systems_study, variant_name
-from bench.tables import WHO_GAINS, Column, Line, Sample, best_rows, figure, number, table
+from bench.tables import WHO_GAINS, Column, Line, Sample, best_rows, figure, noise, number, pooled, table
 from gandalf.systems import SYSTEMS
 
 COLUMNS: dict[str, Column] = {
@@ -13,6 +13,15 @@ COLUMNS: dict[str, Column] = {
     "P@1 label text": WHO_GAINS["P@1 label text"],
     "P@1 new text": WHO_GAINS["P@1 new text"],
 }
+
+GAINED = ("P@1", "PSP@5", "P@1 new text")
+Row = tuple[str, str]  # a system, and its label points
+
+GAINS = """\
+### What label points add
+
+To each system's own baseline, ± noise where there are several seeds; bold where it is a loss.
+"""
 
 INTRODUCTION = """\
 ## All systems
@@ -36,27 +45,56 @@ def systems_section(lines: list[Line]) -> Iterator[str]:
     every = len(systems_study())
     if missing := every - len({line["key"] for line in found}):
         yield f"**{missing} of {every} runs are still to be made.**\n"
+    yield GAINS
+    yield gains_table(found) + "\n"
     for data in dict.fromkeys(line["name"] for line in found):
         yield f"### {data}, all systems\n"
         yield systems_table([line for line in found if line["name"] == data]) + "\n"
 
 
+def gains_table(lines: list[Line]) -> str:
+    """What label points add to each system's own baseline, bold where it is a loss beyond noise."""
+    rows = []
+    for data in dict.fromkeys(line["name"] for line in lines):
+        groups = grouped([line for line in lines if line["name"] == data])
+        samples = {
+            name: {row: Sample.of(of_row, COLUMNS[name]) for row, of_row in groups.items()} for name in GAINED
+        }
+        for system in SYSTEMS:
+            own = (system, OWN_BASELINE.get(system, "D"))
+            cells = [
+                _gain(samples[name], own, (system, points)) for points in ("G", "default") for name in GAINED
+            ]
+            if any(cells):
+                rows.append([f"{data}, {system}", *cells])
+    return table(["", *(f"{points}: {name}" for points in ("+ G", "+ default") for name in GAINED)], rows)
+
+
+def _gain(samples: dict[Row, Sample], own: Row, other: Row) -> str:
+    if own not in samples or other not in samples:
+        return ""
+    gain = samples[other].mean - samples[own].mean
+    half = noise(samples[other], samples[own], pooled(samples.values()))
+    return number(gain, half, bold=gain < -half, sign="+")
+
+
+def grouped(lines: list[Line]) -> dict[Row, list[Line]]:
+    """Lines by system and label points, in the order of the table."""
+    rows = [(system, name) for system in SYSTEMS for name in (OWN_BASELINE.get(system, "D"), "G", "default")]
+    groups = {row: [line for line in lines if _is(line, *row)] for row in rows}
+    return {row: of_row for row, of_row in groups.items() if of_row}
+
+
 def systems_table(lines: list[Line]) -> str:
     """A row for each system and its label points; of each column the best in bold."""
-    groups: dict[str, list[Line]] = {}
-    for system in SYSTEMS:
-        for name in (OWN_BASELINE.get(system, "D"), "G", "default"):
-            title = system if name == OWN_BASELINE.get(system, "D") else f"+ {name}"
-            of_row = [line for line in lines if _is(line, system, name)]
-            if of_row:
-                groups[f"{system}/{title}"] = of_row
+    groups = grouped(lines)
     samples = {
         name: {row: Sample.of(of, column) for row, of in groups.items()} for name, column in COLUMNS.items()
     }
     best = {name: best_rows(of_column) for name, of_column in samples.items()}
     rows = [
         [
-            row.partition("/")[2],
+            f"+ {row[1]}" if row[1] in ("G", "default") else row[0],
             *(
                 number(samples[name][row].mean, samples[name][row].deviation, bold=row in best[name])
                 for name in COLUMNS

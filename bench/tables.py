@@ -7,13 +7,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.special import stdtrit
 
 Line = dict[str, Any]
 Column = Callable[[Line], float | None]
+Name = TypeVar("Name")  # of a row
 LABEL_POINTS = ("targets", "scale", "label_weight", "label_epochs")  # settings of theirs that are studied
 
 
@@ -82,7 +83,7 @@ def noise(one: Sample, other: Sample, spread: tuple[float, int]) -> float:
     return float(stdtrit(freedom, 0.975)) * deviation * of_means
 
 
-def best_rows(samples: Mapping[str, Sample]) -> set[str]:
+def best_rows(samples: Mapping[Name, Sample]) -> set[Name]:
     """The rows that no other beats by more than noise; none where that leaves no row out."""
     known = {name: sample for name, sample in samples.items() if sample.values}
     spread = pooled(known.values())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bench_lines import line_of
 
 from bench.studies import DOCS, SEEDS, STUDIES, WEB, systems_study, variant, variant_name
-from bench.systems_table import systems_section, systems_table
+from bench.systems_table import gains_table, systems_section, systems_table
 from gandalf.systems import SYSTEMS
 
 
@@ -42,3 +44,15 @@ def test_what_is_missing_is_said():
     assert f"**{len(systems_study()) - 1} of {len(systems_study())} runs are still to be made.**" in found
     assert "### Some-1K, all systems" in found
     assert list(systems_section([])) == []
+
+
+def test_gains_are_told_against_a_systems_own_baseline_and_losses_in_bold():
+    rows = {"Z1": (60.0, 60.2), "G": (58.0, 58.2), "D": (10.0, 10.2)}  # D is not Renee's own
+    lines = [
+        line_of(replace(variant(name, "renee", WEB), seed=seed), p1)
+        for name, of_seeds in rows.items()
+        for seed, p1 in enumerate(of_seeds)
+    ]
+    assert gains_table(lines).splitlines()[2:] == [
+        "| Some-1K, renee | **-2.00** ± 0.61 | **-2.00** ± 0.61 | **-2.00** ± 0.61 |  |  |  |"
+    ]
