@@ -184,7 +184,7 @@ def test_a_slip_in_the_command_line_is_exit_2(tmp_path):
             2,
             "error: [Errno 13] Permission denied: 'x.txt'\n",
         ),
-        (KeyboardInterrupt(), 130, ""),
+        (KeyboardInterrupt(), 130, "stopped\n"),
     ],
 )
 def test_no_failure_of_the_outside_world_shows_a_traceback(failure, code, said):

@@ -40,6 +40,7 @@ class Commands(TyperGroup):
             typer.secho(f"error: {said}", err=True, fg=typer.colors.RED)
             raise typer.Exit(BAD_INPUT) from error
         except KeyboardInterrupt as error:
+            typer.secho("stopped", err=True)
             raise typer.Exit(INTERRUPTED) from error
 
 
