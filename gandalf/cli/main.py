@@ -15,6 +15,7 @@ from gandalf.cli.config import config
 from gandalf.cli.demo import demo
 from gandalf.cli.diagnose import diagnose
 from gandalf.cli.evaluate import evaluate
+from gandalf.cli.explain import explain
 from gandalf.cli.graph import graph
 from gandalf.cli.predict import predict
 from gandalf.cli.stats import stats
@@ -75,7 +76,7 @@ def gandalf(
 
 COMMANDS = (
     *(check, stats, graph, diagnose, augment),
-    *(systems, train, config, predict, add_labels, evaluate, demo),
+    *(systems, train, config, predict, explain, add_labels, evaluate, demo),
 )
 for command in COMMANDS:
     app.command()(command)

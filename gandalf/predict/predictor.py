@@ -11,7 +11,7 @@ import torch
 from scipy.sparse import csr_array
 
 from gandalf.model import Calibration, Model
-from gandalf.predict.exact import top_k
+from gandalf.predict.exact import Head, top_k
 from gandalf.progress import track
 
 CHUNK = 8_192  # texts whose vectors are held at once
@@ -32,6 +32,7 @@ class Predictor:
 
     def __init__(self, model: Model, *, precision: torch.dtype = torch.float32) -> None:
         self.model, self.precision = model, precision
+        self.head: Head = model.head
         self.calibration = model.calibration or Calibration()
 
     def predict(
@@ -89,7 +90,7 @@ class Predictor:
 
     def _chunk(self, texts: Sequence[str], k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
         vectors = self.model.vectors(texts)
-        ids, scores = top_k(vectors, self.model.head, k, exclude=exclude, precision=self.precision)
+        ids, scores = top_k(vectors, self.head, k, exclude=exclude, precision=self.precision)
         return ids, probabilities(scores, self.calibration)
 
     def _names(self, ids: Ids, scores: Probabilities) -> Named:
