@@ -117,6 +117,25 @@ def test_teachers_are_the_column_of_the_graph(explainer, made_up_splits):
         )
 
 
+def test_neighbours_in_the_graph_and_links_among_them(explainer, made_up_splits):
+    graph = gandalf.label_graph(made_up_splits.train, gandalf.GraphOptions("ratio")).matrix.toarray()
+    np.fill_diagonal(graph, 0)
+    label = int(np.argmax((graph > 0).sum(axis=1)))
+    found = explainer.near(label, shown=4)
+    order = sorted(range(120), key=lambda other: (-graph[label, other], other))[:4]
+    assert found.by == "graph" and [one.label for one in found.neighbours] == order
+    assert [one.similarity for one in found.neighbours] == pytest.approx(graph[label, order])
+    links = {(a, b): graph[a, b] for a in order for b in order if graph[a, b] > 0}
+    assert links and {(a, b): value for a, b, value in found.links} == pytest.approx(links)
+
+
+def test_neighbours_by_rows_where_there_is_no_graph(small_predictor):
+    explainer = Explainer(small_predictor)
+    found = explainer.near(0, shown=3)
+    assert found.by == "rows" and found.links == ()
+    assert found.neighbours == explainer.explain("x", 0, shown=3).alike
+
+
 def test_an_added_label_was_taught_nothing(trained, made_up_splits):
     model = load_model(trained).add_labels(["entirely new thing"])
     found = Explainer(Predictor(model), background_of(model, made_up_splits)).explain("new thing", 120)

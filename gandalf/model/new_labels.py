@@ -24,10 +24,18 @@ MOST = 100_000  # known labels that a map is fitted on: far more than the few hu
 SEED = 0  # which of them, where there are more
 
 
-def with_labels(model: Model, labels: Sequence[NewLabel]) -> Model:
-    """A model that has the labels too; it shares the encoder with the one given, which stays as it is.
+def row_maker(model: Model) -> NewRows:
+    """What makes rows of new labels, fitted on those that the model was trained on: the same for all of them.
 
     Labels that were added before are not learned from: what their rows say is what was read off the others.
+    """
+    return fit_new_rows(known_labels(model), np.random.default_rng(SEED))
+
+
+def with_labels(model: Model, labels: Sequence[NewLabel], maker: NewRows | None = None) -> Model:
+    """A model that has the labels too; it shares the encoder with the one given, which stays as it is.
+
+    The `maker` is `row_maker`'s, which takes a while: whoever adds labels again and again keeps it.
     """
     if not labels:
         raise DataError("there is no label to add", remedy="give at least one text")
@@ -35,7 +43,7 @@ def with_labels(model: Model, labels: Sequence[NewLabel]) -> Model:
     _refuse_known(model, labels)
     ids = _ids(model, labels)
     near = _neighbours(model, labels)
-    maker = fit_new_rows(known_labels(model), np.random.default_rng(SEED))
+    maker = row_maker(model) if maker is None else maker
     rows, biases = maker(_evidence(model, labels, near, maker.row_map.mean_row))
     return replace(
         model,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -65,6 +66,17 @@ class Alike:
 
 
 @dataclass(frozen=True)
+class Near:
+    """Labels around one: in the graph, where the training data is known, else by their rows."""
+
+    label: int
+    text: str
+    by: Literal["graph", "rows"]
+    neighbours: tuple[Alike, ...]  # similarity: the target that the graph gives, or the cosine
+    links: tuple[tuple[int, int, float], ...]  # targets among the neighbours, from label to label
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Everything there is to say; what needs the training data is None where that was not given."""
 
@@ -110,8 +122,7 @@ class Explainer:
     @torch.no_grad()
     def explain(self, text: str, label: int, shown: int = SHOWN) -> Explanation:
         """Why the text gets the label, or would get it."""
-        if not 0 <= label < self.model.num_labels:
-            raise DataError(f"there is no label {label:,}; the model has {self.model.num_labels:,}")
+        self._check(label)
         text = clean(text)
         vectors, places = self._left_out(text)
         logits = self._scores(vectors, label)  # the whole text's first
@@ -130,6 +141,34 @@ class Explainer:
             *self._points(vectors[0], label, shown),
             self._teachers(vectors[0], label, shown),
         )
+
+    @torch.no_grad()
+    def near(self, label: int, shown: int = 12) -> Near:
+        """The label's neighbours: what its text was taught, or labels with rows alike."""
+        self._check(label)
+        text, names = self.model.label_texts[label], self.model.label_texts
+        if self.background is None or label >= self.background.points.num_labels:
+            return Near(label, text, "rows", self._alike(label, shown), ())
+        graph = self.background.graph
+        row = graph[[label]]
+        found = [
+            pair for pair in zip(row.indices.tolist(), row.data.tolist(), strict=True) if pair[0] != label
+        ]
+        found = sorted(found, key=lambda pair: (-pair[1], pair[0]))[:shown]
+        others = [other for other, _ in found]
+        among = graph[others][:, others].tocoo() if others else csr_array((0, 0)).tocoo()
+        links = zip(among.row.tolist(), among.col.tolist(), among.data.tolist(), strict=True)
+        return Near(
+            label,
+            text,
+            "graph",
+            tuple(Alike(other, names[other], target) for other, target in found),
+            tuple((others[one], others[other], target) for one, other, target in links if one != other),
+        )
+
+    def _check(self, label: int) -> None:
+        if not 0 <= label < self.model.num_labels:
+            raise DataError(f"there is no label {label:,}; the model has {self.model.num_labels:,}")
 
     def _left_out(self, text: str) -> tuple[Tensor, list[tuple[int, int]]]:
         """Vectors of the text and of the text without each of its words, and where those stand."""
