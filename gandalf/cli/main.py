@@ -18,6 +18,7 @@ from gandalf.cli.evaluate import evaluate
 from gandalf.cli.explain import explain
 from gandalf.cli.graph import graph
 from gandalf.cli.predict import predict
+from gandalf.cli.serve import serve
 from gandalf.cli.stats import stats
 from gandalf.cli.systems import systems
 from gandalf.cli.train import train
@@ -76,7 +77,7 @@ def gandalf(
 
 COMMANDS = (
     *(check, stats, graph, diagnose, augment),
-    *(systems, train, config, predict, explain, add_labels, evaluate, demo),
+    *(systems, train, config, predict, explain, add_labels, serve, evaluate, demo),
 )
 for command in COMMANDS:
     app.command()(command)
