@@ -19,10 +19,12 @@ def process(*words: object):
     command = [sys.executable, "-m", "gandalf", "serve", *map(str, words), "--port", "0", "--device", "cpu"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
         try:
-            line = started.stdout.readline()
-            found = re.search(r"http://\S+/", line)
-            assert found, line + started.stderr.read()
-            yield started, found.group()
+            found = None
+            while found is None:
+                line = started.stdout.readline()
+                assert line, started.stderr.read()
+                found = re.search(r"serving at (http://\S+/)", line)
+            yield started, found.group(1)
         finally:
             started.kill()
 

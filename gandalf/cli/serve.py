@@ -33,6 +33,15 @@ Added = Annotated[
         "--added", metavar="FILE", help="Where added labels are kept. Default: MODEL.added.jsonl, beside it."
     ),
 ]
+Index = Annotated[
+    Literal["exact", "hnsw"],
+    typer.Option(
+        "--index", help="hnsw: far faster with very many labels, misses a few; built once, kept in MODEL."
+    ),
+]
+Rows = Annotated[
+    Literal["float32", "int8"], typer.Option("--rows", help="int8: a quarter of the memory, nearly the same.")
+]
 Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
 
 
@@ -46,6 +55,8 @@ def serve(
     workers: Workers = 1,
     token_file: TokenFile = None,
     added: Added = None,
+    index: Index = "exact",
+    rows: Rows = "float32",
     device: Device = "auto",
 ) -> None:
     """Serve a model: predictions and explanations by HTTP, and a page for people at the same address.
@@ -68,11 +79,13 @@ def serve(
         token_file=None if token_file is None else str(token_file),
         added=None if added is None else str(added),
         device=device_of(device),
+        index=index,
+        rows=rows,
     )
     run(settings, host, port, workers, _tell)
 
 
-def _tell(address: str) -> None:
+def _tell(sentence: str) -> None:
     out = console()
-    out.print(f"serving at [bold]{escape(address)}[/]; Ctrl-C ends it")
+    out.print(escape(sentence), soft_wrap=True)
     out.file.flush()

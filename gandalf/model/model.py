@@ -13,6 +13,7 @@ from gandalf.data.new_labels import new_labels
 from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
 from gandalf.nets.heads import Table
+from gandalf.nets.int8_table import Int8Table
 from gandalf.progress import track
 from gandalf.text.tokens import Tokens
 
@@ -25,7 +26,7 @@ class Model:
 
     tokens: Tokens
     encoder: nn.Module  # an `Encoder`: (B, T) -> (B, dim)
-    head: Table
+    head: Table | Int8Table  # the latter in memory alone, never in a folder
     label_texts: Sequence[str]  # L
     label_ids: Sequence[str] | None  # L
     config: dict[str, Any]  # the resolved recipe; `encoder` in it says how the encoder is built

@@ -17,7 +17,6 @@ from gandalf.errors import DataError
 from gandalf.model.model import Model
 from gandalf.model.new_rows import Evidence, Known, NewRows, fit_new_rows, unit
 from gandalf.model.row_map import Floats
-from gandalf.nets.heads import Table
 
 ADDED = "added_labels"  # in a model's config: a record for each time that labels were added
 MOST = 100_000  # known labels that a map is fitted on: far more than the few hundred numbers of a vector
@@ -47,7 +46,7 @@ def with_labels(model: Model, labels: Sequence[NewLabel], maker: NewRows | None 
     rows, biases = maker(_evidence(model, labels, near, maker.row_map.mean_row))
     return replace(
         model,
-        head=_extended(model.head, rows, biases),
+        head=model.head.extended(torch.from_numpy(rows), torch.from_numpy(biases)),
         label_texts=[*model.label_texts, *(label.text for label in labels)],
         label_ids=ids,
         config={**model.config, ADDED: [*model.config.get(ADDED, []), _record(maker, labels)]},
@@ -166,17 +165,6 @@ def _array(tensor: Tensor) -> Floats:
 
 
 # ---- what comes of it
-
-
-def _extended(head: Table, rows: Floats, biases: Floats) -> Table:
-    with torch.device("meta"):  # every one of its numbers is about to be replaced
-        longer = Table(head.num_labels + len(rows), head.dim)
-    old = head.state_dict()
-    new = {"rows": torch.from_numpy(rows), "bias": torch.from_numpy(biases)}
-    longer.load_state_dict(
-        {name: torch.cat([old[name], new[name].to(old[name])]) for name in old}, assign=True
-    )
-    return longer.train(head.training)
 
 
 def _record(maker: NewRows, labels: Sequence[NewLabel]) -> dict[str, Any]:

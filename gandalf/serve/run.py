@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import uvicorn
 from fastapi import FastAPI
@@ -18,13 +18,19 @@ from gandalf.data.dataset import Splits
 from gandalf.data.formats.table import TableOptions
 from gandalf.data.load import load
 from gandalf.errors import DataError
-from gandalf.model import load_model
+from gandalf.model import Model, load_model
+from gandalf.nets.heads import Table
+from gandalf.nets.int8_table import Int8Table
+from gandalf.predict.index import AT, Hnsw, RowsKind
+from gandalf.predict.index_files import stored_or_built
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.background import background_of
 from gandalf.serve.app import create_app
 from gandalf.serve.journal import Journal
 from gandalf.serve.metrics import FOLDER
-from gandalf.serve.service import Served, Service
+from gandalf.serve.service import MakePredictor, Served, Service
+
+IndexKind = Literal["exact", "hnsw"]
 
 SETTINGS = "GANDALF_SERVE"  # what worker processes find their settings under
 FACTORY = "gandalf.serve.run:app_of_worker"
@@ -44,22 +50,44 @@ class ServeSettings:
     token_file: str | None = None
     added: str | None = None  # the journal of labels that were added; by default beside the model
     device: str = "cpu"
+    index: IndexKind = "exact"
+    rows: RowsKind = "float32"
 
 
-def build_app(settings: ServeSettings) -> FastAPI:
+def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sentence: None) -> FastAPI:
     """Load everything, and make the application of it."""
     token = None if settings.token_file is None else read_token(Path(settings.token_file))
     splits = None if settings.data is None else load(settings.data, options=_options(settings.table))
-    served = _served(settings.model, settings, splits)
-    baseline = None if settings.baseline is None else _served(settings.baseline, settings, splits)
+    served, make = _served(settings.model, settings, splits, tell)
+    baseline = None if settings.baseline is None else _served(settings.baseline, settings, splits, tell)[0]
     journal = None if token is None else Journal(_journal_path(settings), served.model)
-    service = Service(served, baseline, journal)
+    service = Service(served, baseline, journal, make)
     return create_app(service, token=token, name=Path(settings.model).resolve().name)
 
 
-def _served(folder: str, settings: ServeSettings, splits: Splits | None) -> Served:
+def _served(
+    folder: str, settings: ServeSettings, splits: Splits | None, tell: Callable[[str], None]
+) -> tuple[Served, MakePredictor]:
+    """The model as it is, and what makes a predictor of it when it has more labels."""
     model = load_model(folder, settings.device)
-    return Served(Predictor(model), None if splits is None else background_of(model, splits))
+    make: MakePredictor = Predictor
+    if settings.index == "hnsw":
+        index, new = stored_or_built(model, Path(folder), settings.rows)
+        tell(_about_index(folder, index, new))
+
+        def make(longer: Model) -> Predictor:
+            return Predictor(longer, search=index.over(longer.head))
+
+    if settings.rows == "int8" and isinstance(model.head, Table):
+        model.head = Int8Table.of(model.head)
+    background = None if splits is None else background_of(model, splits)
+    return Served(make(model), background), make
+
+
+def _about_index(folder: str, index: Hnsw, new: bool) -> str:
+    done = "built" if new else "read"
+    what = f"recall@{AT} {index.recall:.3f} against exact search on {index.queries:,} label texts"
+    return f"{folder}: hnsw index {done}; {what}, search width {index.width}"
 
 
 def _options(table: dict[str, str | None]) -> TableOptions:
@@ -117,14 +145,14 @@ def address(listening: socket.socket) -> str:
 
 def serve(settings: ServeSettings, host: str, port: int, workers: int, tell: Callable[[str], None]) -> None:
     """Serve until told to end; requests that are under way are answered before that."""
-    app = build_app(settings)  # also where there are workers: what is wrong is said once, here
+    app = build_app(settings, tell)  # also where there are workers: what is wrong is said once, here
     with listen(host, port) as listening:
         if workers == 1:
-            tell(address(listening))
+            tell(f"serving at {address(listening)}; Ctrl-C ends it")
             uvicorn.Server(uvicorn.Config(app, **_HOW)).run(sockets=[listening])
             return
         port = listening.getsockname()[1]
-        tell(address(listening))
+        tell(f"serving at {address(listening)}; Ctrl-C ends it")
     del app
     with tempfile.TemporaryDirectory(prefix="gandalf-metrics-") as folder:
         os.environ |= {SETTINGS: json.dumps(asdict(settings)), FOLDER: folder}
