@@ -16,6 +16,7 @@ from gandalf.cli.demo import demo
 from gandalf.cli.diagnose import diagnose
 from gandalf.cli.evaluate import evaluate
 from gandalf.cli.explain import explain
+from gandalf.cli.export import export
 from gandalf.cli.graph import graph
 from gandalf.cli.predict import predict
 from gandalf.cli.serve import serve
@@ -77,7 +78,7 @@ def gandalf(
 
 COMMANDS = (
     *(check, stats, graph, diagnose, augment),
-    *(systems, train, config, predict, explain, add_labels, serve, evaluate, demo),
+    *(systems, train, config, predict, explain, add_labels, serve, export, evaluate, demo),
 )
 for command in COMMANDS:
     app.command()(command)
