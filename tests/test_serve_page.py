@@ -64,9 +64,7 @@ def text(made_up):
 
 
 def names(page, column):
-    return page.locator(f".{column} .label .name").evaluate_all(
-        "all => all.map(one => one.firstChild.textContent)"
-    )
+    return page.locator(f".{column} .label .name").evaluate_all("all => all.map(one => one.textContent)")
 
 
 def best(model, text, k=10):
@@ -93,7 +91,7 @@ def test_two_models_side_by_side(page, models, text):
     assert names(page, "baseline") == theirs
     for column, here, there in (("model", ours, theirs), ("baseline", theirs, ours)):
         only = page.locator(f".{column} .label.only .name").evaluate_all(
-            "all => all.map(one => one.firstChild.textContent)"
+            "all => all.map(one => one.textContent)"
         )
         assert only == [name for name in here if name not in there] and 0 < len(only) < 10
     shared = len(set(ours) & set(theirs))

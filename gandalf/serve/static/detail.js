@@ -48,7 +48,8 @@ async function showDetail(text, label, baseline, back) {
     if (number !== detail.asked) return;
     const again = (other) => showDetail(text, other, baseline);
     const kind = near.by === "graph" ? "Neighbours in the label graph" : "Labels with weights alike";
-    const width = Math.max(280, Math.min(640, place.parentElement.clientWidth - 40));
+    place.hidden = false; // it has a width only then
+    const width = Math.max(260, Math.min(640, place.clientWidth - 32));
     const close = make("button", { class: "close", type: "button", "aria-label": "Close", onclick: hideDetail }, "×");
     place.replaceChildren(
       make("header", {}, make("h2", { id: "detail-title", tabindex: -1 },
@@ -56,7 +57,6 @@ async function showDetail(text, label, baseline, back) {
       wordsOf(found), make("h3", {}, kind),
       near.neighbours.length ? graphOf(near, width, again) : make("p", { class: "soft" }, "none above the threshold"),
       ...listsOf(found));
-    place.hidden = false;
     at("detail-title").focus();
   } catch (error) {
     if (number === detail.asked) tell(at("status"), error.message, true);

@@ -11,15 +11,14 @@ function labelButton(text, one, rank, others, baseline) {
   const moved = others === null || before === rank ? "" : before === undefined ? "only here" : before > rank ? `↑${before - rank}` : `↓${rank - before}`;
   const fill = make("i");
   fill.style.setProperty("--share", `${(100 * one.score).toFixed(2)}%`);
-  const name = make("span", { class: "name" }, one.text);
-  if (moved) name.append(make("span", { class: "moved" }, moved));
+  const name = make("span", { class: "name", title: one.text }, one.text);
   const button = make("button", {
     type: "button", class: `label${moved === "only here" ? " only" : ""}`, "aria-expanded": "false", "data-label": one.label,
     onclick: () => {
       for (const other of document.querySelectorAll(".label")) other.setAttribute("aria-expanded", String(other === button));
       showDetail(text, one.label, baseline, button);
     },
-  }, name, make("span", { class: "score" }, one.score.toFixed(3)), make("span", { class: "bar" }, fill));
+  }, name, make("span", { class: "moved" }, moved), make("span", { class: "score" }, one.score.toFixed(3)), make("span", { class: "bar" }, fill));
   return make("li", {}, button);
 }
 
