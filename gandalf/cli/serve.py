@@ -42,6 +42,12 @@ Index = Annotated[
 Rows = Annotated[
     Literal["float32", "int8"], typer.Option("--rows", help="int8: a quarter of the memory, nearly the same.")
 ]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads", min=1, help="That predict, in each worker. Default: one core is left for HTTP."
+    ),
+]
 Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
 
 
@@ -57,6 +63,7 @@ def serve(
     added: Added = None,
     index: Index = "exact",
     rows: Rows = "float32",
+    threads: Threads = None,
     device: Device = "auto",
 ) -> None:
     """Serve a model: predictions and explanations by HTTP, and a page for people at the same address.
@@ -81,8 +88,10 @@ def serve(
         device=device_of(device),
         index=index,
         rows=rows,
+        workers=workers,
+        threads=threads,
     )
-    run(settings, host, port, workers, _tell)
+    run(settings, host, port, _tell)
 
 
 def _tell(sentence: str) -> None:

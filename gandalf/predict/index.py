@@ -21,7 +21,7 @@ from gandalf.model import Model
 from gandalf.predict.exact import Head, pair_scores, top_k
 
 RowsKind = Literal["float32", "int8"]
-LINKS, BUILD_WIDTH = 16, 200  # of a label, and how many are held in hand while the graph is built
+LINKS, BUILD_WIDTH = 32, 200  # of a label, and how many are held in hand while the graph is built
 WIDTHS = (64, 128, 256, 512, 1_024)  # held in hand while searching: the first with enough recall
 ENOUGH, AT = 0.98, 10  # recall wanted, among so many labels
 QUERIES = 1_000  # texts of labels that recall is measured with

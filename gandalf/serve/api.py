@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Path, Query, Request
@@ -22,7 +22,7 @@ from gandalf.serve.batcher import Batcher
 from gandalf.serve.limits import BusyError, Limits
 from gandalf.serve.metrics import CONTENT_TYPE, Metrics
 from gandalf.serve.schemas import LIMITS, AddRequest, ExplainRequest, NewLabelRequest, PredictRequest
-from gandalf.serve.service import Served, Service
+from gandalf.serve.service import Served, Service, use_threads
 
 Found = TypeVar("Found")
 SearchWords = Annotated[str, Query(max_length=LIMITS.length, description="Words of its text.")]
@@ -31,15 +31,33 @@ LabelNumber = Annotated[int, Path(ge=0)]
 OfBaseline = Annotated[bool, Query(description="Of the model beside it.")]
 
 
+@dataclass(frozen=True)
+class Manner:
+    """What a server is called, and with how many threads it predicts; None: as many as there are."""
+
+    name: str = "gandalf"
+    threads: int | None = None
+
+
 class Api:
     """The handlers of one server, and what they share."""
 
     def __init__(
-        self, service: Service, metrics: Metrics, limits: Limits, token: str | None, name: str
+        self, service: Service, metrics: Metrics, limits: Limits, token: str | None, manner: Manner
     ) -> None:
-        self.service, self.counts, self.limits, self.token, self.name = service, metrics, limits, token, name
+        self.service, self.counts, self.limits, self.token, self.name = (
+            service,
+            metrics,
+            limits,
+            token,
+            manner.name,
+        )
         self.batcher: Batcher[tuple[queries.Query, bool], queries.Answer] = Batcher(
-            service.answer, most=limits.texts, waiting=limits.waiting, seen=metrics.batches.observe
+            service.answer,
+            most=limits.texts,
+            waiting=limits.waiting,
+            seen=metrics.batches.observe,
+            begin=lambda: None if manner.threads is None else use_threads(manner.threads),
         )
         self._explaining = 0
         metrics.labels.set(service.served.model.num_labels)

@@ -17,7 +17,7 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from gandalf.errors import DataError
-from gandalf.serve.api import Api
+from gandalf.serve.api import Api, Manner
 from gandalf.serve.guard import Guard
 from gandalf.serve.limits import BusyError, Limits
 from gandalf.serve.metrics import Metrics
@@ -40,11 +40,15 @@ BAD, BUSY, UNKNOWN, REFUSED = (
 
 
 def create_app(
-    service: Service, *, token: str | None = None, limits: Limits | None = None, name: str = "gandalf"
+    service: Service,
+    *,
+    token: str | None = None,
+    limits: Limits | None = None,
+    manner: Manner | None = None,
 ) -> FastAPI:
     """The application that serves a model; labels can be added where there is a token and a journal."""
     metrics, limits = Metrics(), limits or Limits()
-    api = Api(service, metrics, limits, token, name)
+    api = Api(service, metrics, limits, token, manner or Manner())
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -35,11 +35,12 @@ class Batcher(Generic[Question, Answered]):
         most: int,
         waiting: int,
         seen: Callable[[int], None] = lambda size: None,
+        begin: Callable[[], None] = lambda: None,  # called once in the thread
     ) -> None:
         self._answer, self._most, self._room, self._seen = answer, most, waiting, seen
         self._queue: deque[_Waiting[Question, Answered]] = deque()
         self._wake = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="predict")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="predict", initializer=begin)
         self.waiting = 0  # the sizes of all that is in the queue
 
     async def ask(self, question: Question, size: int = 1) -> Answered:

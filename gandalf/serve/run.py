@@ -25,6 +25,7 @@ from gandalf.predict.index import AT, Hnsw, RowsKind
 from gandalf.predict.index_files import stored_or_built
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.background import background_of
+from gandalf.serve.api import Manner
 from gandalf.serve.app import create_app
 from gandalf.serve.journal import Journal
 from gandalf.serve.metrics import FOLDER
@@ -52,6 +53,8 @@ class ServeSettings:
     device: str = "cpu"
     index: IndexKind = "exact"
     rows: RowsKind = "float32"
+    workers: int = 1
+    threads: int | None = None  # that predict, in each worker
 
 
 def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sentence: None) -> FastAPI:
@@ -62,7 +65,13 @@ def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sent
     baseline = None if settings.baseline is None else _served(settings.baseline, settings, splits, tell)[0]
     journal = None if token is None else Journal(_journal_path(settings), served.model)
     service = Service(served, baseline, journal, make)
-    return create_app(service, token=token, name=Path(settings.model).resolve().name)
+    manner = Manner(Path(settings.model).resolve().name, settings.threads or _threads(settings))
+    return create_app(service, token=token, manner=manner)
+
+
+def _threads(settings: ServeSettings) -> int:
+    """By default one core is left for HTTP; an index looks at so few rows that threads would only wait."""
+    return 1 if settings.index == "hnsw" else max(1, (os.cpu_count() or 1) // settings.workers - 1)
 
 
 def _served(
@@ -143,11 +152,11 @@ def address(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def serve(settings: ServeSettings, host: str, port: int, workers: int, tell: Callable[[str], None]) -> None:
+def serve(settings: ServeSettings, host: str, port: int, tell: Callable[[str], None]) -> None:
     """Serve until told to end; requests that are under way are answered before that."""
     app = build_app(settings, tell)  # also where there are workers: what is wrong is said once, here
     with listen(host, port) as listening:
-        if workers == 1:
+        if settings.workers == 1:
             tell(f"serving at {address(listening)}; Ctrl-C ends it")
             uvicorn.Server(uvicorn.Config(app, **_HOW)).run(sockets=[listening])
             return
@@ -156,7 +165,7 @@ def serve(settings: ServeSettings, host: str, port: int, workers: int, tell: Cal
     del app
     with tempfile.TemporaryDirectory(prefix="gandalf-metrics-") as folder:
         os.environ |= {SETTINGS: json.dumps(asdict(settings)), FOLDER: folder}
-        uvicorn.run(FACTORY, factory=True, host=host, port=port, workers=workers, **_HOW)
+        uvicorn.run(FACTORY, factory=True, host=host, port=port, workers=settings.workers, **_HOW)
 
 
 _HOW: dict[str, Any] = {

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
+
+import torch
 
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
@@ -42,6 +46,14 @@ class Served:
     def explainer(self) -> Explainer:
         """Says why."""
         return Explainer(self.predictor, self.background)
+
+
+def use_threads(number: int) -> None:
+    """Compute with so many threads in the thread that calls it: faiss knows no number for all of them."""
+    torch.set_num_threads(number)
+    faiss: Any = sys.modules.get("faiss")
+    if faiss is not None:
+        faiss.omp_set_num_threads(number)
 
 
 class Service:
