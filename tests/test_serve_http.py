@@ -68,6 +68,13 @@ def test_many_texts(client, predictor):
     assert [each["labels"] for each in found] == [expected(predictor, text, 5) for text in texts]
 
 
+def test_a_whole_number_may_be_written_with_a_point(client):
+    found = client.post("/predict", json={"text": "x", "k": 2.0, "deny": [1.0]}).json()["results"][0][
+        "labels"
+    ]
+    assert len(found) == 2 and all(each["label"] != 1 for each in found)
+
+
 def test_k_above_the_labels_gives_all(client):
     assert len(client.post("/predict", json={"text": "x", "k": 100}).json()["results"][0]["labels"]) == 5
 
@@ -161,6 +168,7 @@ BAD = [
     (b'{"text": "x", "k": 101}', "k: "),
     (b'{"text": "x", "k": "5"}', "k: "),
     (b'{"text": "x", "k": true}', "k: "),
+    (b'{"text": "x", "k": 2.5}', "k: "),
     (b'{"text": "x", "threshold": 1.5}', "threshold: "),
     (b'{"text": "x", "threshold": NaN}', "threshold: "),
     (b'{"text": "x", "treshold": 0.5}', "treshold: "),
@@ -201,6 +209,7 @@ def test_what_is_not_there(client):
     refused(client.get("/labels/x/neighbours"), 422)
     refused(client.get("/labels", params={"limit": 0}), 422)
     assert "GET is not known" in refused(client.get("/predict"), 405)
+    assert client.delete("/labels").headers["allow"] == "GET, POST"
 
 
 def test_no_baseline(predictor):

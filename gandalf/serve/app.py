@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
+from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
 
 from gandalf.errors import DataError
@@ -109,7 +110,8 @@ def _add_errors(app: FastAPI) -> None:
 
     async def refused(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        return _told(error.status_code, _about(request, error), error.headers)
+        headers = {"allow": _methods(app, request)} if error.status_code == 405 else error.headers
+        return _told(error.status_code, _about(request, error), headers)
 
     async def bad(request: Request, error: Exception) -> JSONResponse:
         return _told(400, str(error))
@@ -133,6 +135,12 @@ def _add_errors(app: FastAPI) -> None:
 def _told(status: int, sentence: str, headers: Any = None) -> JSONResponse:  # noqa: ANN401  starlette's
     safe = sentence.encode("utf-8", "replace").decode()  # JSON may have held half of a surrogate pair
     return JSONResponse({"error": safe}, status_code=status, headers=headers)
+
+
+def _methods(app: FastAPI, request: Request) -> str:
+    """All that is known at a path; of several routes, starlette names the first one's alone."""
+    here = (route for route in app.routes if route.matches(request.scope)[0] != Match.NONE)
+    return ", ".join(sorted({method for route in here for method in getattr(route, "methods", None) or ()}))
 
 
 def _about(request: Request, error: HTTPException) -> str:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from gandalf.serve.limits import Limits
 
 LIMITS = Limits()
 
+
+def _whole(value: Any) -> Any:  # noqa: ANN401  whatever a request holds
+    """To JSON, 5.0 is a whole number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[StrictInt, BeforeValidator(_whole)]
 Text = Annotated[StrictStr, Field(max_length=LIMITS.length)]
-Name = Annotated[StrictInt, Field(ge=0)] | Annotated[StrictStr, Field(max_length=LIMITS.length)]
+Name = Annotated[Whole, Field(ge=0)] | Annotated[StrictStr, Field(max_length=LIMITS.length)]
 Texts = Annotated[list[Text], Field(min_length=1, max_length=LIMITS.texts)]
 Names = Annotated[list[Name], Field(max_length=LIMITS.names)]
-Count = Annotated[StrictInt, Field(ge=1, le=LIMITS.k)]
+Count = Annotated[Whole, Field(ge=1, le=LIMITS.k)]
 
 
 class Asked(BaseModel):
