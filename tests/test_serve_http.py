@@ -148,6 +148,8 @@ def test_nothing_is_loaded_from_elsewhere(client):
 def test_the_document_tells_every_answer(client):
     document = client.get("/openapi.json").json()
     assert {*document["paths"]} >= {"/predict", "/explain", "/labels", "/health", "/ready", "/metrics"}
+    asked = document["components"]["schemas"]["PredictRequest"]["properties"]
+    assert (asked["k"]["minimum"], asked["k"]["maximum"]) == (1, LIMITS.k)
     errors = document["paths"]["/predict"]["post"]["responses"]
     for status in ("400", "404", "413", "422", "503"):
         assert errors[status]["content"]["application/json"]["schema"]["$ref"].endswith("/Error")

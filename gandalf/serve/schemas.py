@@ -16,12 +16,14 @@ def _whole(value: Any) -> Any:  # noqa: ANN401  whatever a request holds
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Whole = Annotated[StrictInt, BeforeValidator(_whole)]
 Text = Annotated[StrictStr, Field(max_length=LIMITS.length)]
-Name = Annotated[Whole, Field(ge=0)] | Annotated[StrictStr, Field(max_length=LIMITS.length)]
+Name = (
+    Annotated[StrictInt, Field(ge=0), BeforeValidator(_whole)]
+    | Annotated[StrictStr, Field(max_length=LIMITS.length)]
+)
 Texts = Annotated[list[Text], Field(min_length=1, max_length=LIMITS.texts)]
 Names = Annotated[list[Name], Field(max_length=LIMITS.names)]
-Count = Annotated[Whole, Field(ge=1, le=LIMITS.k)]
+Count = Annotated[StrictInt, Field(ge=1, le=LIMITS.k), BeforeValidator(_whole)]
 
 
 class Asked(BaseModel):
