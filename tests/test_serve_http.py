@@ -130,11 +130,12 @@ def test_about_health_ready_metrics(client):
     assert (about["labels"], about["adds_labels"], about["has_data"]) == (5, False, False)
     assert client.get("/health").json() == client.get("/ready").json() == {"status": "ok"}
     client.post("/predict", json={"text": "x"})
-    client.get("/some/path/1"), client.get("/some/path/2")
+    client.get("/some/path/1"), client.get("/some/path/2"), client.get("/labels/1/neighbours")
     lines = client.get("/metrics").text.splitlines()
     counts = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
     assert float(counts['gandalf_requests_total{path="/predict",status="200"}']) >= 1
     assert float(counts['gandalf_requests_total{path="other",status="404"}']) == 2
+    assert float(counts['gandalf_requests_total{path="/labels/{label}/neighbours",status="200"}']) >= 1
     assert counts["gandalf_labels"] == "5.0" and float(counts["gandalf_batch_texts_count"]) >= 1
 
 

@@ -68,8 +68,7 @@ def create_app(
     _add_paths(app, api)
     _add_page(app)
     _add_errors(app)
-    paths = [path for route in app.routes if (path := getattr(route, "path", None))]
-    app.add_middleware(Guard, metrics=metrics, body=limits.body, paths=paths)
+    app.add_middleware(Guard, metrics=metrics, body=limits.body)
     return app
 
 

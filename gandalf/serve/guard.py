@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,8 +21,8 @@ HEADERS = (
 class Guard:
     """The outermost layer of the application."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, body: int, paths: Sequence[str]) -> None:
-        self._app, self._metrics, self._most, self._paths = app, metrics, body, frozenset(paths)
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, body: int) -> None:
+        self._app, self._metrics, self._most = app, metrics, body
         self._sentence = f"the request is larger than {body:,} bytes"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -46,7 +45,7 @@ class Guard:
             else:
                 await self._app(scope, self._counted(receive), sending)
         finally:
-            path = scope["path"] if scope["path"] in self._paths else "other"  # a few, whatever is asked
+            path = getattr(scope.get("route"), "path", "other")  # one of a few, whatever is asked
             self._metrics.requests.labels(path, str(status)).inc()
             self._metrics.seconds.labels(path).observe(time.perf_counter() - began)
 

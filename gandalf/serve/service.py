@@ -68,7 +68,8 @@ class Service:
     ) -> None:
         self.served, self.baseline, self._journal, self._make = served, baseline, journal, make
         self._changing = threading.Lock()
-        self._maker: NewRows | None = None
+        # Fitted now: it may take seconds, and the first who adds a label should not wait for it.
+        self._maker: NewRows | None = None if journal is None else row_maker(served.model)
         self.catch_up()
 
     @property
@@ -134,8 +135,6 @@ class Service:
             self._replace(model)
 
     def _longer(self, model: Model, labels: Sequence[NewLabel]) -> Model:
-        if self._maker is None:
-            self._maker = row_maker(model)
         return with_labels(model, labels, self._maker)
 
     def _replace(self, model: Model) -> None:
