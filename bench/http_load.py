@@ -22,7 +22,7 @@ class Load:
 
     def as_dict(self) -> dict[str, float | dict[str, int]]:
         """Requests a second and the percentiles of their milliseconds."""
-        p50, p95, p99 = 1e3 * np.percentile(self.latencies or [0.0], [50, 95, 99])
+        p50, p95, p99 = (1e3 * np.percentile(self.latencies or [0.0], [50, 95, 99])).tolist()
         return {
             "requests_per_second": round(len(self.latencies) / max(self.seconds, 1e-9), 1),
             "p50_ms": round(p50, 2),

@@ -153,7 +153,7 @@ def _timed(
     start = time.perf_counter()
     found = np.concatenate([search(part) for part in x.split(64)])
     batched = (time.perf_counter() - start) / len(x)
-    alone = 1e3 * np.percentile(times, [50, 99])
+    alone = (1e3 * np.percentile(times, [50, 99])).tolist()
     return {
         "p50_ms": round(alone[0], 3),
         "p99_ms": round(alone[1], 3),

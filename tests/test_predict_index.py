@@ -64,6 +64,12 @@ def test_scores_are_those_of_the_exact_search(model, index, x):
     assert scores == pytest.approx(by_hand.numpy(), abs=1e-5)
 
 
+def test_rounded_rows_are_scored_again_with_those_of_the_head(model, x):
+    ids, scores = build_hnsw(model, "int8").over(model.head)(x, 5)
+    by_hand = (x[:, None] * model.head.rows.detach()[ids]).sum(2) + model.head.bias.detach()[ids]
+    assert scores == pytest.approx(by_hand.numpy(), abs=1e-5) and (np.diff(scores, axis=1) <= 0).all()
+
+
 def test_excluded_pairs_are_never_found(model, index, x):
     best = top_k(x, model.head, 3)[0]
     rows = np.repeat(np.arange(len(x)), 3)
@@ -75,9 +81,16 @@ def test_excluded_pairs_are_never_found(model, index, x):
 
 
 def test_many_labels_are_searched_exactly(model, index, x):
-    ids, scores = index.over(model.head)(x[:3], 1300)
+    nothing = csr_array((3, 1200), dtype=bool)
+    ids, scores = index.over(model.head)(x[:3], 1300, nothing)
     exact = top_k(x[:3], model.head, 1300)
     assert (ids == exact[0]).all() and (scores == exact[1]).all() and (ids[:, 1200:] == -1).all()
+    as_found = index.over(model.head)(x[:3], 1300)[0]
+    assert (
+        as_found.shape == (3, 1300)
+        and (as_found[:, 1200:] == -1).all()
+        and recalled(as_found, exact[0]) > 0.9
+    )
 
 
 def test_labels_added_later_are_found(model, index):

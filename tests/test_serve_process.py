@@ -51,7 +51,8 @@ def test_what_was_acknowledged_survives_a_kill(folder, tmp_path):
         started.wait()
         adder.join()
     with process(folder, "--token-file", token) as (_, address):
-        found = httpx.get(f"{address}labels", params={"search": "label number", "limit": 100}).json()
+        asked = {"search": "label number", "limit": 100}
+        found = httpx.get(f"{address}labels", params=asked, timeout=30).json()
         assert len(acknowledged) >= 6
         texts = [each["text"] for each in found["labels"]]
         # One more may have been written whose acknowledgement did not arrive.
@@ -82,10 +83,14 @@ def test_workers_share_what_is_added(folder, tmp_path):
         with httpx.Client(transport=limits, timeout=30) as client:
             assert client.get(f"{address}health").status_code == 200
         assert add(address, "compress tar").status_code == 201
-        found = [httpx.post(f"{address}predict", json={"text": "compress tar", "k": 6}) for _ in range(12)]
+        found = [
+            httpx.post(f"{address}predict", json={"text": "compress tar", "k": 6}, timeout=30)
+            for _ in range(12)
+        ]
         assert all(len(each.json()["results"][0]["labels"]) == 6 for each in found)
         assert (
-            'gandalf_requests_total{path="/predict",status="200"} 12.0' in httpx.get(f"{address}metrics").text
+            'gandalf_requests_total{path="/predict",status="200"} 12.0'
+            in httpx.get(f"{address}metrics", timeout=30).text
         )
         started.terminate()
         assert started.wait(30) in (0, -signal.SIGTERM)

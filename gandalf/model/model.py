@@ -59,13 +59,15 @@ class Model:
         starts = range(0, len(texts), batch)
         found = [torch.empty(0, self.head.dim, device=self.device)]
         was_training = self.encoder.training
-        self.encoder.eval()
+        if was_training:  # asked first: it goes through all modules, and a server encodes one text at a time
+            self.encoder.eval()
         try:
             for start in track(starts, "encoding") if len(starts) >= LONG else starts:
                 ids = torch.from_numpy(self.tokens.encode(texts[start : start + batch]))
                 found.append(self.encoder(ids.to(self.device)).float())
         finally:
-            self.encoder.train(was_training)
+            if was_training:
+                self.encoder.train()
         return torch.cat(found)
 
     def add_labels(

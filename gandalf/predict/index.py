@@ -1,13 +1,13 @@
 """The best labels by an HNSW graph: a small part of the rows is looked at, and a few labels are missed.
 
-faiss builds and walks the graph. What it finds is scored again with the head's own rows, so scores are those
-of the exact search; only a label that was not found at all can be missing. Labels that were added since the
-graph was built are few, and all of them are looked at.
+faiss builds and walks the graph. What it finds has the score of the exact search: rounded rows are scored
+again with the head's own. Only a label that was not found at all can be missing. Labels that were added since
+the graph was built are few, and all of them are looked at.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -41,6 +41,7 @@ class Hnsw:
     width: int
     recall: float
     queries: int  # that the recall was measured with
+    rows: RowsKind = "float32"
 
     def over(self, head: Head) -> HnswSearch:
         """Search the head with it; the head may have more labels than the graph."""
@@ -56,11 +57,13 @@ class HnswSearch:
     @torch.no_grad()
     def __call__(self, x: Tensor, k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
         """Ids and scores of the k best labels that are found, as `top_k` gives them."""
+        if exclude is None and self.index.rows == "float32" and self.head.num_labels == self.index.labels:
+            return self._as_found(x, k)
         denied = 0 if exclude is None else int(np.diff(exclude.indptr).max(initial=0))
         number = 2 * k + SPARE + denied
         if number >= self.index.labels // 2:
             return top_k(x, self.head, k, exclude=exclude)  # most of them are asked for anyway
-        ids = torch.from_numpy(self._candidates(x, number)).to(x.device)  # shape: (N, number)
+        ids = torch.from_numpy(self._candidates(x, number)[1]).to(x.device)  # shape: (N, number)
         later = torch.arange(self.index.labels, self.head.num_labels, device=x.device)
         ids = torch.cat([ids, later.expand(len(x), -1)], dim=1)
         ids = torch.sort(ids, dim=1).values  # so that ties go to the smaller label
@@ -72,12 +75,20 @@ class HnswSearch:
         found, values = ids.gather(1, best.indices[:, :k]), best.values[:, :k]
         return _filled(found.masked_fill(values == -torch.inf, -1), values, k)
 
-    def _candidates(self, x: Tensor, number: int) -> Ints:
+    def _as_found(self, x: Tensor, k: int) -> tuple[Ints, Floats]:
+        """What the graph gives: its rows are the head's own, so are its scores."""
+        scores, ids = self._candidates(x, min(k, self.index.labels))
+        scores = np.where(ids < 0, -np.inf, scores).astype(np.float32)
+        order = np.lexsort((ids, -scores), axis=1)  # ties to the smaller label
+        ids, scores = np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
+        return _filled(torch.from_numpy(ids), torch.from_numpy(scores), k)
+
+    def _candidates(self, x: Tensor, number: int) -> tuple[Floats, Ints]:
         import faiss
 
         library: Any = faiss
         width = library.SearchParametersHNSW(efSearch=max(self.index.width, number))
-        found: Ints = self.index.graph.search(_with_one(x), number, params=width)[1]
+        found: tuple[Floats, Ints] = self.index.graph.search(_with_one(x), number, params=width)
         return found
 
 
@@ -86,12 +97,11 @@ def build_hnsw(model: Model, rows: RowsKind = "float32") -> Hnsw:
     graph = _graph(model.head, rows)
     x = model.vectors(_asked(model))
     exact = top_k(x, model.head, min(AT, model.num_labels))[0]
-    found = Hnsw(graph, model.num_labels, WIDTHS[0], 0.0, len(x))
+    found = Hnsw(graph, model.num_labels, WIDTHS[0], 0.0, len(x), rows)
     for width in WIDTHS:
-        found = Hnsw(graph, model.num_labels, width, 0.0, len(x))
-        recall = recalled(found.over(model.head)(x, exact.shape[1])[0], exact)
-        found = Hnsw(graph, model.num_labels, width, recall, len(x))
-        if recall >= ENOUGH:
+        found = replace(found, width=width)
+        found = replace(found, recall=recalled(found.over(model.head)(x, exact.shape[1])[0], exact))
+        if found.recall >= ENOUGH:
             break
     return found
 

@@ -90,7 +90,7 @@ def _read(folder: Path, blocks: list[npt.NDArray[np.float32]], rows: RowsKind, m
         arrays = load_file(folder / INDEX)
         graph = _restored(blocks, rows, facts, arrays)
         recall, width, queries = facts["recall@10"], facts["search_width"], facts["recall_queries"]
-        return Hnsw(graph, labels, int(width), float(recall), int(queries))
+        return Hnsw(graph, labels, int(width), float(recall), int(queries), rows)
     except (SafetensorError, OSError, KeyError, ValueError, TypeError):
         return None  # damaged: it is built again
 
