@@ -15,14 +15,15 @@ PACKAGE = Path(gandalf.__file__).parent
 # A room may import only rooms that stand before it (and itself).
 ROOMS = (
     *("errors", "progress", "settings", "data", "graph", "augment", "metrics"),
-    *("text", "nets", "train", "model", "predict", "recipe", "systems", "runs", "estimator"),
-    *("report", "cli", "__main__"),
+    *("text", "slim", "nets", "train", "model", "predict", "recipe", "systems", "runs", "estimator"),
+    *("report", "serve", "cli", "__main__"),
 )
 FILES = sorted(PACKAGE.rglob("*.py"))
 LIGHT = {"numpy", "scipy", "typer", "rich", "gandalf"}
 # The engine, which the extra [train] brings; the rooms before it do without.
 ENGINE = {room: {"torch", "tokenizers", "safetensors", "filelock"} for room in ROOMS[ROOMS.index("text") :]}
 ENGINE |= {room: set() for room in ("report", "cli", "__main__")}
+ENGINE["serve"] |= {"fastapi", "starlette", "pydantic", "prometheus_client", "uvicorn"}  # the extra [serve]
 KERNELS = {"fused_kernels.py": {"triton"}}  # files that are wholly of an extra, imported where they are used
 
 

@@ -27,7 +27,9 @@ def test_what_is_printed(made_demo):
     ):
         assert text in shown
     assert f"gandalf predict {out / 'model'} 'compress a file'" in shown and str(out / "index.html") in shown
+    assert f"gandalf serve {out / 'model'} --baseline {out / 'baseline'} --data man   # a page" in shown
     assert sorted(path.name for path in out.iterdir()) == [
+        "baseline",
         "index.html",
         "model",
         "predictions",
@@ -53,7 +55,9 @@ def test_a_demo_is_replaced_only_when_told_to(made_demo, tmp_path):
     assert json.loads((out / "results.json").read_text("utf-8"))["recipe"]["seed"] == 1
 
 
-@pytest.mark.parametrize("inside", ["mine.txt", "model/mine.txt", "predictions/mine.txt"])
+@pytest.mark.parametrize(
+    "inside", ["mine.txt", "model/mine.txt", "baseline/mine.txt", "predictions/mine.txt"]
+)
 def test_what_is_someone_elses_is_never_removed(tmp_path, inside):
     gandalf.export(small(), tmp_path / "data", "raw")
     out, arguments = tmp_path / "out", ("--data", tmp_path / "data", "--steps", 2)

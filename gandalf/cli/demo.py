@@ -112,9 +112,12 @@ def _command(source: Source, out: Path, system: str, steps: int | None, seed: in
 
 def _next(source: Source, out: Path, found: SideBySide) -> list[str]:
     """Commands to go on with."""
+    baseline = [] if found.saved == "D" else ["--baseline", str(out / "baseline")]
     ours, paper = (str(out / "predictions" / f"{name}.npz") for name in ("default", "G"))
     return [
         shlex.join(["gandalf", "predict", str(out / "model"), found.questions.texts[0]]),
+        shlex.join(["gandalf", "serve", str(out / "model"), *baseline, "--data", source.data])
+        + "   # a page to ask it",
         shlex.join(["gandalf", "evaluate", ours, source.data, "--other", paper]),
         shlex.join(["gandalf", "diagnose", source.data]),
         "gandalf train tickets.csv my-model --text-column subject --label-column tags   # your own table",

@@ -9,12 +9,14 @@ from gandalf.errors import DataError
 
 
 @contextmanager
-def engine(purpose: str) -> Iterator[None]:
+def engine(purpose: str, extra: str = "train") -> Iterator[None]:
     """Say what to install where a library that the body imports is missing."""
     try:
         yield
     except ImportError as error:
-        raise DataError(f"{purpose} needs {error.name}", remedy="pip install 'gandalf-xmc[train]'") from error
+        raise DataError(
+            f"{purpose} needs {error.name}", remedy=f"pip install 'gandalf-xmc[{extra}]'"
+        ) from error
 
 
 def device_of(asked: str) -> str:

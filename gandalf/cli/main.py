@@ -15,8 +15,11 @@ from gandalf.cli.config import config
 from gandalf.cli.demo import demo
 from gandalf.cli.diagnose import diagnose
 from gandalf.cli.evaluate import evaluate
+from gandalf.cli.explain import explain
+from gandalf.cli.export import export
 from gandalf.cli.graph import graph
 from gandalf.cli.predict import predict
+from gandalf.cli.serve import serve
 from gandalf.cli.stats import stats
 from gandalf.cli.systems import systems
 from gandalf.cli.train import train
@@ -76,7 +79,7 @@ def gandalf(
 
 COMMANDS = (
     *(check, stats, graph, diagnose, augment),
-    *(systems, train, config, predict, add_labels, evaluate, demo),
+    *(systems, train, config, predict, explain, add_labels, serve, export, evaluate, demo),
 )
 for command in COMMANDS:
     app.command()(command)

@@ -38,5 +38,9 @@ _WORD = re.compile(r"(?:Um*)+(?![lm])|(?:Um*)?l[lm]*|d[dm]*|cm*")
 def split_words(text: str) -> list[str]:
     """Lower-cased words, cut at camelCase, between letters and digits, and at everything that is neither."""
     text = unicodedata.normalize("NFC", text)
-    classes = text.translate(_CLASSES)
-    return [text[found.start() : found.end()].lower() for found in _WORD.finditer(classes)]
+    return [text[start:end].lower() for start, end in word_places(text)]
+
+
+def word_places(text: str) -> list[tuple[int, int]]:
+    """Where each word of a text in Unicode's composed form begins and ends."""
+    return [found.span() for found in _WORD.finditer(text.translate(_CLASSES))]

@@ -12,6 +12,7 @@ from gandalf.model.calibration import Calibration
 
 CONFIG, WEIGHTS, LABELS = "config.json", "model.safetensors", "labels.jsonl"
 METRICS, CARD = "metrics.json", "README.md"
+INDEX, INDEX_FACTS = "index.safetensors", "index.json"  # of these very rows: not for a model made from this
 FORMAT, VERSION = "gandalf model", 1
 LOCK = ".gandalf.lock"  # in the folder, while a run writes there
 

@@ -13,6 +13,7 @@ from gandalf.data.new_labels import new_labels
 from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
 from gandalf.nets.heads import Table
+from gandalf.nets.int8_table import Int8Table
 from gandalf.progress import track
 from gandalf.text.tokens import Tokens
 
@@ -25,7 +26,7 @@ class Model:
 
     tokens: Tokens
     encoder: nn.Module  # an `Encoder`: (B, T) -> (B, dim)
-    head: Table
+    head: Table | Int8Table  # the latter in memory alone, never in a folder
     label_texts: Sequence[str]  # L
     label_ids: Sequence[str] | None  # L
     config: dict[str, Any]  # the resolved recipe; `encoder` in it says how the encoder is built
@@ -58,13 +59,15 @@ class Model:
         starts = range(0, len(texts), batch)
         found = [torch.empty(0, self.head.dim, device=self.device)]
         was_training = self.encoder.training
-        self.encoder.eval()
+        if was_training:  # asked first: it goes through all modules, and a server encodes one text at a time
+            self.encoder.eval()
         try:
             for start in track(starts, "encoding") if len(starts) >= LONG else starts:
                 ids = torch.from_numpy(self.tokens.encode(texts[start : start + batch]))
                 found.append(self.encoder(ids.to(self.device)).float())
         finally:
-            self.encoder.train(was_training)
+            if was_training:
+                self.encoder.train()
         return torch.cat(found)
 
     def add_labels(

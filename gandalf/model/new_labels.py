@@ -17,17 +17,24 @@ from gandalf.errors import DataError
 from gandalf.model.model import Model
 from gandalf.model.new_rows import Evidence, Known, NewRows, fit_new_rows, unit
 from gandalf.model.row_map import Floats
-from gandalf.nets.heads import Table
 
 ADDED = "added_labels"  # in a model's config: a record for each time that labels were added
 MOST = 100_000  # known labels that a map is fitted on: far more than the few hundred numbers of a vector
 SEED = 0  # which of them, where there are more
 
 
-def with_labels(model: Model, labels: Sequence[NewLabel]) -> Model:
-    """A model that has the labels too; it shares the encoder with the one given, which stays as it is.
+def row_maker(model: Model) -> NewRows:
+    """What makes rows of new labels, fitted on those that the model was trained on: the same for all of them.
 
     Labels that were added before are not learned from: what their rows say is what was read off the others.
+    """
+    return fit_new_rows(known_labels(model), np.random.default_rng(SEED))
+
+
+def with_labels(model: Model, labels: Sequence[NewLabel], maker: NewRows | None = None) -> Model:
+    """A model that has the labels too; it shares the encoder with the one given, which stays as it is.
+
+    The `maker` is `row_maker`'s, which takes a while: whoever adds labels again and again keeps it.
     """
     if not labels:
         raise DataError("there is no label to add", remedy="give at least one text")
@@ -35,11 +42,11 @@ def with_labels(model: Model, labels: Sequence[NewLabel]) -> Model:
     _refuse_known(model, labels)
     ids = _ids(model, labels)
     near = _neighbours(model, labels)
-    maker = fit_new_rows(known_labels(model), np.random.default_rng(SEED))
+    maker = row_maker(model) if maker is None else maker
     rows, biases = maker(_evidence(model, labels, near, maker.row_map.mean_row))
     return replace(
         model,
-        head=_extended(model.head, rows, biases),
+        head=model.head.extended(torch.from_numpy(rows), torch.from_numpy(biases)),
         label_texts=[*model.label_texts, *(label.text for label in labels)],
         label_ids=ids,
         config={**model.config, ADDED: [*model.config.get(ADDED, []), _record(maker, labels)]},
@@ -158,17 +165,6 @@ def _array(tensor: Tensor) -> Floats:
 
 
 # ---- what comes of it
-
-
-def _extended(head: Table, rows: Floats, biases: Floats) -> Table:
-    with torch.device("meta"):  # every one of its numbers is about to be replaced
-        longer = Table(head.num_labels + len(rows), head.dim)
-    old = head.state_dict()
-    new = {"rows": torch.from_numpy(rows), "bias": torch.from_numpy(biases)}
-    longer.load_state_dict(
-        {name: torch.cat([old[name], new[name].to(old[name])]) for name in old}, assign=True
-    )
-    return longer.train(head.training)
 
 
 def _record(maker: NewRows, labels: Sequence[NewLabel]) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from gandalf.model.layout import (
     CARD,
     CONFIG,
     FORMAT,
+    INDEX,
+    INDEX_FACTS,
     LABELS,
     LOCK,
     METRICS,
@@ -57,7 +59,7 @@ def save_derived(model: Model, source: Path, folder: Path, *, overwrite: bool = 
     metrics = read_json(source / METRICS) if (source / METRICS).is_file() else None
     with _replaced(folder, overwrite) as temporary:
         for name in read_json(source / CONFIG).get("files", []):
-            if name not in (CONFIG, WEIGHTS, LABELS, CARD) and (source / name).is_file():
+            if name not in (CONFIG, WEIGHTS, LABELS, CARD, INDEX, INDEX_FACTS) and (source / name).is_file():
                 shutil.copyfile(source / name, temporary / name)
         write_model(model, temporary, metrics=metrics)
 
@@ -91,6 +93,13 @@ def write_model(
     files = sorted({CONFIG, *(path.name for path in folder.iterdir() if path.is_file())} - {LOCK})
     about = {"format": FORMAT, "version": VERSION, "made_by": f"gandalf {_release()}", "files": files}
     _write_json(about | asdict(facts), folder / CONFIG)
+
+
+def list_files(folder: Path, *names: str) -> None:
+    """Say in a model's `config.json` that these files, which are there, are part of it too."""
+    found = read_json(folder / CONFIG)
+    found["files"] = sorted({*found.get("files", []), *names})
+    _write_json(found, folder / CONFIG)
 
 
 def foreign_files(folder: Path) -> list[str]:

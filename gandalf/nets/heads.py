@@ -37,6 +37,16 @@ class Table(nn.Module):
         """What prediction uses: itself, whatever the precision of its rows."""
         return self
 
+    def extended(self, rows: Tensor, biases: Tensor) -> Table:
+        """With more labels; this one stays."""
+        with torch.device("meta"):  # every one of its numbers is about to be replaced
+            longer = Table(self.num_labels + len(rows), self.dim)
+        old, new = self.state_dict(), {"rows": rows, "bias": biases}
+        longer.load_state_dict(
+            {name: torch.cat([old[name], new[name].to(old[name])]) for name in old}, assign=True
+        )
+        return longer.train(self.training)
+
     def learnt(self) -> Iterator[nn.Module]:
         """Modules that learn as the encoder does, and not row by row: none."""
         return iter(())

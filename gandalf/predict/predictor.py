@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import overload
+from typing import Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array
+from torch import Tensor
 
 from gandalf.model import Calibration, Model
-from gandalf.predict.exact import top_k
+from gandalf.predict.exact import Head, top_k
 from gandalf.progress import track
 
 CHUNK = 8_192  # texts whose vectors are held at once
@@ -23,15 +24,33 @@ Named = list[tuple[str, float]]  # label text and score, best first
 _TINY = float(np.finfo(np.float32).tiny)
 
 
+class Search(Protocol):
+    """Finds the best labels of vectors: exactly, or by an index that misses some."""
+
+    def __call__(self, x: Tensor, k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
+        """Ids and scores, before the sigmoid, of the k best labels of each, as `top_k` gives them."""
+        ...
+
+
 class Predictor:
     """Predicts with a trained model; scores are probabilities as far as its calibration goes.
 
     A model without a calibration gives the plain sigmoid of its scores. `precision` below float32 finds
-    candidates faster where the hardware has it (see `top_k`).
+    candidates faster where the hardware has it (see `top_k`). `head` stands in for the model's own, and
+    `search` for the exact search over it.
     """
 
-    def __init__(self, model: Model, *, precision: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        precision: torch.dtype = torch.float32,
+        head: Head | None = None,
+        search: Search | None = None,
+    ) -> None:
         self.model, self.precision = model, precision
+        self.head: Head = model.head if head is None else head
+        self.search: Search = self._exact if search is None else search
         self.calibration = model.calibration or Calibration()
 
     def predict(
@@ -88,9 +107,11 @@ class Predictor:
         return [self._names(*row) for row in zip(ids, scores, strict=True)]
 
     def _chunk(self, texts: Sequence[str], k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
-        vectors = self.model.vectors(texts)
-        ids, scores = top_k(vectors, self.model.head, k, exclude=exclude, precision=self.precision)
+        ids, scores = self.search(self.model.vectors(texts), k, exclude)
         return ids, probabilities(scores, self.calibration)
+
+    def _exact(self, x: Tensor, k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
+        return top_k(x, self.head, k, exclude=exclude, precision=self.precision)
 
     def _names(self, ids: Ids, scores: Probabilities) -> Named:
         names = self.model.label_texts

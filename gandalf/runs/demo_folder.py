@@ -12,7 +12,7 @@ from typing import Any
 from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
 from gandalf.model.layout import instead_of, read_json
-from gandalf.runs.demo import MODEL, PREDICTIONS
+from gandalf.runs.demo import BASELINE, MODEL, PREDICTIONS
 from gandalf.runs.output import refuse_to_lose as refuse_to_lose_model
 
 PAGE, RESULTS = "index.html", "results.json"
@@ -49,14 +49,15 @@ def refuse_to_lose(out: Path, *, overwrite: bool) -> None:
     if not overwrite:
         remedy = "choose another OUT, or replace it with --overwrite"
         raise DataError("holds a demo already", remedy=remedy, file=out)
-    if (out / MODEL).exists():
-        refuse_to_lose_model(out / MODEL, resume=False, overwrite=True)
+    for name in (MODEL, BASELINE):
+        if (out / name).exists():
+            refuse_to_lose_model(out / name, resume=False, overwrite=True)
 
 
 def _foreign(out: Path) -> str | None:
     """Something in the folder that no demo put there."""
     names = _names(out)
-    others = [name for name in names if name not in (PAGE, RESULTS, MODEL, PREDICTIONS)]
+    others = [name for name in names if name not in (PAGE, RESULTS, MODEL, BASELINE, PREDICTIONS)]
     if others or RESULTS not in names or read_json(out / RESULTS).get("format") != FORMAT:
         return (others or names)[0]
     inside = _names(out / PREDICTIONS) if PREDICTIONS in names else []

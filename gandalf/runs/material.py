@@ -62,7 +62,17 @@ def augmented(rest: Dataset, targets: Targets, seed: int, device: str = "cpu") -
         if targets.keep != "both":
             raise DataError(f"without label points there is nothing to keep {targets.keep!r} of")
         return Augmented(rest, np.zeros(len(rest), dtype=bool), None)
-    options = GraphOptions(
+    graph = any_label_graph(rest, graph_options(targets, seed), device)
+    keep = Keep(targets.keep, targets.share, targets.order, seed)
+    points, is_label = marked_points(rest, graph.matrix, keep)
+    return Augmented(points, is_label, graph)
+
+
+def graph_options(targets: Targets, seed: int) -> GraphOptions:
+    """How the graph of a run is made; `none` and `auto` are no graph's."""
+    if targets.targets == "none" or targets.targets == "auto":  # mypy reads no tuples
+        raise DataError(f"there is no label graph of {targets.targets} targets")
+    return GraphOptions(
         targets=targets.targets,
         delta=targets.delta,
         top_k=targets.top_k,
@@ -72,10 +82,6 @@ def augmented(rest: Dataset, targets: Targets, seed: int, device: str = "cpu") -
         seed=seed,
         teacher=targets.teacher,
     )
-    graph = any_label_graph(rest, options, device)
-    keep = Keep(targets.keep, targets.share, targets.order, seed)
-    points, is_label = marked_points(rest, graph.matrix, keep)
-    return Augmented(points, is_label, graph)
 
 
 @lru_cache(maxsize=1)

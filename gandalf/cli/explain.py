@@ -1,0 +1,137 @@
+"""`gandalf explain`: why a text gets a label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from scipy.sparse import csr_array
+
+from gandalf.cli.engine import device_of, engine
+from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
+from gandalf.cli.output import console, print_json
+from gandalf.cli.predict import Device, ModelFolder
+from gandalf.data.dataset import Dataset
+from gandalf.data.formats.texts import clean
+from gandalf.errors import DataError
+from gandalf.graph.neighbours import find_labels
+from gandalf.report.bars import bar
+
+if TYPE_CHECKING:
+    from gandalf.model import Model
+    from gandalf.predict.explain import Background, Explanation, Word
+
+WITHOUT_DATA = "Give the training data with --data to see which points and labels taught this."
+
+Text = Annotated[str, typer.Argument(metavar="TEXT", help="The text.")]
+LabelName = Annotated[
+    str | None,
+    typer.Option("--label", help="Which label: its id, text or some words of it. Default: the likeliest."),
+]
+DataOption = Annotated[
+    str | None,
+    typer.Option("--data", metavar="DATA", help="What the model was trained on; a model does not hold it."),
+]
+Shown = Annotated[int, typer.Option("--top", min=1, help="Points and labels of each kind.")]
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """The data behind a model, if it was named."""
+
+    source: Source | None
+
+    def background(self, model: Model) -> Background | None:
+        """What explanations are drawn from."""
+        from gandalf.runs.background import background_of
+
+        return None if self.source is None else background_of(model, self.source.load())
+
+
+def _trained_on(data: str | None, **table: Any) -> TrainedOn:  # noqa: ANN401  columns and files
+    if data is None and any(value is not None for value in table.values()):
+        raise DataError("columns and files are named, and no data", remedy="name it with --data")
+    return TrainedOn(None if data is None else SOURCE.build(data=data, **table))
+
+
+TRAINED_ON = Bundle(TrainedOn, SOURCE.parameters | {"data": (DataOption, None)}, _trained_on)
+
+
+@offers(TRAINED_ON)
+def explain(
+    model: ModelFolder,
+    text: Text,
+    trained_on: TrainedOn,
+    label: LabelName = None,
+    top: Shown = 5,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Why a text gets a label: the words that carry the score, and what taught the label.
+
+    Each word is left out in turn. With [bold]--data[/], the nearest training points, and the labels whose
+    texts were trained with this label among their targets; without, labels whose weights are alike.
+
+    [bold]gandalf explain my-model "compress a file" --data man[/]
+
+    [bold]gandalf explain my-model "compress a file" --label bzip2[/]
+    """
+    with engine("explaining"):
+        from gandalf.model import load_model
+        from gandalf.predict.explain import Explainer
+        from gandalf.predict.predictor import Predictor
+    loaded = load_model(model, device_of(device))
+    wanted = None if label is None else label_of(loaded, label)
+    known = trained_on.background(loaded)
+    predictor = Predictor(loaded)
+    if wanted is None:
+        wanted = int(predictor.predict(clean(text), 1)[0][0])
+    found = Explainer(predictor, known).explain(text, wanted, top)
+    if json:
+        print_json(asdict(found))
+        return
+    _show(found)
+
+
+def label_of(model: Model, query: str) -> int:
+    """The likeliest label of the model that answers to what was typed."""
+    nothing = csr_array((0, model.num_labels), dtype="float32")
+    return find_labels(Dataset(nothing, [], model.label_texts, label_ids=model.label_ids), query)[0]
+
+
+def _show(found: Explanation) -> None:
+    out = console()
+    out.print(f"[bold]{escape(clean(found.label_text))}[/]  {found.probability:.3f}")
+    out.print()
+    out.print(_words(found.words))
+    if found.nearest is None or found.with_label is None or found.teachers is None:
+        _list(out, "Labels with weights alike", [(e.similarity, e.text) for e in found.alike])
+        out.print(f"\n[dim]{WITHOUT_DATA}[/]")
+        return
+    _list(out, "Nearest training points that have it", [(e.similarity, e.text) for e in found.with_label])
+    near = [(e.similarity, f"{e.text}{' ✓' if e.target else ''}") for e in found.nearest]
+    _list(out, "Nearest training points (✓ has it)", near)
+    taught = [(e.target, e.text) for e in found.teachers]
+    _list(out, "Labels whose texts were taught it, with the target", taught)
+
+
+def _words(words: Sequence[Word]) -> Table:
+    table = Table(title="Without the word, the probability is", title_justify="left", box=None)
+    for heading in ("word", "probability", "effect", ""):
+        table.add_column(heading)
+    highest = max((abs(word.effect) for word in words), default=0.0)
+    for word in words:
+        cells = (f"{word.without:.3f}", f"{word.effect:+.2f}", bar(abs(word.effect), highest, 20))
+        table.add_row(escape(word.word), *cells)
+    return table
+
+
+def _list(out: Console, title: str, entries: Sequence[tuple[float, str]]) -> None:
+    out.print(f"\n{title}" + ("" if entries else ": none"))
+    for value, text in entries:
+        out.print(f"  {value:.2f}  {escape(clean(text))}")

@@ -1,0 +1,37 @@
+"""`gandalf export`: a model for onnxruntime, which needs no PyTorch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gandalf.cli.engine import engine
+from gandalf.cli.options import Json
+from gandalf.cli.output import console, print_json
+from gandalf.cli.predict import ModelFolder
+
+Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the exported model: a new one.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in OUT.")]
+
+
+def export(model: ModelFolder, out: Out, overwrite: Overwrite = False, json: Json = False) -> None:
+    """Write a model as ONNX: encoder and labels in one graph, for onnxruntime without PyTorch.
+
+    Before the folder is left, onnxruntime must give the same scores. Use it from Python with
+    [bold]gandalf.slim.SlimPredictor[/], or from any language that has onnxruntime.
+
+    [bold]gandalf export my-model my-slim-model[/]
+    """
+    with engine("exporting", extra="onnx"):
+        from gandalf.model import load_model
+        from gandalf.predict.onnx_export import export_onnx
+    difference = export_onnx(load_model(model), model, out, overwrite=overwrite)
+    size = sum(path.stat().st_size for path in out.iterdir())
+    if json:
+        print_json({"out": str(out), "bytes": size, "largest_difference": difference})
+        return
+    said = f"{size / 1e6:,.1f} MB; scores by onnxruntime differ by at most {difference:.1e}"
+    console().print(f"{escape(str(out))}: {said}")

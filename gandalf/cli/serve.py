@@ -1,0 +1,100 @@
+"""`gandalf serve`: a model behind HTTP, and a page to ask it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.markup import escape
+
+from gandalf.cli.engine import device_of, engine
+from gandalf.cli.explain import TRAINED_ON, TrainedOn
+from gandalf.cli.options import offers
+from gandalf.cli.output import console
+from gandalf.cli.predict import ModelFolder
+
+Baseline = Annotated[
+    Path | None, typer.Option("--baseline", metavar="MODEL2", help="Another model, to compare with.")
+]
+Host = Annotated[str, typer.Option("--host", help="Where to listen; by default only this machine can ask.")]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")]
+Workers = Annotated[
+    int, typer.Option("--workers", min=1, help="Processes; each holds a model of its own in memory.")
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option("--token-file", metavar="FILE", help="Whoever has the token in it may add labels."),
+]
+Added = Annotated[
+    Path | None,
+    typer.Option(
+        "--added", metavar="FILE", help="Where added labels are kept. Default: MODEL.added.jsonl, beside it."
+    ),
+]
+Index = Annotated[
+    Literal["exact", "hnsw"],
+    typer.Option(
+        "--index", help="hnsw: far faster with very many labels, misses a few; built once, kept in MODEL."
+    ),
+]
+Rows = Annotated[
+    Literal["float32", "int8"], typer.Option("--rows", help="int8: a quarter of the memory, nearly the same.")
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads", min=1, help="That predict, in each worker. Default: one core is left for HTTP."
+    ),
+]
+Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
+
+
+@offers(TRAINED_ON)
+def serve(
+    model: ModelFolder,
+    trained_on: TrainedOn,
+    baseline: Baseline = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    workers: Workers = 1,
+    token_file: TokenFile = None,
+    added: Added = None,
+    index: Index = "exact",
+    rows: Rows = "float32",
+    threads: Threads = None,
+    device: Device = "auto",
+) -> None:
+    """Serve a model: predictions and explanations by HTTP, and a page for people at the same address.
+
+    With [bold]--data[/], explanations show the training points and the label graph. Paths, limits and what
+    they cost: docs/serving.md, and /docs of the server itself.
+
+    [bold]gandalf serve my-model --data man --baseline other-model[/]
+    """
+    with engine("serving", extra="serve"):
+        from gandalf.serve.run import ServeSettings
+        from gandalf.serve.run import serve as run
+    source = trained_on.source
+    table = {} if source is None else asdict(source.options)
+    settings = ServeSettings(
+        model=str(model),
+        baseline=None if baseline is None else str(baseline),
+        data=None if source is None else source.data,
+        table={name: None if value is None else str(value) for name, value in table.items()},
+        token_file=None if token_file is None else str(token_file),
+        added=None if added is None else str(added),
+        device=device_of(device),
+        index=index,
+        rows=rows,
+        workers=workers,
+        threads=threads,
+    )
+    run(settings, host, port, _tell)
+
+
+def _tell(sentence: str) -> None:
+    out = console()
+    out.print(escape(sentence), soft_wrap=True)
+    out.file.flush()

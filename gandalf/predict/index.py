@@ -1,0 +1,177 @@
+"""The best labels by an HNSW graph: a small part of the rows is looked at, and a few labels are missed.
+
+faiss builds and walks the graph. What it finds has the score of the exact search: rounded rows are scored
+again with the head's own. Only a label that was not found at all can be missing. Labels that were added since
+the graph was built are few, and all of them are looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import csr_array
+from torch import Tensor
+
+from gandalf.errors import DataError
+from gandalf.model import Model
+from gandalf.predict.exact import Head, pair_scores, top_k
+
+RowsKind = Literal["float32", "int8"]
+LINKS, BUILD_WIDTH = 32, 200  # of a label, and how many are held in hand while the graph is built
+WIDTHS = (64, 128, 256, 512, 1_024)  # held in hand while searching: the first with enough recall
+ENOUGH, AT = 0.98, 10  # recall wanted, among so many labels
+QUERIES = 1_000  # texts of labels that recall is measured with
+SPARE = 16  # candidates beyond 2k that are scored again
+STEP = 1 << 14
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Hnsw:
+    """A graph over the first labels of a head, how widely it is searched, and the recall that this gave."""
+
+    graph: Any  # faiss.IndexHNSWFlat or IndexHNSWSQ, of rows with the bias as one more number
+    labels: int  # that are in it
+    width: int
+    recall: float
+    queries: int  # that the recall was measured with
+    rows: RowsKind = "float32"
+
+    def over(self, head: Head) -> HnswSearch:
+        """Search the head with it; the head may have more labels than the graph."""
+        return HnswSearch(self, head)
+
+
+class HnswSearch:
+    """A `Search` for a `Predictor`."""
+
+    def __init__(self, index: Hnsw, head: Head) -> None:
+        self.index, self.head = index, head
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor, k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
+        """Ids and scores of the k best labels that are found, as `top_k` gives them."""
+        if exclude is None and self.index.rows == "float32" and self.head.num_labels == self.index.labels:
+            return self._as_found(x, k)
+        denied = 0 if exclude is None else int(np.diff(exclude.indptr).max(initial=0))
+        number = 2 * k + SPARE + denied
+        if number >= self.index.labels // 2:
+            return top_k(x, self.head, k, exclude=exclude)  # most of them are asked for anyway
+        ids = torch.from_numpy(self._candidates(x, number)[1]).to(x.device)  # shape: (N, number)
+        later = torch.arange(self.index.labels, self.head.num_labels, device=x.device)
+        ids = torch.cat([ids, later.expand(len(x), -1)], dim=1)
+        ids = torch.sort(ids, dim=1).values  # so that ties go to the smaller label
+        missing = ids < 0
+        scores = pair_scores(x, self.head, ids.clamp_min(0)).masked_fill(missing, -torch.inf)
+        if exclude is not None:
+            scores = scores.masked_fill(_pairs(ids.cpu().numpy(), exclude).to(x.device), -torch.inf)
+        best = torch.sort(scores, dim=1, descending=True, stable=True)
+        found, values = ids.gather(1, best.indices[:, :k]), best.values[:, :k]
+        return _filled(found.masked_fill(values == -torch.inf, -1), values, k)
+
+    def _as_found(self, x: Tensor, k: int) -> tuple[Ints, Floats]:
+        """What the graph gives: its rows are the head's own, so are its scores."""
+        scores, ids = self._candidates(x, min(k, self.index.labels))
+        scores = np.where(ids < 0, -np.inf, scores).astype(np.float32)
+        order = np.lexsort((ids, -scores), axis=1)  # ties to the smaller label
+        ids, scores = np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
+        return _filled(torch.from_numpy(ids), torch.from_numpy(scores), k)
+
+    def _candidates(self, x: Tensor, number: int) -> tuple[Floats, Ints]:
+        import faiss
+
+        library: Any = faiss
+        width = library.SearchParametersHNSW(efSearch=max(self.index.width, number))
+        found: tuple[Floats, Ints] = self.index.graph.search(_with_one(x), number, params=width)
+        return found
+
+
+def build_hnsw(model: Model, rows: RowsKind = "float32") -> Hnsw:
+    """Build the graph, and search it as widely as the recall asks for."""
+    graph = _graph(model.head, rows)
+    x = model.vectors(_asked(model))
+    exact = top_k(x, model.head, min(AT, model.num_labels))[0]
+    found = Hnsw(graph, model.num_labels, WIDTHS[0], 0.0, len(x), rows)
+    for width in WIDTHS:
+        found = replace(found, width=width)
+        found = replace(found, recall=recalled(found.over(model.head)(x, exact.shape[1])[0], exact))
+        if found.recall >= ENOUGH:
+            break
+    return found
+
+
+def recalled(found: Ints, exact: Ints) -> float:
+    """Share of the labels of an exact search that were found."""
+    hits = sum(len(np.intersect1d(one, other)) for one, other in zip(found, exact, strict=True))
+    return hits / max(exact.size, 1)
+
+
+def empty_graph(dim: int, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has no types
+    """A graph without labels."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise DataError("an index needs faiss", remedy="pip install 'gandalf-xmc[train]'") from error
+    library: Any = faiss  # its types are not those of its functions
+    kind, eight_bits = library.METRIC_INNER_PRODUCT, library.ScalarQuantizer.QT_8bit
+    graph: Any = (
+        library.IndexHNSWFlat(dim + 1, LINKS, kind)
+        if rows == "float32"
+        else library.IndexHNSWSQ(dim + 1, eight_bits, LINKS, kind)
+    )
+    graph.hnsw.efConstruction = BUILD_WIDTH
+    return graph
+
+
+def row_blocks(head: Head) -> list[Floats]:
+    """All rows with their biases as one more number, in blocks."""  # shape of each: (C, dim + 1)
+    edges = range(0, head.num_labels, STEP)
+    blocks = (head.block(start, min(start + STEP, head.num_labels)) for start in edges)
+    return [
+        np.hstack([rows.detach().float().cpu().numpy(), bias.detach().float().cpu().numpy()[:, None]])
+        for rows, bias in blocks
+    ]
+
+
+def _graph(head: Head, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has no types
+    blocks = row_blocks(head)
+    graph = empty_graph(blocks[0].shape[1] - 1, rows)
+    if not graph.is_trained:
+        graph.train(np.concatenate(blocks[:8]))  # the range of each number
+    for block in blocks:
+        graph.add(block)
+    return graph
+
+
+def _asked(model: Model) -> list[str]:
+    """Texts that recall is measured with: labels', at equal distances."""
+    places = np.unique(np.linspace(0, model.num_labels - 1, QUERIES).astype(np.int64))
+    return [model.label_texts[place] for place in places.tolist()]
+
+
+def _with_one(x: Tensor) -> Floats:
+    ones = torch.ones(len(x), 1, device=x.device)
+    return np.ascontiguousarray(torch.cat([x.float(), ones], dim=1).cpu().numpy())
+
+
+def _pairs(ids: Ints, exclude: csr_array) -> Tensor:
+    """Which of the candidates are excluded."""  # shape: (N, C)
+    rows = [
+        np.isin(row, exclude.indices[exclude.indptr[at] : exclude.indptr[at + 1]])
+        for at, row in enumerate(ids)
+    ]
+    return torch.from_numpy(np.stack(rows)) if rows else torch.empty(0, ids.shape[1], dtype=torch.bool)
+
+
+def _filled(ids: Tensor, scores: Tensor, k: int) -> tuple[Ints, Floats]:
+    """N x k, with -1 and -inf where fewer were found."""
+    all_ids = np.full((len(ids), k), -1, dtype=np.int64)
+    all_scores = np.full((len(ids), k), -np.inf, dtype=np.float32)
+    all_ids[:, : ids.shape[1]], all_scores[:, : ids.shape[1]] = ids.cpu().numpy(), scores.cpu().numpy()
+    return all_ids, all_scores

@@ -1,0 +1,148 @@
+"""An index kept in the folder of its model: the links alone, since the rows are there already."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from gandalf.data.files import written
+from gandalf.errors import DataError
+from gandalf.model import Model
+from gandalf.model.layout import INDEX, INDEX_FACTS, read_json
+from gandalf.model.save import list_files
+from gandalf.predict.index import LINKS, Hnsw, RowsKind, build_hnsw, empty_graph, row_blocks
+
+FORMAT = "gandalf hnsw index"
+
+
+def stored_or_built(model: Model, folder: Path, rows: RowsKind) -> tuple[Hnsw, bool]:
+    """The folder's index, or a new one that is left there; and whether it is new."""
+    blocks = row_blocks(model.head)
+    mark = _mark(blocks)
+    found = _read(folder, blocks, rows, mark)
+    if found is not None:
+        return found, False
+    made = build_hnsw(model, rows)
+    with suppress(DataError, OSError):  # a folder that may only be read is no reason not to serve
+        _write(made, folder, rows, mark)
+    return made, True
+
+
+def _mark(blocks: list[npt.NDArray[np.float32]]) -> int:
+    """What tells these rows from others."""
+    found = 0
+    for block in blocks:
+        found = zlib.crc32(block.tobytes(), found)
+    return found
+
+
+def _write(index: Hnsw, folder: Path, rows: RowsKind, mark: int) -> None:
+    import faiss
+
+    hnsw = index.graph.hnsw
+    arrays = {
+        name: faiss.vector_to_array(getattr(hnsw, name)).astype(kind)
+        for name, kind in (("levels", np.int32), ("offsets", np.int64), ("neighbors", np.int32))
+    }
+    with written(folder / INDEX, "wb") as file:
+        file.write(save(arrays))
+    facts = {
+        "format": FORMAT,
+        "rows": rows,
+        "labels": index.labels,
+        "links": LINKS,
+        "mark": mark,
+        "entry": int(hnsw.entry_point),
+        "height": int(hnsw.max_level),
+        "search_width": index.width,
+        "recall@10": index.recall,
+        "recall_queries": index.queries,
+    }
+    with written(folder / INDEX_FACTS) as file:
+        file.write(json.dumps(facts, indent=2) + "\n")
+    list_files(folder, INDEX, INDEX_FACTS)
+
+
+def _read(folder: Path, blocks: list[npt.NDArray[np.float32]], rows: RowsKind, mark: int) -> Hnsw | None:
+    """What is stored, if it is an index of these very rows."""
+    if not (folder / INDEX).is_file() or not (folder / INDEX_FACTS).is_file():
+        return None
+    facts = read_json(folder / INDEX_FACTS)
+    labels = sum(map(len, blocks))
+    known = (
+        facts.get("format"),
+        facts.get("rows"),
+        facts.get("labels"),
+        facts.get("links"),
+        facts.get("mark"),
+    )
+    if known != (FORMAT, rows, labels, LINKS, mark):
+        return None
+    try:
+        arrays = load_file(folder / INDEX)
+        graph = _restored(blocks, rows, facts, arrays)
+        recall, width, queries = facts["recall@10"], facts["search_width"], facts["recall_queries"]
+        return Hnsw(graph, labels, int(width), float(recall), int(queries), rows)
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError):
+        return None  # damaged: it is built again
+
+
+def _restored(
+    blocks: list[npt.NDArray[np.float32]], rows: RowsKind, facts: dict[str, Any], arrays: dict[str, Any]
+) -> Any:  # noqa: ANN401  faiss has no types
+    """The graph of stored links; every one of them is checked, since faiss follows them blindly."""
+    import faiss
+
+    levels, offsets, neighbours = arrays["levels"], arrays["offsets"], arrays["neighbors"]
+    labels, entry, height = sum(map(len, blocks)), facts["entry"], facts["height"]
+    graph = empty_graph(blocks[0].shape[1] - 1, rows)
+    per_level = faiss.vector_to_array(graph.hnsw.cum_nneighbor_per_level)
+    sound = (
+        levels.shape == (labels,)
+        and levels.min() >= 1
+        and levels.max() < len(per_level)
+        and offsets.shape == (labels + 1,)
+        and offsets[0] == 0
+        and np.array_equal(np.diff(offsets), per_level[levels])
+        and neighbours.shape == (offsets[-1],)
+        and neighbours.min() >= -1
+        and neighbours.max() < labels
+        and 0 <= entry < labels
+        and levels[entry] == height + 1 == levels.max()
+    )
+    if not sound or not _links_within_levels(levels, offsets, neighbours, per_level):
+        raise ValueError("the links are not those of a graph")
+    if not graph.is_trained:
+        graph.train(np.concatenate(blocks[:8]))
+    for block in blocks:
+        graph.storage.add(block)
+    graph.ntotal = labels
+    for name, array in (
+        ("levels", levels),
+        ("offsets", offsets.astype(np.uint64)),
+        ("neighbors", neighbours),
+    ):
+        faiss.copy_array_to_vector(array, getattr(graph.hnsw, name))
+    graph.hnsw.entry_point, graph.hnsw.max_level = entry, height
+    return graph
+
+
+def _links_within_levels(
+    levels: npt.NDArray[np.int32],
+    offsets: npt.NDArray[np.int64],
+    neighbours: npt.NDArray[np.int32],
+    per_level: npt.NDArray[np.int32],
+) -> bool:
+    """Whether a link of some level leads to labels that are on that level too."""
+    place = np.arange(len(neighbours)) - np.repeat(offsets[:-1], np.diff(offsets))  # within the label's links
+    level = np.searchsorted(per_level, place, side="right") - 1
+    linked = neighbours >= 0
+    return bool((levels[neighbours[linked]] > level[linked]).all())

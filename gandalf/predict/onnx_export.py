@@ -1,0 +1,143 @@
+"""A model as one ONNX graph from token ids to the scores of all labels."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils import parametrize
+
+from gandalf.data.files import new_folder, written
+from gandalf.errors import DataError
+from gandalf.model import Model
+from gandalf.model.layout import LABELS
+from gandalf.nets.bag_of_words import BagOfWords
+from gandalf.nets.encoders import build_encoder
+from gandalf.predict.exact import top_k
+from gandalf.slim import FACTS, FORMAT, GRAPH, SCORES, TOKENS, VERSION, SlimPredictor, read_facts
+
+MOST_TEXTS = 65_536  # in a batch
+CHECKED = 64  # label texts on which both must agree
+TOLERANCE = 1e-3  # of scores, of which a sigmoid is taken
+
+
+class _Whole(nn.Module):
+    """Encoder and head together."""
+
+    def __init__(self, encoder: nn.Module, rows: Tensor, bias: Tensor) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.rows, self.bias = nn.Parameter(rows), nn.Parameter(bias)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Scores of all labels."""  # shape: (B, T) -> (B, L)
+        scores: Tensor = self.encoder(tokens) @ self.rows.T + self.bias
+        return scores
+
+
+class _PlainBag(nn.Module):
+    """A bag of words without PyTorch's own kernel for sums, which ONNX would spell out as a loop."""
+
+    def __init__(self, bag: BagOfWords) -> None:
+        super().__init__()
+        self.words, self.residual = bag.words, bag.residual
+        self.register_buffer("idf", bag.idf)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Encode a batch of texts."""  # shape: (B, T) -> (B, dim)
+        idf: Tensor = self.get_buffer("idf")
+        weight = F.normalize(idf[tokens] * (tokens != 0), dim=1)
+        summed = torch.bmm(weight.unsqueeze(1), self.words(tokens)).squeeze(1)
+        encoded: Tensor = self.residual(summed)
+        return encoded
+
+
+def export_onnx(model: Model, source: Path, folder: Path, *, overwrite: bool = False) -> float:
+    """Write an exported model into a new folder; returns by how much its scores differ at most.
+
+    It is run by onnxruntime before the folder takes its name, and refused if it does not give the same.
+    """
+    if overwrite and folder.is_dir() and any(folder.iterdir()):
+        read_facts(folder / FACTS)  # nothing but another exported model is replaced
+    with new_folder(folder, overwrite=overwrite) as temporary:
+        _write_graph(model, temporary / GRAPH)
+        shutil.copyfile(source / LABELS, temporary / LABELS)
+        model.tokens.save(temporary)
+        facts = {
+            "format": FORMAT,
+            "version": VERSION,
+            "labels": model.num_labels,
+            "calibration": None if model.calibration is None else asdict(model.calibration),
+            "system": model.config.get("system"),
+        }
+        with written(temporary / FACTS) as file:
+            file.write(json.dumps(facts, indent=2) + "\n")
+        return _difference(model, temporary)
+
+
+def _write_graph(model: Model, path: Path) -> None:
+    try:
+        import onnx
+        import onnxscript
+    except ImportError as error:
+        raise DataError(f"an export needs {error.name}", remedy="pip install 'gandalf-xmc[onnx]'") from error
+    del onnx, onnxscript
+    rows, bias = (part.detach().float().cpu() for part in model.head.block(0, model.num_labels))
+    whole = _Whole(_plain(model), rows, bias).eval()
+    tokens = torch.from_numpy(model.tokens.encode(["one text", "another one"])).long()
+    texts = torch.export.Dim("texts", min=1, max=MOST_TEXTS)
+    logger = logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)  # it tells of libraries for pictures that are missing
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                whole,
+                (tokens,),
+                str(path),
+                input_names=[TOKENS],
+                output_names=[SCORES],
+                dynamic_shapes=({0: texts},),
+                dynamo=True,
+                verbose=False,
+            )
+    except Exception as error:  # whatever the exporter meets in somebody's transformer
+        reason = str(error).strip().splitlines()[0][:120] if str(error).strip() else type(error).__name__
+        what = f"this encoder cannot be written as ONNX ({reason})"
+        raise DataError(what, remedy="export a bag-of-words or inception model") from error
+    finally:
+        logger.setLevel(before)
+
+
+def _plain(model: Model) -> nn.Module:
+    """The encoder without what is only for training."""
+    # Built anew: a deep copy would share the class from which a parametrization is about to be removed.
+    found: nn.Module = build_encoder(model.config["encoder"], model.tokens.size)
+    found.load_state_dict(model.encoder.state_dict())
+    found.eval()
+    for module in list(found.modules()):
+        if parametrize.is_parametrized(module):
+            for name in list(module.parametrizations):  # type: ignore[arg-type]
+                parametrize.remove_parametrizations(module, name)
+    return _PlainBag(found) if isinstance(found, BagOfWords) else found
+
+
+def _difference(model: Model, folder: Path) -> float:
+    places = np.unique(np.linspace(0, model.num_labels - 1, CHECKED).astype(np.int64)).tolist()
+    texts = [model.label_texts[place] for place in places]
+    k = min(10, model.num_labels)
+    ids, scores = top_k(model.vectors(texts), model.head, k)
+    found = np.take_along_axis(SlimPredictor(folder).scores(texts), ids, axis=1)
+    difference = float(np.abs(found - scores).max())
+    if not difference <= TOLERANCE * max(1.0, float(np.abs(scores).max())):
+        raise DataError(f"the exported model gives other scores, by up to {difference:.3g}")
+    return difference

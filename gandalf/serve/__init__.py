@@ -1,0 +1,1 @@
+"""A model behind HTTP, and a page to ask it."""

@@ -1,0 +1,199 @@
+"""What each path does."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Path, Query, Request
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from gandalf.data.formats.texts import clean
+from gandalf.data.new_labels import NewLabel
+from gandalf.errors import DataError
+from gandalf.predict import queries
+from gandalf.serve.batcher import Batcher
+from gandalf.serve.limits import BusyError, Limits
+from gandalf.serve.metrics import CONTENT_TYPE, Metrics
+from gandalf.serve.schemas import LIMITS, AddRequest, ExplainRequest, NewLabelRequest, PredictRequest
+from gandalf.serve.service import Served, Service, use_threads
+
+Found = TypeVar("Found")
+SearchWords = Annotated[str, Query(max_length=LIMITS.length, description="Words of its text.")]
+SearchLimit = Annotated[int, Query(ge=1, le=LIMITS.k)]
+LabelNumber = Annotated[int, Path(ge=0)]
+OfBaseline = Annotated[bool, Query(description="Of the model beside it.")]
+
+
+@dataclass(frozen=True)
+class Manner:
+    """What a server is called, and with how many threads it predicts; None: as many as there are."""
+
+    name: str = "gandalf"
+    threads: int | None = None
+
+
+class Api:
+    """The handlers of one server, and what they share."""
+
+    def __init__(
+        self, service: Service, metrics: Metrics, limits: Limits, token: str | None, manner: Manner
+    ) -> None:
+        self.service, self.counts, self.limits, self.token, self.name = (
+            service,
+            metrics,
+            limits,
+            token,
+            manner.name,
+        )
+        self.batcher: Batcher[tuple[queries.Query, bool], queries.Answer] = Batcher(
+            service.answer,
+            most=limits.texts,
+            waiting=limits.waiting,
+            seen=metrics.batches.observe,
+            begin=lambda: None if manner.threads is None else use_threads(manner.threads),
+        )
+        self._explaining = 0
+        metrics.labels.set(service.served.model.num_labels)
+
+    async def predict(self, request: PredictRequest) -> JSONResponse:
+        """The most probable labels of one text or many."""
+        texts = [clean(text) for text in ([request.text] if isinstance(request.text, str) else request.text)]
+        wanted = [False, True] if request.baseline else [False]
+        asked = [(await self._query(request, texts, baseline), baseline) for baseline in wanted]
+        self.counts.waiting.set(self.batcher.waiting)
+        answers = await asyncio.gather(*(self.batcher.ask(each, len(texts)) for each in asked))
+        found: dict[str, Any] = {"results": self._results(texts, answers[0], self.service.served)}
+        if request.baseline:
+            found["baseline"] = self._results(texts, answers[1], self.service.at(True))
+        return JSONResponse(found | {"calibrated": self.service.served.model.calibration is not None})
+
+    async def explain(self, request: ExplainRequest) -> JSONResponse:
+        """Why a text gets a label: words that carry the score, and what taught it."""
+        served = self._served(request.baseline)
+        label = await run_in_threadpool(_known, lambda: served.names.one(request.label))
+        found = await self._apart(lambda: self.service.explain(request.text, label, request.baseline))
+        return JSONResponse(asdict(found))
+
+    async def neighbours(self, label: LabelNumber, baseline: OfBaseline = False) -> JSONResponse:
+        """Labels around one, in the label graph or, without training data, by their weights."""
+        served = self._served(baseline)
+        _known(lambda: served.names.one(label))
+        return JSONResponse(asdict(await self._apart(lambda: self.service.near(label, baseline))))
+
+    async def find_labels(self, search: SearchWords = "", limit: SearchLimit = 20) -> JSONResponse:
+        """Labels by words of their texts; those that begin with them come first."""
+        served = self.service.served
+        found = await run_in_threadpool(served.names.search, search, limit)
+        return JSONResponse(_listed(found, served))
+
+    async def add_labels(self, request: Request, labels: AddRequest) -> JSONResponse:
+        """Add labels by text, with `Authorization: Bearer TOKEN`; they are on disk when it answers."""
+        self._authorise(request)
+        try:
+            added = await run_in_threadpool(self.service.add, [_new_label(each) for each in labels.labels])
+        except DataError as error:
+            raise HTTPException(409, str(error)) from error
+        self.counts.labels.set(self.service.served.model.num_labels)
+        return JSONResponse(_listed(added, self.service.served), status_code=201)
+
+    async def about(self) -> JSONResponse:
+        """What is served."""
+        served, baseline = self.service.served, self.service.baseline
+        return JSONResponse(
+            {
+                "name": self.name,
+                "labels": served.model.num_labels,
+                "calibrated": served.model.calibration is not None,
+                "baseline": None if baseline is None else repr(baseline.model),
+                "adds_labels": self.token is not None and self.service.adds,
+                "has_data": served.background is not None,
+            }
+        )
+
+    async def health(self) -> JSONResponse:
+        """Whether the process answers."""
+        return JSONResponse({"status": "ok"})
+
+    async def ready(self) -> JSONResponse:
+        """Whether it can take requests: the model is loaded and the queue has room."""
+        if self.batcher.waiting >= self.limits.waiting:
+            raise BusyError
+        return JSONResponse({"status": "ok"})
+
+    async def metrics(self) -> Response:
+        """Counts for Prometheus."""
+        return Response(self.counts.text(), media_type=CONTENT_TYPE)
+
+    async def _query(self, request: PredictRequest, texts: Sequence[str], baseline: bool) -> queries.Query:
+        plain = queries.Query(tuple(texts), request.k, request.threshold)
+        served = self._served(baseline)
+        if request.allow is None and not request.deny:
+            return plain
+        numbers = served.names.numbers
+        # Looked up in a thread: of very many labels, the first time takes seconds.
+        allow = await run_in_threadpool(_known, lambda: numbers(request.allow or ()))
+        deny = await run_in_threadpool(_known, lambda: numbers(request.deny))
+        return replace(plain, allow=None if request.allow is None else allow, deny=deny)
+
+    def _served(self, baseline: bool) -> Served:
+        return _known(lambda: self.service.at(baseline))
+
+    def _results(self, texts: Sequence[str], answers: queries.Answer, served: Served) -> list[dict[str, Any]]:
+        return [
+            {
+                "text": text,
+                "labels": [served.names.describe(label) | {"score": score} for label, score in answer],
+            }
+            for text, answer in zip(texts, answers, strict=True)
+        ]
+
+    async def _apart(self, work: Callable[[], Found]) -> Found:
+        """Done beside the predictions; only so many at a time."""
+        if self._explaining >= self.limits.explaining:
+            raise BusyError
+        self._explaining += 1
+        try:
+            return await run_in_threadpool(work)
+        finally:
+            self._explaining -= 1
+
+    def _authorise(self, request: Request) -> None:
+        if self.token is None or not self.service.adds:
+            raise HTTPException(403, "adding labels is off; start the server with --token-file")
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        right = hmac.compare_digest(given.strip().encode(), self.token.encode())
+        if scheme.lower() != "bearer" or not right:
+            raise HTTPException(
+                401,
+                "the token is missing or wrong; send Authorization: Bearer TOKEN",
+                {"www-authenticate": "Bearer"},
+            )
+
+
+def _new_label(given: NewLabelRequest) -> NewLabel:
+    return NewLabel(
+        clean(given.text),
+        None if given.id is None else clean(given.id),
+        tuple(map(clean, given.examples)),
+        tuple(given.neighbours),
+    )
+
+
+def _known(look_up: Callable[[], Found]) -> Found:
+    """What was named, or a 404."""
+    try:
+        return look_up()
+    except DataError as error:
+        raise HTTPException(404, str(error)) from error
+
+
+def _listed(labels: Sequence[int], served: Served) -> dict[str, Any]:
+    described = [served.names.describe(label) for label in labels]
+    return {"labels": described, "all_labels": served.model.num_labels}

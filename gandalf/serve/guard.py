@@ -1,0 +1,76 @@
+"""Around every request: its size is limited, its time is counted, and pages load nothing from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gandalf.serve.metrics import Metrics
+
+TOO_LARGE = 413
+HEADERS = (
+    (b"content-security-policy", b"default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+
+class Guard:
+    """The outermost layer of the application."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, body: int) -> None:
+        self._app, self._metrics, self._most = app, metrics, body
+        self._sentence = f"the request is larger than {body:,} bytes"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, unless it says that it is too large."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", []), *HEADERS]
+            await send(message)
+
+        try:
+            if _announced(scope) > self._most:
+                await self._refuse(sending)
+            else:
+                await self._app(scope, self._counted(receive), sending)
+        finally:
+            path = getattr(scope.get("route"), "path", "other")  # one of a few, whatever is asked
+            self._metrics.requests.labels(path, str(status)).inc()
+            self._metrics.seconds.labels(path).observe(time.perf_counter() - began)
+
+    def _counted(self, receive: Receive) -> Receive:
+        """The same messages, until they are too many bytes: a request need not say how long it is."""
+        size = 0
+
+        async def receiving() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self._most:
+                raise HTTPException(TOO_LARGE, self._sentence)
+            return message
+
+        return receiving
+
+    async def _refuse(self, send: Send) -> None:
+        headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+        await send({"type": "http.response.start", "status": TOO_LARGE, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps({"error": self._sentence}).encode()})
+
+
+def _announced(scope: Scope) -> int:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and value.isdigit():
+            return int(value[:20])
+    return 0

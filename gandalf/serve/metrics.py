@@ -1,0 +1,52 @@
+"""What a server counts, for Prometheus."""
+
+from __future__ import annotations
+
+import os
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
+
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where several workers put their counts together
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+class Metrics:
+    """Counts of one server; with several workers, of all of them."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        shared = bool(os.environ.get(FOLDER))
+        own = self._registry
+        self.requests = Counter(
+            "gandalf_requests", "Requests by path and status.", ["path", "status"], registry=own
+        )
+        self.seconds = Histogram(
+            "gandalf_request_seconds", "Time to answer.", ["path"], buckets=SECONDS, registry=own
+        )
+        self.batches = Histogram(
+            "gandalf_batch_texts", "Texts predicted in one pass.", buckets=SIZES, registry=own
+        )
+        self.waiting = Gauge(
+            "gandalf_waiting_texts", "Texts in the queue.", registry=own, multiprocess_mode="livesum"
+        )
+        self.labels = Gauge(
+            "gandalf_labels", "Labels of the model.", registry=own, multiprocess_mode="livemax"
+        )
+        if shared:
+            self._registry = CollectorRegistry()
+            MultiProcessCollector(self._registry)  # type: ignore[no-untyped-call]
+
+    def text(self) -> bytes:
+        """All counts in Prometheus' text format."""
+        return generate_latest(self._registry)

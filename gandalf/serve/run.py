@@ -1,0 +1,176 @@
+"""From settings to a server that listens: one process, or several that share a port."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import uvicorn
+from fastapi import FastAPI
+
+from gandalf.data.dataset import Splits
+from gandalf.data.formats.table import TableOptions
+from gandalf.data.load import load
+from gandalf.errors import DataError
+from gandalf.model import Model, load_model
+from gandalf.nets.heads import Table
+from gandalf.nets.int8_table import Int8Table
+from gandalf.predict.index import AT, Hnsw, RowsKind
+from gandalf.predict.index_files import stored_or_built
+from gandalf.predict.predictor import Predictor
+from gandalf.runs.background import background_of
+from gandalf.serve.api import Manner
+from gandalf.serve.app import create_app
+from gandalf.serve.journal import Journal
+from gandalf.serve.metrics import FOLDER
+from gandalf.serve.service import MakePredictor, Served, Service
+
+IndexKind = Literal["exact", "hnsw"]
+
+SETTINGS = "GANDALF_SERVE"  # what worker processes find their settings under
+FACTORY = "gandalf.serve.run:app_of_worker"
+LEAST_TOKEN = 16  # characters
+DRAIN = 30  # seconds that requests have to end in when the server is told to
+BACKLOG = 2_048
+
+
+@dataclass(frozen=True)
+class ServeSettings:
+    """What is served, and how: plain values that a worker process can be handed."""
+
+    model: str
+    baseline: str | None = None
+    data: str | None = None
+    table: dict[str, str | None] = field(default_factory=dict)  # how a table of training data is read
+    token_file: str | None = None
+    added: str | None = None  # the journal of labels that were added; by default beside the model
+    device: str = "cpu"
+    index: IndexKind = "exact"
+    rows: RowsKind = "float32"
+    workers: int = 1
+    threads: int | None = None  # that predict, in each worker
+
+
+def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sentence: None) -> FastAPI:
+    """Load everything, and make the application of it."""
+    token = None if settings.token_file is None else read_token(Path(settings.token_file))
+    splits = None if settings.data is None else load(settings.data, options=_options(settings.table))
+    served, make = _served(settings.model, settings, splits, tell)
+    baseline = None if settings.baseline is None else _served(settings.baseline, settings, splits, tell)[0]
+    journal = None if token is None else Journal(_journal_path(settings), served.model)
+    service = Service(served, baseline, journal, make)
+    manner = Manner(Path(settings.model).resolve().name, settings.threads or _threads(settings))
+    return create_app(service, token=token, manner=manner)
+
+
+def _threads(settings: ServeSettings) -> int:
+    """By default one core is left for HTTP; an index looks at so few rows that threads would only wait."""
+    return 1 if settings.index == "hnsw" else max(1, (os.cpu_count() or 1) // settings.workers - 1)
+
+
+def _served(
+    folder: str, settings: ServeSettings, splits: Splits | None, tell: Callable[[str], None]
+) -> tuple[Served, MakePredictor]:
+    """The model as it is, and what makes a predictor of it when it has more labels."""
+    model = load_model(folder, settings.device)
+    make: MakePredictor = Predictor
+    if settings.index == "hnsw":
+        index, new = stored_or_built(model, Path(folder), settings.rows)
+        tell(_about_index(folder, index, new))
+
+        def make(longer: Model) -> Predictor:
+            return Predictor(longer, search=index.over(longer.head))
+
+    if settings.rows == "int8" and isinstance(model.head, Table):
+        model.head = Int8Table.of(model.head)
+    background = None if splits is None else background_of(model, splits)
+    return Served(make(model), background), make
+
+
+def _about_index(folder: str, index: Hnsw, new: bool) -> str:
+    done = "built" if new else "read"
+    what = f"recall@{AT} {index.recall:.3f} against exact search on {index.queries:,} label texts"
+    return f"{folder}: hnsw index {done}; {what}, search width {index.width}"
+
+
+def _options(table: dict[str, str | None]) -> TableOptions:
+    files = {name: Path(value) for name, value in table.items() if name in ("labels", "test") and value}
+    return TableOptions(**{**table, **files})  # type: ignore[arg-type]
+
+
+def _journal_path(settings: ServeSettings) -> Path:
+    if settings.added is not None:
+        return Path(settings.added)
+    model = Path(settings.model).resolve()
+    return model.with_name(f"{model.name}.added.jsonl")
+
+
+def read_token(path: Path) -> str:
+    """The token of a file: its first line."""
+    try:
+        lines = path.read_text("ascii").split()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not plain text"
+        raise DataError(f"no token can be read ({reason})", remedy="write one into it", file=path) from error
+    if len(lines) != 1 or len(lines[0]) < LEAST_TOKEN:
+        what = f"does not hold one word of at least {LEAST_TOKEN} characters"
+        raise DataError(what, remedy="for example: openssl rand -hex 16 > token", file=path)
+    return lines[0]
+
+
+def app_of_worker() -> FastAPI:
+    """The application of a worker process, by the settings that it was started with."""
+    return build_app(ServeSettings(**json.loads(os.environ[SETTINGS])))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens, or one sentence."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((host, port))
+        found.listen(BACKLOG)  # from here on, whoever comes too early waits
+    except (OSError, OverflowError) as error:
+        found.close()
+        reason = error.strerror if isinstance(error, OSError) else error
+        what = f"cannot listen at {host}, port {port} ({reason})"
+        raise DataError(what, remedy="choose another --port or --host") from error
+    found.set_inheritable(True)
+    return found
+
+
+def address(listening: socket.socket) -> str:
+    """Where a browser finds it."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def serve(settings: ServeSettings, host: str, port: int, tell: Callable[[str], None]) -> None:
+    """Serve until told to end; requests that are under way are answered before that."""
+    app = build_app(settings, tell)  # also where there are workers: what is wrong is said once, here
+    with listen(host, port) as listening:
+        if settings.workers == 1:
+            tell(f"serving at {address(listening)}; Ctrl-C ends it")
+            uvicorn.Server(uvicorn.Config(app, **_HOW)).run(sockets=[listening])
+            return
+        port = listening.getsockname()[1]
+        tell(f"serving at {address(listening)}; Ctrl-C ends it")
+    del app
+    with tempfile.TemporaryDirectory(prefix="gandalf-metrics-") as folder:
+        os.environ |= {SETTINGS: json.dumps(asdict(settings)), FOLDER: folder}
+        uvicorn.run(FACTORY, factory=True, host=host, port=port, workers=settings.workers, **_HOW)
+
+
+_HOW: dict[str, Any] = {
+    "log_level": "warning",
+    "access_log": False,
+    "server_header": False,
+    "timeout_graceful_shutdown": DRAIN,
+}

@@ -1,0 +1,71 @@
+"use strict";
+// Why a text gets a label, and the labels around it.
+
+function wordsOf(found) {
+  const line = make("p", { class: "words" });
+  const largest = Math.max(...found.words.map((word) => Math.abs(word.effect)), 1e-9);
+  let end = 0;
+  for (const word of found.words) {
+    line.append(found.text.slice(end, word.start));
+    const change = `without it ${word.without.toFixed(3)}`;
+    const mark = make("mark", { title: change, "aria-label": `${word.word}, ${change}` }, word.word);
+    mark.style.setProperty("--tint", word.effect < 0 ? "var(--against)" : "var(--for)");
+    mark.style.setProperty("--strength", (0.65 * Math.abs(word.effect)) / largest);
+    line.append(mark);
+    end = word.end;
+  }
+  line.append(found.text.slice(end));
+  return line;
+}
+
+function listOf(title, entries) {
+  const rows = entries.map(([value, text]) =>
+    make("li", {}, make("span", { class: "score" }, value.toFixed(2)), make("span", {}, text)));
+  return [make("h3", {}, title), rows.length ? make("ol", { class: "list" }, ...rows) : make("p", { class: "soft" }, "none")];
+}
+
+function listsOf(found) {
+  if (found.nearest === null) {
+    return [...listOf("Labels with weights alike", found.alike.map((one) => [one.similarity, one.text])),
+      make("p", { class: "soft" }, "The server was started without --data, so which training points taught this is not known to it.")];
+  }
+  return [
+    ...listOf("Nearest training points that have it", found.with_label.map((one) => [one.similarity, one.text])),
+    ...listOf("Nearest training points of all (✓ has it)",
+      found.nearest.map((one) => [one.similarity, one.text + (one.target ? " ✓" : "")])),
+    ...listOf("Labels whose texts were taught it, with the target", found.teachers.map((one) => [one.target, one.text])),
+  ];
+}
+
+const detail = { asked: 0, back: null };
+
+async function showDetail(text, label, baseline, back) {
+  const place = at("detail"), number = ++detail.asked;
+  if (back) detail.back = back;
+  try {
+    const where = `/labels/${label}/neighbours${baseline ? "?baseline=true" : ""}`;
+    const [found, near] = await Promise.all([ask("/explain", { text, label, baseline }), ask(where)]);
+    if (number !== detail.asked) return;
+    const again = (other) => showDetail(text, other, baseline);
+    const kind = near.by === "graph" ? "Neighbours in the label graph" : "Labels with weights alike";
+    place.hidden = false; // it has a width only then
+    const width = Math.max(260, Math.min(640, place.clientWidth - 32));
+    const close = make("button", { class: "close", type: "button", "aria-label": "Close", onclick: hideDetail }, "×");
+    place.replaceChildren(
+      make("header", {}, make("h2", { id: "detail-title", tabindex: -1 },
+        `${found.label_text} `, make("span", { class: "soft" }, found.probability.toFixed(3))), close),
+      wordsOf(found), make("h3", {}, kind),
+      near.neighbours.length ? graphOf(near, width, again) : make("p", { class: "soft" }, "none above the threshold"),
+      ...listsOf(found));
+    at("detail-title").focus();
+  } catch (error) {
+    if (number === detail.asked) tell(at("status"), error.message, true);
+  }
+}
+
+function hideDetail() {
+  detail.asked += 1;
+  at("detail").hidden = true;
+  for (const button of document.querySelectorAll(".label[aria-expanded=true]")) button.setAttribute("aria-expanded", "false");
+  if (detail.back && detail.back.isConnected) detail.back.focus();
+}

@@ -1,0 +1,88 @@
+"""An exported model gives what the model gives, without PyTorch."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import command_line
+import numpy as np
+import pytest
+from command_line import python
+from small_model import LABELS, OPTIONS, small_model
+
+from gandalf.errors import DataError
+from gandalf.model import load_model, save_model
+from gandalf.predict.predictor import Predictor
+from gandalf.slim import FACTS, FORMAT, VERSION, SlimPredictor
+
+done = partial(command_line.done, "export")
+fails = partial(command_line.fails, "export")
+
+TEXTS = ["gzip a file", "disk usage of bzip2", "", "Ärger", "compress " * 20, "bzip2 files"]
+
+
+@pytest.fixture(scope="module", params=sorted(OPTIONS))
+def exported(request, tmp_path_factory):
+    """Folders of a model and of its export."""
+    place = tmp_path_factory.mktemp("onnx")
+    save_model(small_model(request.param, calibrated=request.param != "inception"), place / "model")
+    (place / "slim").mkdir()
+    (place / "slim" / FACTS).write_text(json.dumps({"format": FORMAT, "version": VERSION}))  # an earlier one
+    said = done(place / "model", place / "slim", "--overwrite")
+    assert "differ by at most" in said
+    return place / "model", place / "slim"
+
+
+def test_the_same_labels_and_probabilities(exported):
+    model, slim = exported
+    expected, found = Predictor(load_model(model)), SlimPredictor(slim)
+    for texts in (TEXTS, TEXTS[:1], []):
+        ids, scores = found.predict(texts, 5)
+        exact_ids, exact_scores = expected.predict(texts, 5)
+        assert ids.shape == exact_ids.shape and scores == pytest.approx(exact_scores, abs=1e-5)
+    # Two labels have one text: whose score is larger by a rounding is nobody's business.
+    twins = {0: 0, 4: 0}
+    plain = np.vectorize(lambda label: twins.get(int(label), int(label)))
+    assert (plain(found.predict(TEXTS, 5)[0]) == plain(expected.predict(TEXTS, 5)[0])).all()
+    assert found.named("disk usage", 1)[0][0] == expected.named("disk usage", 1)[0][0]
+    assert found.label_texts == LABELS and found.label_ids == [f"L{n}" for n in range(5)]
+
+
+def test_it_needs_no_pytorch(exported):
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['torch', 'safetensors', 'filelock', 'faiss']))\n"
+        "from gandalf.slim import SlimPredictor\n"
+        "import json; print(json.dumps(SlimPredictor(sys.argv[1]).named('disk usage', 2)))\n"
+    )
+    ran = python(code, exported[1])
+    assert ran.returncode == 0, ran.stderr
+    expected = SlimPredictor(exported[1]).named("disk usage", 2)
+    assert [tuple(each) for each in json.loads(ran.stdout)] == expected
+
+
+def test_what_is_refused(exported, tmp_path):
+    model, slim = exported
+    assert "not empty" in fails(model, slim)
+    (tmp_path / "diary.txt").write_text("dear diary")
+    assert "no exported model" in fails(model, tmp_path, "--overwrite") and (tmp_path / "diary.txt").exists()
+    assert "no such model folder" in fails(tmp_path / "none", tmp_path / "out")
+    with pytest.raises(DataError, match="no exported model"):
+        SlimPredictor(model)
+    found = SlimPredictor(slim)
+    for k in (0, 6):
+        with pytest.raises(DataError, match=f"k is {k}"):
+            found.predict("x", k)
+    (tmp_path / FACTS).write_text('{"format": "other"}')
+    with pytest.raises(DataError, match="of this version"):
+        SlimPredictor(tmp_path)
+
+
+def test_a_graph_that_gives_other_scores_is_not_left(tmp_path, monkeypatch):
+    model = small_model()
+    save_model(model, tmp_path / "model")
+    monkeypatch.setattr(
+        SlimPredictor, "scores", lambda self, texts: np.zeros((len(texts), 5), dtype=np.float32)
+    )
+    assert "other scores" in fails(tmp_path / "model", tmp_path / "slim")
+    assert not (tmp_path / "slim").exists()

@@ -1,0 +1,110 @@
+"""The server as a process: it drains when told to end, loses nothing when killed, and workers agree."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import command_line
+import httpx
+import pytest
+from http_server import BEARER, process, token_file
+from small_model import small_model
+
+from gandalf.model import save_model
+
+
+@pytest.fixture
+def folder(tmp_path):
+    save_model(small_model(), tmp_path / "small")
+    return tmp_path / "small"
+
+
+def add(address, text):
+    return httpx.post(f"{address}labels", json={"labels": [{"text": text}]}, headers=BEARER, timeout=30)
+
+
+def test_what_was_acknowledged_survives_a_kill(folder, tmp_path):
+    """Killed in the midst of a stream of additions."""
+    token, acknowledged, enough = token_file(tmp_path), [], threading.Event()
+
+    def stream(address):
+        with httpx.Client(timeout=30) as client:
+            for number in range(10_000):
+                try:
+                    text = f"label number {number}"
+                    body = {"labels": [{"text": text}]}
+                    answer = client.post(f"{address}labels", json=body, headers=BEARER)
+                except httpx.TransportError:
+                    return
+                assert answer.status_code == 201
+                acknowledged.append(text)
+                if number == 5:
+                    enough.set()
+
+    with process(folder, "--token-file", token) as (started, address):
+        adder = threading.Thread(target=stream, args=[address])
+        adder.start()
+        assert enough.wait(60)
+        os.kill(started.pid, signal.SIGKILL)
+        started.wait()
+        adder.join()
+    with process(folder, "--token-file", token) as (_, address):
+        asked = {"search": "label number", "limit": 100}
+        found = httpx.get(f"{address}labels", params=asked, timeout=30).json()
+        assert len(acknowledged) >= 6
+        texts = [each["text"] for each in found["labels"]]
+        # One more may have been written whose acknowledgement did not arrive.
+        assert texts[: len(acknowledged)] == acknowledged[:100] and len(texts) <= len(acknowledged) + 1
+
+
+def test_it_drains_when_told_to_end(folder):
+    with process(folder) as (started, address), httpx.Client(base_url=address, timeout=30) as client:
+        assert client.get("/health").status_code == 200
+        body = b'{"text": "gzip"}'
+
+        def parts():
+            yield body[:5]
+            started.terminate()  # the request is under way, and only half of it is there
+            yield body[5:]
+
+        json = {"content-type": "application/json"}
+        answer = client.post("/predict", content=parts(), headers=json)
+        assert answer.status_code == 200 and answer.json()["results"][0]["text"] == "gzip"
+        assert started.wait(30) in (0, -signal.SIGTERM)
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"{address}health")
+
+
+def test_workers_share_what_is_added(folder, tmp_path):
+    with process(folder, "--token-file", token_file(tmp_path), "--workers", 2) as (started, address):
+        limits = httpx.HTTPTransport(retries=20)  # until the workers listen
+        with httpx.Client(transport=limits, timeout=30) as client:
+            assert client.get(f"{address}health").status_code == 200
+        assert add(address, "compress tar").status_code == 201
+        found = [
+            httpx.post(f"{address}predict", json={"text": "compress tar", "k": 6}, timeout=30)
+            for _ in range(12)
+        ]
+        assert all(len(each.json()["results"][0]["labels"]) == 6 for each in found)
+        assert (
+            'gandalf_requests_total{path="/predict",status="200"} 12.0'
+            in httpx.get(f"{address}metrics", timeout=30).text
+        )
+        started.terminate()
+        assert started.wait(30) in (0, -signal.SIGTERM)
+
+
+fails = command_line.fails
+
+
+def test_refusals(folder, tmp_path):
+    token = tmp_path / "token"
+    assert "no token can be read" in fails("serve", folder, "--token-file", token)
+    token.write_text("short")
+    assert "at least 16 characters" in fails("serve", folder, "--token-file", token)
+    assert "no such model folder" in fails("serve", tmp_path / "none")
+    assert "no such model folder" in fails("serve", folder, "--baseline", tmp_path / "none")
+    assert "--port" in fails("serve", folder, "--host", "203.0.113.77", "--port", "1")
+    assert "trained on 5" in fails("serve", folder, "--data", "man")
