@@ -20,8 +20,9 @@ from gandalf.model.calibration import Calibration
 from gandalf.nets.heads import Table
 from gandalf.predict.calibration import fit_calibration
 from gandalf.predict.predictor import Predictor
-from gandalf.recipe import Recipe
+from gandalf.recipe import Baselines, Recipe
 from gandalf.runs.assemble import assemble_encoder, encoder_options, some_texts
+from gandalf.runs.baselines import with_synonyms
 from gandalf.runs.first_stages import kept
 from gandalf.runs.hardware import check_kernel, peak_memory, resolved
 from gandalf.runs.hooks import Interrupted, Log, LogValidation, Saving, Stop
@@ -103,6 +104,7 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     parts = _cut(splits.train, recipe)
     tokens = fit_tokens(parts.rest, recipe.text, recipe.encoder)
     made = augmented(parts.rest, recipe.targets, recipe.seed, recipe.device)
+    made = with_synonyms(made, parts.rest, recipe)
     points = loop_points(made, tokens, recipe.targets.label_weight, place.token_table)
     shape = run_shape(recipe, tokens.size, splits.train.num_labels)
     require_memory(shape, recipe.device)
@@ -214,6 +216,8 @@ class _Run:
     def about(self) -> dict[str, Any]:
         """What tells this run from another: its settings, and the data as the loop and validation see it."""
         config, points, held = to_dict(self.recipe), self.material.points, self.material.held
+        if self.recipe.baselines == Baselines():
+            del config["baselines"]  # checkpoints from before there were any are still this run's
         matrices = [points.targets] if held is None else [points.targets, held.targets]
         tables = [points.tokens] if held is None else [points.tokens, held.tokens]
         arrays = [each for matrix in matrices for each in (matrix.data, matrix.indices, matrix.indptr)]
