@@ -15,7 +15,7 @@ PACKAGE = Path(gandalf.__file__).parent
 # A room may import only rooms that stand before it (and itself).
 ROOMS = (
     *("errors", "progress", "settings", "data", "graph", "augment", "metrics"),
-    *("text", "nets", "train", "model", "predict", "recipe", "systems", "runs", "estimator"),
+    *("text", "nets", "train", "model", "predict", "recipe", "systems", "runs", "estimator", "experiments"),
     *("report", "cli", "__main__"),
 )
 FILES = sorted(PACKAGE.rglob("*.py"))
