@@ -17,6 +17,7 @@ from gandalf.cli.diagnose import diagnose
 from gandalf.cli.evaluate import evaluate
 from gandalf.cli.graph import graph
 from gandalf.cli.predict import predict
+from gandalf.cli.reproduce import reproduce
 from gandalf.cli.stats import stats
 from gandalf.cli.systems import systems
 from gandalf.cli.train import train
@@ -75,7 +76,7 @@ def gandalf(
 
 COMMANDS = (
     *(check, stats, graph, diagnose, augment),
-    *(systems, train, config, predict, add_labels, evaluate, demo),
+    *(systems, train, config, predict, add_labels, evaluate, demo, reproduce),
 )
 for command in COMMANDS:
     app.command()(command)

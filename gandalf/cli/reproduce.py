@@ -1,0 +1,121 @@
+"""`gandalf reproduce`: the paper's tables and figures, each as one command."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from gandalf.cli.engine import engine
+from gandalf.cli.options import Json
+from gandalf.cli.output import console, print_json
+from gandalf.errors import DataError
+from gandalf.experiments.studies import ALL, STUDIES, named
+from gandalf.systems import recipe
+
+if TYPE_CHECKING:
+    from gandalf.experiments.reproduce import Answer, Planned, Wanted
+    from gandalf.experiments.variants import Run
+
+NAMES = ", ".join((*STUDIES, ALL))
+Study = Annotated[str, typer.Argument(metavar="STUDY", help=f"One of {NAMES}.")]
+Data = Annotated[str, typer.Argument(metavar="[DATA]", help="A folder in a known layout, or a bundled set.")]
+Systems = Annotated[
+    list[str] | None,
+    typer.Option("--systems", metavar="NAMES", help="Systems, with commas between them; by default astec."),
+]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs of each row, with seeds 0, 1, ...")]
+Out = Annotated[
+    Path, typer.Option("--out", metavar="RUNS", help="Folder of results; it may hold some already.")
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of every run.")
+]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Runs at once; they share cores and GPU.")]
+Only = Annotated[bool, typer.Option("--list", help="Name the runs that are left, and run none.")]
+
+
+def reproduce(
+    study: Study,
+    data: Data = "man",
+    systems: Systems = None,
+    seeds: Seeds = 3,
+    out: Out = Path("runs"),
+    set: Set = None,
+    jobs: Jobs = 1,
+    list: Only = False,
+    json: Json = False,
+) -> None:
+    """Run the paper's studies on any data set, and store what comes out in a folder of results.
+
+    A finished run is never repeated, whichever study wants it: after Ctrl-C the same command goes on.
+
+    [bold]gandalf reproduce main man --systems astec,inceptionxml[/]
+
+    [bold]gandalf reproduce all --seeds 1 --set encoder.dim=128[/], then [bold]gandalf report runs[/]
+    """
+    chosen = tuple(name.strip() for each in systems or ["astec"] for name in each.split(",") if name.strip())
+    if not chosen:
+        raise DataError("no system is named", remedy="leave --systems out for astec, or see gandalf systems")
+    for name in chosen:
+        recipe(name)
+    studies = named(study)
+    with engine("reproducing the studies"):
+        from gandalf.experiments.reproduce import Wanted, carry_out, plan
+    wanted = Wanted(studies, data, chosen, tuple(range(seeds)), out, tuple(set or ()), jobs)
+    planned = plan(wanted, estimate=not list)
+    if json and list:
+        print_json({"runs": planned.runs, "left": [str(run) for run in planned.left]})
+        return
+    if not json:
+        _announce(planned, wanted, only=list)
+    failed = 0 if list else carry_out(planned, _silent if json else _tell)
+    if json:
+        print_json(
+            {"runs": planned.runs, "made": len(planned.left) - failed, "failed": failed, "folder": str(out)}
+        )
+    elif not list:
+        report = shlex.join(["gandalf", "report", str(out), "-o", "report.html"])
+        console().print(f"{len(planned.left) - failed} runs made, {failed} failed. Look at them with:")
+        console().print(escape(f"  {report}"), style="bold", soft_wrap=True)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _announce(planned: Planned, wanted: Wanted, only: bool) -> None:
+    screen = console()
+    for row, why in planned.refused.items():
+        screen.print(f"[dim]left out: {escape(row)} ({escape(why)})[/]")
+    left = len(planned.left)
+    screen.print(
+        f"{escape(planned.splits.name)}: {planned.runs} runs, {planned.runs - left} of them stored already."
+    )
+    if only:
+        for run in planned.left:
+            screen.print(escape(str(run)), soft_wrap=True)
+    elif left:
+        screen.print(f"{left} runs are left, which takes about {spoken(planned.seconds)} here.")
+
+
+def spoken(seconds: float) -> str:
+    """A stretch of time as people say it."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} seconds"
+    minutes = seconds / 60
+    return f"{round(minutes)} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
+
+
+def _silent(run: Run, answer: Answer) -> None:
+    """With --json nothing is said until the end."""
+
+
+def _tell(run: Run, answer: Answer) -> None:
+    screen = console()
+    if isinstance(answer, str):
+        screen.print(f"[red]failed[/] {escape(str(run))}: {escape(answer)}", soft_wrap=True)
+        return
+    p1, seconds = answer["figures"].get("P@1", float("nan")), answer["wall"]
+    screen.print(f"P@1 {p1:5.2f}  {seconds:6.1f} s  {escape(str(run))}", soft_wrap=True)
