@@ -17,6 +17,7 @@ from gandalf.cli.diagnose import diagnose
 from gandalf.cli.evaluate import evaluate
 from gandalf.cli.graph import graph
 from gandalf.cli.predict import predict
+from gandalf.cli.report import report
 from gandalf.cli.reproduce import reproduce
 from gandalf.cli.stats import stats
 from gandalf.cli.systems import systems
@@ -76,7 +77,7 @@ def gandalf(
 
 COMMANDS = (
     *(check, stats, graph, diagnose, augment),
-    *(systems, train, config, predict, add_labels, evaluate, demo, reproduce),
+    *(systems, train, config, predict, add_labels, evaluate, demo, reproduce, report),
 )
 for command in COMMANDS:
     app.command()(command)

@@ -32,6 +32,7 @@ class Entry:
     study: str
     row: str
     run: Run
+    base: tuple[str, ...] = ()  # settings that all rows of its table have
 
 
 def read_lines(*paths: Path) -> list[Line]:
@@ -95,7 +96,9 @@ def write_json(path: Path, value: Mapping[str, Any] | list[Any]) -> None:
 def read_plan(folder: Path) -> list[Entry]:
     """What the studies in the folder want."""
     stored = read_json(folder / PLAN) or []
-    return [Entry(each["study"], each["row"], Run.of(each["run"])) for each in stored]
+    return [
+        Entry(each["study"], each["row"], Run.of(each["run"]), tuple(each.get("base", ()))) for each in stored
+    ]
 
 
 def add_to_plan(folder: Path, entries: Iterable[Entry]) -> None:

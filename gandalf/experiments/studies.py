@@ -228,5 +228,5 @@ def entries(studies: Iterable[str], asked: Asked) -> list[Entry]:
             if number and STUDIES[study].first_seed:
                 continue
             rows = STUDIES[study].rows(asked)
-            found += [Entry(study, row, replace(run, seed=seed)) for row, run in rows]
+            found += [Entry(study, row, replace(run, seed=seed), asked.settings) for row, run in rows]
     return found
