@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from gandalf.experiments.evidence import Finding, View, as_good, better
+from gandalf.experiments.evidence import Finding, View, as_good, better, told_of
 from gandalf.experiments.plateau import TOLERANCE
 from gandalf.experiments.results import PARTS, Contrast, Results
 from gandalf.experiments.studies import SHARES
@@ -146,17 +146,14 @@ def _straight(known: Sequence[tuple[int, float]], what: str) -> Finding:
 def keeps_improving(view: View) -> Iterator[Finding]:
     """C13."""
     for place in view.places:
-        gains = {}
-        for row in "DG":
-            found = [view.value(place, f"{row} x {times}", "P@1") for times in (1, 2)]
-            if found[0] is not None and found[1] is not None:
-                gains[row] = found[1] - found[0]
-        if len(gains) == 2:
-            more = gains["G"] > gains["D"]
-            numbers = (
-                f"{place.system}, twice the steps: D {gains['D']:+.2f}, G {gains['G']:+.2f} held-out P@1"
+        found = {row: view.contrast(place, f"{row} x 2", f"{row} x 1", "P@1") for row in "DG"}
+        d, g = found["D"], found["G"]
+        if d is not None and g is not None:
+            told = "; ".join(told_of(each, f"{row} x 2 - x 1") for row, each in (("D", d), ("G", g)))
+            grows = g.difference > 0 and (g.real or not g.by)
+            yield Finding(
+                d.difference < TOLERANCE and grows, not grows, f"{place.system}, held-out P@1: {told}"
             )
-            yield Finding(gains["D"] < TOLERANCE and more and gains["G"] > 0, not more, numbers)
 
 
 def denser_gains_less(view: View) -> Iterator[Finding]:

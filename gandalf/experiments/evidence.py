@@ -77,15 +77,16 @@ class View:
 def better(found: Contrast, what: str) -> Finding:
     """More by more than chance; where nothing tells what chance is, simply more."""
     certain = found.real or not found.by
-    return Finding(found.difference > 0 and certain, found.difference < 0 and certain, _told(found, what))
+    return Finding(found.difference > 0 and certain, found.difference < 0 and certain, told_of(found, what))
 
 
 def as_good(found: Contrast, what: str) -> Finding:
     """Not worse by more than chance."""
     worse = found.difference < 0 and (found.real or not found.by)
-    return Finding(not worse, worse, _told(found, what))
+    return Finding(not worse, worse, told_of(found, what))
 
 
-def _told(found: Contrast, what: str) -> str:
+def told_of(found: Contrast, what: str) -> str:
+    """The difference and its interval in words."""
     sure = f" ({found.low:+.2f} to {found.high:+.2f})" if found.by else ""
     return f"{what} {found.difference:+.2f}{sure}"

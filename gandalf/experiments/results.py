@@ -129,7 +129,7 @@ class Results:
 
     def _of_line(self, line: Line) -> Scores | None:
         ids, run = read_predictions(self.folder, line), Run.of(line["run"])
-        whole = self.splits(run.data)
+        whole = None if ids is None else self.splits(run.data)
         if ids is None or whole is None:
             return None
         scored = parts(whole, run.split, run.seed)[1]
@@ -143,8 +143,8 @@ class Results:
         column = figure(name, PARTS[part])
         first, second = Sample.of(one, column), Sample.of(other, column)
         difference = first.mean - second.mean
-        found = self._compared(one, other)
-        if found is not None and one[0]["run"]["split"] == other[0]["run"]["split"] == "test":
+        found = self._compared(one, other) if _same_points(one, other) else None
+        if found is not None:
             of_part = found.every if part == "all" else found.new_text
             if of_part and name in of_part:
                 each = of_part[name]
@@ -164,6 +164,13 @@ class Results:
 def mean(lines: list[Line], column: Column) -> float:
     """The mean of a figure over seeds."""
     return Sample.of(lines, column).mean
+
+
+def _same_points(one: list[Line], other: list[Line]) -> bool:
+    """Whether all were scored on the same points: which are held out of training depends on the seed."""
+    splits = {line["run"]["split"] for line in (*one, *other)}
+    seeds = {line["run"]["seed"] for line in (*one, *other)}
+    return splits == {"test"} or (len(splits) == 1 and len(seeds) == 1)
 
 
 def _shape(scores: Scores) -> tuple[int, ...]:

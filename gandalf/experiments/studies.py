@@ -15,8 +15,8 @@ THROUGHOUT = "targets.label_epochs=1"  # as in the paper: label points to the la
 
 # Settings of the baselines, chosen on validation data (docs/reproduce.md).
 SYNONYMS = ("baselines.synonyms=1", "baselines.synonym_share=0.15")
-MIXUP = ("baselines.mix=mixup", "baselines.mix_alpha=0.4")
-LABEL_MIXUP = ("baselines.mix=label-mixup", "baselines.mix_alpha=0.4")
+MIXUP = ("baselines.mix=mixup", "baselines.mix_alpha=0.1")
+LABEL_MIXUP = ("baselines.mix=label-mixup", "baselines.mix_alpha=1")
 GLAS = ("baselines.glas=10",)
 
 # Rows by name, beside those of VARIANTS.

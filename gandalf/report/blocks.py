@@ -14,6 +14,7 @@ class Cell:
     order: float | str
     best: bool = False
     chance: bool = False  # the difference to the first row may be chance
+    bar: float | None = None  # drawn behind the figure, from 0 to 1
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from gandalf.report.study_report import READING, ROWS
 from gandalf.report.study_tables import CHANCE
 
 TEMPLATE = "study_page.html"
+SAID = ("holds", "holds partly", "fails", "reduced", "not tested")  # verdicts, which have colours
 
 
 def study_page(sections: Sequence[Section], title: str, made_by: str) -> str:
@@ -61,7 +62,14 @@ def _picture(picture: Picture) -> str:
 
 def _table(table: Table) -> str:
     caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
-    head = "".join(f'<th scope="col"><button>{escape(name) or "&nbsp;"}</button></th>' for name in table.head)
+    first = table.rows[0] if table.rows else ()
+    kinds = [' class="word"' if isinstance(cell.order, str) else "" for cell in first] or [""] * len(
+        table.head
+    )
+    head = "".join(
+        f'<th scope="col"{kind}><button>{escape(name) or "&nbsp;"}</button></th>'
+        for name, kind in zip(table.head, kinds, strict=True)
+    )
     rows = "".join(f"<tr>{_first(row[0])}{''.join(map(_cell, row[1:]))}</tr>" for row in table.rows)
     kind = ' class="wordy"' if "numbers" in table.head else ""
     whole = f"<table{kind}>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
@@ -73,8 +81,12 @@ def _first(cell: Cell) -> str:
 
 
 def _cell(cell: Cell) -> str:
+    said = cell.text.replace(" ", "-") if cell.text in SAID else ""
     kinds = [name for name, is_so in (("best", cell.best), ("word", isinstance(cell.order, str))) if is_so]
+    kinds += [said] if said else []
     kind = f' class="{" ".join(kinds)}"' if kinds else ""
+    if cell.bar is not None:
+        kind = f' class="barred" style="--bar: {cell.bar:.3f}"'
     mark = f'<abbr title="may be chance">{CHANCE}</abbr>' if cell.chance else ""
     return f'<td{kind} data-order="{escape(str(cell.order))}">{escape(cell.text)}{mark}</td>'
 

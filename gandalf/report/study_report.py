@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gandalf.experiments.claims import verdicts
 from gandalf.experiments.plateau import TOLERANCE
@@ -14,6 +15,7 @@ from gandalf.report.blocks import Block, Cell, Section, Table, number, words
 from gandalf.report.study_figures import RULE, answers, density_picture, pictures
 from gandalf.report.study_tables import (
     CHANCE,
+    bin_table,
     claims_table,
     cost_table,
     density_table,
@@ -74,6 +76,12 @@ def _cost(results: Results, study: str) -> Iterator[Block]:
             yield table
 
 
+def _bins(results: Results, study: str) -> Iterator[Block]:
+    for place in results.study(study):
+        yield bin_table(results, place)
+        yield from pictures(results, study, place)
+
+
 def _density(results: Results, study: str) -> Iterator[Block]:
     places = results.study(study)
     whole = dict.fromkeys(place.data for place in places if "?" not in place.data)
@@ -98,7 +106,7 @@ def _neighbours(results: Results, study: str) -> Iterator[Block]:
             rows = tuple(
                 (
                     words(each["text"]),
-                    number(each["target"]),
+                    replace(number(each["target"]), bar=each["target"]),
                     number(each["together"], "g"),
                     number(each["frequency"], "g"),
                 )
@@ -108,7 +116,13 @@ def _neighbours(results: Results, study: str) -> Iterator[Block]:
             yield Table(head, rows, f"{data}: {label['text']} ({label['frequency']:g} points)")
 
 
-SPECIAL = {"cost": _cost, "density": _density, "qualitative": _qualitative, "neighbours": _neighbours}
+SPECIAL = {
+    "bins": _bins,
+    "cost": _cost,
+    "density": _density,
+    "qualitative": _qualitative,
+    "neighbours": _neighbours,
+}
 
 
 def _again(results: Results) -> Section:

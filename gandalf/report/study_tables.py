@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from gandalf.experiments.claims import Verdict
 from gandalf.experiments.paper import published
 from gandalf.experiments.plateau import plateau
 from gandalf.experiments.results import Place, Results, Rows
-from gandalf.experiments.samples import Column, Sample, figure
+from gandalf.experiments.samples import Sample, figure
 from gandalf.experiments.store import Line
 from gandalf.experiments.studies import STUDIES
 from gandalf.report.blocks import Cell, Table, number, words
@@ -90,18 +90,42 @@ def caption(results: Results, study: str, place: Place) -> str:
     rows = results.study(study)[place]
     lines = [line for of_row in rows.values() for line in of_row]
     recipe = lines[0]["recipe"]
-    epochs = sorted({line["recipe"]["training"]["epochs"] for line in lines})
-    length = f"{epochs[0]:g}" if len(epochs) == 1 else f"{epochs[0]:g} to {epochs[-1]:g}"
-    steps = sorted({line["steps"] for line in lines})
-    told = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+    length = "" if recipe["training"].get("steps") else f"Epochs: {_spread(_epochs(lines))}, "
+    steps = _spread([line["steps"] for line in lines])
     encoder = (
         f"{recipe['encoder']['kind']}, {recipe['encoder']['dim']}-d" if "encoder" in recipe else place.system
     )
     seeds = len({line["run"]["seed"] for line in lines})
     return (
-        f"{place.title}. Encoder: {encoder}. Epochs: {length}, steps: {told}. "
-        f"Seeds: {seeds}. {str(plateau(results, place)).capitalize()}."
+        f"{place.title}. Encoder: {encoder}. {length}steps: {steps}. "
+        f"Seeds: {seeds}. {_upper(str(plateau(results, place)))}."
     )
+
+
+def _epochs(lines: list[Line]) -> list[float]:
+    return [line["recipe"]["training"]["epochs"] for line in lines]
+
+
+def _spread(values: Sequence[float]) -> str:
+    """A number, or the least and the greatest where there are several."""
+    least, most = min(values), max(values)
+    return f"{least:,.10g}" if least == most else f"{least:,.10g} to {most:,.10g}"
+
+
+def bin_table(results: Results, place: Place) -> Table:
+    """What bins of labels from head to tail add to P@5."""
+    rows, head, cells = results.study("bins")[place], [""], []
+    for row, lines in rows.items():
+        bins = [line["figures"]["bins"] for line in lines]
+        parts = np.mean([[each["contribution"] for each in one] for one in bins], axis=0)
+        cells.append((words(row), *(number(part) for part in parts.tolist()), number(float(parts.sum()))))
+        head = ["", *(f"{each['labels']:,} x {each['mean_frequency']:.1f}" for each in bins[0]), "P@5"]
+    about = "Columns: labels of each bin, head first, and their mean training points. "
+    return Table(tuple(head), tuple(cells), about + caption(results, "bins", place))
+
+
+def _upper(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def cost_table(results: Results, place: Place) -> Table:
@@ -156,7 +180,7 @@ def claims_table(found: list[Verdict]) -> Table:
             words(each.words),
             words(each.data),
             words({"all": "all", "new": "new texts"}[each.part]),
-            Cell(each.says, each.says, best=each.says in ("holds", "fails")),
+            words(each.says),
             words(each.numbers or "–"),
         )
         for each in found
@@ -171,9 +195,3 @@ def missing(results: Results) -> Iterator[str]:
         made = len({entry.run.key for entry in results.plan if entry.study == study} & results.lines.keys())
         if wanted > made:
             yield f"{study}: {wanted - made} of {wanted} runs are still to be made"
-
-
-def columns_of(name: str) -> Column:
-    """A figure by its heading."""
-    found, part = FIGURES[name]
-    return figure(found, PART[part])
