@@ -39,9 +39,8 @@ def line_of(run, value, new=None, **more):
 def results_of(values, new=None, system="astec", facts=None, **more):
     """Results in which each row has this value; rows that are not named were not run."""
     asked = Asked("some", (system,), SEEDS, 100, 50)
-    plan = [
-        e for e in entries(("main", "data", "graph", "delta", "subsample", "convergence", "density"), asked)
-    ]
+    studies = ("main", "data", "graph", "delta", "subsample", "convergence", "density")
+    plan = entries(studies, asked)
     lines = {}
     for entry in plan:
         if entry.row in values and entry.run.data == "some":

@@ -1,8 +1,7 @@
-"""Studies and their results: keys that stay, data that is told apart, figures that stored labels give again."""
+"""Studies and their results: keys that stay, data that is told apart, what is kept on disk."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -173,10 +172,5 @@ def test_the_papers_figures():
     assert published("LF-WikiSeeAlsoTitles-320K", "data", "inceptionxml")["Z"]["PSP@1"] == 22.03
     assert "P@3" not in published("LF-AmazonTitles-131K", "main", "siamesexml")["D"]  # a misprint
     assert published("LF-ManSeeAlso-9K", "main", "astec") == {}
-    text = json.dumps(
-        [published(name, study, system) for name in sets() for study in STUDIES for system in SYSTEMS]
-    )
-    assert "null" not in text
-
-
-SYSTEMS = ("astec", "inceptionxml", "renee")
+    rows = [published(name, study, "inceptionxml") for name in sets() for study in STUDIES]
+    assert all(0 < value < 100 for table in rows for figures in table.values() for value in figures.values())

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
@@ -88,6 +89,7 @@ def on_validation(runs: Iterable[Run]) -> list[Run]:
     return [replace(run, split="validation") for run in runs]
 
 
+@lru_cache(maxsize=1024)  # rows of several studies are one run
 def recipe_of(run: Run) -> Recipe:
     """The recipe of the run's system, changed as the run says."""
     changes = (f"seed={run.seed}", f"targets.targets={run.targets}", f"targets.keep={run.keep}")
