@@ -5,17 +5,22 @@ from __future__ import annotations
 import csv
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import done, done_json, fails, run
 
 import gandalf
+from gandalf.cli.recipe_options import Asked
 from gandalf.experiments import studies
+from gandalf.experiments.paper import sets
 from gandalf.experiments.results import Results
 from gandalf.experiments.store import read_predictions
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import evaluate
+from gandalf.metrics.propensity import constants
+from gandalf.systems import published
 
 SMALL = [
     word
@@ -158,3 +163,19 @@ def test_what_cannot_be_done_is_said(words, sentence, tmp_path, monkeypatch):
 def test_an_empty_folder_has_nothing_to_report(tmp_path):
     assert "holds no results" in fails("report", tmp_path)
     assert run("report", tmp_path).exit_code == 2
+
+
+@pytest.mark.parametrize("name", sets())
+def test_recipes_of_the_papers_sets(name, data, tmp_path):
+    """Each is a recipe that can be followed, with the constants that were published."""
+    found = Asked(config=Path(name)).recipe()
+    assert (found.system, found.training.epochs, found.training.batch) == ("inceptionxml", 45.0, 128)
+    assert (found.targets.targets, found.targets.delta, found.targets.label_epochs) == ("ratio", 0.1, 1.0)
+    text = published()[name].read_text("utf-8")
+    used = constants(name, None, None)
+    assert f"A = {used.A:g}, B = {used.B:g}" in text
+    left = done_json("reproduce", "delta", data, "--config", name, "--seeds", 1, "--out", tmp_path, "--list")[
+        "left"
+    ]
+    assert len(left) == 7 and all("inceptionxml" in each and "training.batch=128" in each for each in left)
+    assert sum("targets.delta" in each for each in left) == 2

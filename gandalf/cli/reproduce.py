@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -14,12 +14,15 @@ from gandalf.cli.options import Json
 from gandalf.cli.output import console, print_json
 from gandalf.errors import DataError
 from gandalf.experiments.studies import ALL, STUDIES, named
-from gandalf.systems import recipe
+from gandalf.experiments.variants import settings_of
+from gandalf.settings import read_toml
+from gandalf.systems import published, recipe
 
 if TYPE_CHECKING:
     from gandalf.experiments.reproduce import Answer, Planned, Wanted
     from gandalf.experiments.variants import Run
 
+SMALL = ("encoder.dim=64", "training.epochs=6")  # all studies of the bundled set in well under half an hour
 NAMES = ", ".join((*STUDIES, ALL))
 Study = Annotated[str, typer.Argument(metavar="STUDY", help=f"One of {NAMES}.")]
 Data = Annotated[str, typer.Argument(metavar="[DATA]", help="A folder in a known layout, or a bundled set.")]
@@ -34,6 +37,15 @@ Out = Annotated[
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of every run.")
 ]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE.toml", help="Settings of every run, or the name of a paper's set."
+    ),
+]
+Small = Annotated[
+    bool, typer.Option("--small", help=f"A small system in a short training: {', '.join(SMALL)}.")
+]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Runs at once; they share cores and GPU.")]
 Only = Annotated[bool, typer.Option("--list", help="Name the runs that are left, and run none.")]
 
@@ -44,6 +56,8 @@ def reproduce(
     systems: Systems = None,
     seeds: Seeds = 3,
     out: Out = Path("runs"),
+    config: Config = None,
+    small: Small = False,
     set: Set = None,
     jobs: Jobs = 1,
     list: Only = False,
@@ -55,17 +69,15 @@ def reproduce(
 
     [bold]gandalf reproduce main man --systems astec,inceptionxml[/]
 
-    [bold]gandalf reproduce all --seeds 1 --set encoder.dim=128[/], then [bold]gandalf report runs[/]
+    [bold]gandalf reproduce all --small --seeds 1[/], then [bold]gandalf report runs[/]
     """
-    chosen = tuple(name.strip() for each in systems or ["astec"] for name in each.split(",") if name.strip())
-    if not chosen:
-        raise DataError("no system is named", remedy="leave --systems out for astec, or see gandalf systems")
-    for name in chosen:
-        recipe(name)
+    given = _given(config)
+    chosen = _systems(systems, given.get("system"))
     studies = named(study)
     with engine("reproducing the studies"):
         from gandalf.experiments.reproduce import Wanted, carry_out, plan
-    wanted = Wanted(studies, data, chosen, tuple(range(seeds)), out, tuple(set or ()), jobs)
+    settings = (*(SMALL if small else ()), *settings_of(given), *(set or ()))
+    wanted = Wanted(studies, data, chosen, tuple(range(seeds)), out, settings, jobs)
     planned = plan(wanted, estimate=not list)
     if json and list:
         print_json({"runs": planned.runs, "left": [str(run) for run in planned.left]})
@@ -83,6 +95,21 @@ def reproduce(
         console().print(escape(f"  {report}"), style="bold", soft_wrap=True)
     if failed:
         raise typer.Exit(1)
+
+
+def _given(config: Path | None) -> dict[str, Any]:
+    return {} if config is None else read_toml(published().get(str(config), config))
+
+
+def _systems(said: list[str] | None, in_file: str | None) -> tuple[str, ...]:
+    """The systems that were named, or the file's, or astec."""
+    words = said or [in_file or "astec"]
+    chosen = tuple(name.strip() for each in words for name in each.split(",") if name.strip())
+    if not chosen:
+        raise DataError("no system is named", remedy="leave --systems out for astec, or see gandalf systems")
+    for name in chosen:
+        recipe(name)
+    return chosen
 
 
 def _announce(planned: Planned, wanted: Wanted, only: bool) -> None:

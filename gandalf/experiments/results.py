@@ -34,7 +34,8 @@ class Place(NamedTuple):
     @property
     def title(self) -> str:
         """In words."""
-        return f"{self.data}, {self.system}" + (f" ({', '.join(self.base)})" if self.base else "")
+        told = ", ".join(self.base) if len(self.base) < 4 else f"{len(self.base)} settings"
+        return f"{self.data}, {self.system}" + (f" ({told})" if self.base else "")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ THROUGHOUT = "targets.label_epochs=1"  # as in the paper: label points to the la
 SYNONYMS = ("baselines.synonyms=1", "baselines.synonym_share=0.15")
 MIXUP = ("baselines.mix=mixup", "baselines.mix_alpha=0.1")
 LABEL_MIXUP = ("baselines.mix=label-mixup", "baselines.mix_alpha=1")
-GLAS = ("baselines.glas=10",)
+GLAS = ("baselines.glas=1",)
 
 # Rows by name, beside those of VARIANTS.
 ROWS: dict[str, Variant] = {

@@ -62,6 +62,10 @@ VARIANTS = {
     "default": Variant("shrunk", settings=("targets.label_epochs=0.7",)),
 }
 
+SAID_BY_ROWS = (
+    *("system", "seed", "targets.targets", "targets.keep", "targets.label_epochs", "targets.delta"),
+    *("targets.share", "targets.order", "validation.share"),
+)
 OWN_BASELINE = {"renee": "Z1"}  # of a system whose published rows have label points; of the others D
 
 
@@ -87,6 +91,17 @@ def seeded(runs: Iterable[Run], seeds: Iterable[int]) -> list[Run]:
 def on_validation(runs: Iterable[Run]) -> list[Run]:
     """The same runs on training points alone, scored on a share of them."""
     return [replace(run, split="validation") for run in runs]
+
+
+def settings_of(given: Mapping[str, Any], prefix: str = "") -> tuple[str, ...]:
+    """The settings of a file as `--set` takes them, without what the rows of a study say themselves."""
+    found: list[str] = []
+    for name, value in given.items():
+        if isinstance(value, Mapping):
+            found += settings_of(value, f"{prefix}{name}.")
+        elif f"{prefix}{name}" not in SAID_BY_ROWS:
+            found.append(f"{prefix}{name}={value if isinstance(value, str) else json.dumps(value)}")
+    return tuple(found)
 
 
 @lru_cache(maxsize=1024)  # rows of several studies are one run
