@@ -32,7 +32,22 @@ class Verdict:
     data: str
     part: str
     says: Says
-    numbers: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def numbers(self) -> str:
+        """Every figure in words."""
+        return "; ".join(each.numbers for each in self.findings)
+
+    @property
+    def count(self) -> str:
+        """How many figures say so."""
+        if not self.findings:
+            return ""
+        told = [each for each in self.findings if each.yes is not None]
+        against = sum(each.no for each in told)
+        contrary = f", {against} the contrary" if against else ""
+        return f"{sum(bool(each.yes) for each in told)} of {len(told)} figures say so{contrary}"
 
 
 def z_alone(view: View) -> Iterator[Finding]:
@@ -226,7 +241,7 @@ def _verdict(view: View, claim: str) -> Verdict:
     if says == "not tested" and needs_plateau:
         found = list(judge(view))
         says = "not tested" if _says(found) == "not tested" else "reduced"
-    return Verdict(claim, words, view.data, view.part, says, "; ".join(each.numbers for each in found))
+    return Verdict(claim, words, view.data, view.part, says, tuple(found))
 
 
 def _says(found: Sequence[Finding]) -> Says:

@@ -16,6 +16,7 @@ from gandalf.errors import DataError
 from gandalf.experiments.samples import Column, Sample, figure, noise, pooled
 from gandalf.experiments.sets import data_hash, open_set, parts
 from gandalf.experiments.store import FACTS, Entry, Line, read_json, read_plan, read_predictions, stored_lines
+from gandalf.experiments.studies import ROWS
 from gandalf.experiments.variants import Run, variant_name
 from gandalf.metrics.bootstrap import Comparison, compare
 from gandalf.metrics.evaluate import Scores, evaluate
@@ -71,7 +72,8 @@ class Results:
         lines = {line["key"]: line for line in stored_lines(folder)}
         plan = read_plan(folder)
         known = {entry.run.key for entry in plan}
-        plan += _guessed(line for line in lines.values() if line["key"] not in known)
+        guessed = _guessed(line for line in lines.values() if line["key"] not in known)
+        plan += sorted(guessed, key=lambda entry: list(ROWS).index(entry.row))
         if not any(entry.run.key in lines for entry in plan):
             raise DataError("holds no results", remedy="make some: gandalf reproduce", file=folder)
         return Results(folder, lines, tuple(plan), read_json(folder / FACTS).get("sets", {}))

@@ -14,6 +14,7 @@ class Cell:
     order: float | str
     best: bool = False
     chance: bool = False  # the difference to the first row may be chance
+    more: str = ""  # told only to those who ask
     bar: float | None = None  # drawn behind the figure, from 0 to 1
 
 

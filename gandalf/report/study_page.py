@@ -88,7 +88,10 @@ def _cell(cell: Cell) -> str:
     if cell.bar is not None:
         kind = f' class="barred" style="--bar: {cell.bar:.3f}"'
     mark = f'<abbr title="may be chance">{CHANCE}</abbr>' if cell.chance else ""
-    return f'<td{kind} data-order="{escape(str(cell.order))}">{escape(cell.text)}{mark}</td>'
+    text = f"{escape(cell.text)}{mark}"
+    if cell.more:
+        text = f"<details><summary>{text}</summary>{escape(cell.more)}</details>"
+    return f'<td{kind} data-order="{escape(str(cell.order))}">{text}</td>'
 
 
 def _answers(answers: Answers) -> str:

@@ -16,12 +16,13 @@ from gandalf.report.study_figures import RULE, answers, density_picture, picture
 from gandalf.report.study_tables import (
     CHANCE,
     bin_table,
-    claims_table,
     cost_table,
     density_table,
     graph_table,
     missing,
+    numbers_table,
     study_table,
+    verdict_table,
 )
 
 READING = (
@@ -41,7 +42,8 @@ ROWS = (
 
 def sections(results: Results) -> list[Section]:
     """Claims first, then every study that has results, then how to make it again."""
-    found = [Section("The paper's claims", [_rule(), claims_table(verdicts(results))], "claims")]
+    said = verdicts(results)
+    found = [Section("The paper's claims", [_rule(), verdict_table(said), numbers_table(said)], "claims")]
     found += [part for study in STUDIES for part in _study(results, study)]
     return [*found, _again(results)]
 

@@ -172,20 +172,32 @@ def _belongs(data: str, whole: str) -> bool:
     return data.partition("?")[0] in (whole, "synthetic")
 
 
-def claims_table(found: list[Verdict]) -> Table:
-    """Every claim with its verdict and numbers."""
+def verdict_table(found: list[Verdict]) -> Table:
+    """A row for each claim, and what each data set says of it, of all texts and of new ones."""
+    said = {(each.claim, each.data, each.part): each.says for each in found}
+    places = list(dict.fromkeys((each.data, each.part) for each in found))
+    titles = [data if part == "all" else f"{data}, new texts" for data, part in places]
+    rows = tuple(
+        (words(claim), words(text), *(words(said.get((claim, *place), "–")) for place in places))
+        for claim, text in dict.fromkeys((each.claim, each.words) for each in found)
+    )
+    return Table(("", "claim", *titles), rows)
+
+
+def numbers_table(found: list[Verdict]) -> Table:
+    """The numbers behind every verdict."""
     rows = tuple(
         (
             words(each.claim),
-            words(each.words),
             words(each.data),
             words({"all": "all", "new": "new texts"}[each.part]),
             words(each.says),
-            words(each.numbers or "–"),
+            Cell(each.count, each.count, more=each.numbers),
         )
         for each in found
+        if each.findings
     )
-    return Table(("", "claim", "data", "texts", "verdict", "numbers"), rows)
+    return Table(("", "data", "texts", "verdict", "numbers"), rows, "The numbers behind the verdicts.")
 
 
 def missing(results: Results) -> Iterator[str]:

@@ -49,6 +49,7 @@ def _table(table: Table) -> str:
 
 def _cell(cell: Cell) -> str:
     text = f"**{cell.text}**" if cell.best else cell.text
+    text = f"{text}: {cell.more}" if cell.more else text
     return f"{text} {CHANCE}" if cell.chance else text
 
 
