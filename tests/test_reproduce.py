@@ -160,6 +160,18 @@ def test_what_cannot_be_done_is_said(words, sentence, tmp_path, monkeypatch):
     assert sentence in fails(*words)
 
 
+def test_only_a_folder_of_its_own_is_written_to(data, tmp_path):
+    inside = fails("reproduce", "main", data, "--out", data / "runs")
+    assert "is part of the data that is read" in inside and not (data / "runs").exists()
+    (tmp_path / "letter.txt").write_text("dear")
+    assert "holds letter.txt, which is not part of any study" in fails(
+        "reproduce", "main", data, "--out", tmp_path
+    )
+    looked = tmp_path / "looked"
+    done("reproduce", "main", data, "--out", looked, "--list")
+    assert not looked.exists()
+
+
 def test_an_empty_folder_has_nothing_to_report(tmp_path):
     assert "holds no results" in fails("report", tmp_path)
     assert run("report", tmp_path).exit_code == 2

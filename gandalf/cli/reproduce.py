@@ -19,13 +19,13 @@ from gandalf.settings import read_toml
 from gandalf.systems import published, recipe
 
 if TYPE_CHECKING:
-    from gandalf.experiments.reproduce import Answer, Planned, Wanted
+    from gandalf.experiments.reproduce import Answer, Planned
     from gandalf.experiments.variants import Run
 
 SMALL = ("encoder.dim=64", "training.epochs=6")  # all studies of the bundled set in well under half an hour
 NAMES = ", ".join((*STUDIES, ALL))
 Study = Annotated[str, typer.Argument(metavar="STUDY", help=f"One of {NAMES}.")]
-Data = Annotated[str, typer.Argument(metavar="[DATA]", help="A folder in a known layout, or a bundled set.")]
+Data = Annotated[str, typer.Argument(metavar="DATA", help="A folder in a known layout, or a bundled set.")]
 Systems = Annotated[
     list[str] | None,
     typer.Option("--systems", metavar="NAMES", help="Systems, with commas between them; by default astec."),
@@ -75,21 +75,28 @@ def reproduce(
     chosen = _systems(systems, given.get("system"))
     studies = named(study)
     with engine("reproducing the studies"):
-        from gandalf.experiments.reproduce import Wanted, carry_out, plan
+        from gandalf.experiments.reproduce import Wanted, carry_out, plan, refuse_to_write
+        from gandalf.runs.claim import alone_in
     settings = (*(SMALL if small else ()), *settings_of(given), *(set or ()))
     wanted = Wanted(studies, data, chosen, tuple(range(seeds)), out, settings, jobs)
-    planned = plan(wanted, estimate=not list)
-    if json and list:
-        print_json({"runs": planned.runs, "left": [str(run) for run in planned.left]})
+    refuse_to_write(wanted)
+    if list:
+        _list(plan(wanted, only_look=True), json)
         return
-    if not json:
-        _announce(planned, wanted, only=list)
-    failed = 0 if list else carry_out(planned, _silent if json else _tell)
+    try:
+        with alone_in(out):
+            planned = plan(wanted)
+            if not json:
+                _announce(planned)
+            failed = carry_out(planned, _silent if json else _tell)
+    except KeyboardInterrupt:
+        typer.secho("stopped; every run that has ended is stored: go on with the same command", err=True)
+        raise
     if json:
         print_json(
             {"runs": planned.runs, "made": len(planned.left) - failed, "failed": failed, "folder": str(out)}
         )
-    elif not list:
+    else:
         report = shlex.join(["gandalf", "report", str(out), "-o", "report.html"])
         console().print(f"{len(planned.left) - failed} runs made, {failed} failed. Look at them with:")
         console().print(escape(f"  {report}"), style="bold", soft_wrap=True)
@@ -112,18 +119,22 @@ def _systems(said: list[str] | None, in_file: str | None) -> tuple[str, ...]:
     return chosen
 
 
-def _announce(planned: Planned, wanted: Wanted, only: bool) -> None:
-    screen = console()
+def _list(planned: Planned, json: bool) -> None:
+    if json:
+        print_json({"runs": planned.runs, "left": [str(run) for run in planned.left]})
+        return
+    _announce(planned)
+    for run in planned.left:
+        console().print(escape(str(run)), soft_wrap=True)
+
+
+def _announce(planned: Planned) -> None:
+    screen, left = console(), len(planned.left)
     for row, why in planned.refused.items():
         screen.print(f"[dim]left out: {escape(row)} ({escape(why)})[/]")
-    left = len(planned.left)
-    screen.print(
-        f"{escape(planned.splits.name)}: {planned.runs} runs, {planned.runs - left} of them stored already."
-    )
-    if only:
-        for run in planned.left:
-            screen.print(escape(str(run)), soft_wrap=True)
-    elif left:
+    stored = planned.runs - left
+    screen.print(f"{escape(planned.splits.name)}: {planned.runs} runs, {stored} of them stored already.")
+    if planned.seconds:
         screen.print(f"{left} runs are left, which takes about {spoken(planned.seconds)} here.")
 
 

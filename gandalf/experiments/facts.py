@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from dataclasses import asdict
@@ -60,8 +61,6 @@ def graphs(splits: Splits, number: int = 5) -> dict[str, Any]:
 
 def environment() -> dict[str, Any]:
     """Processor and versions."""
-    import os
-
     import torch
 
     about: dict[str, Any] = {"cpu": _cpu(), "cores": os.cpu_count(), "python": platform.python_version()}

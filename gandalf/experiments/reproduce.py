@@ -17,6 +17,8 @@ from gandalf.experiments.parallel import Clock, results
 from gandalf.experiments.sets import SYNTHETIC, open_set, short_name
 from gandalf.experiments.store import (
     FACTS,
+    FIRST_STAGES,
+    PREDICTIONS,
     RESULTS,
     Entry,
     Line,
@@ -30,9 +32,11 @@ from gandalf.experiments.store import (
 from gandalf.experiments.studies import Asked, entries
 from gandalf.experiments.variants import Run, recipe_of
 from gandalf.metrics.predictions import test_points
+from gandalf.model.layout import LOCK
 from gandalf.progress import meter, one_bar_only
 from gandalf.runs.limits import check_points, check_recipe
 
+OWN = (PREDICTIONS, FIRST_STAGES, LOCK)  # in a folder of results, beside JSON
 Answer = Line | str  # a line of results, or what went wrong
 
 
@@ -71,8 +75,8 @@ class Planned:
         return sum(self.left.values()) / self.wanted.jobs
 
 
-def plan(wanted: Wanted, *, estimate: bool = True) -> Planned:
-    """What the studies need, and what is left of it."""
+def plan(wanted: Wanted, *, only_look: bool = False) -> Planned:
+    """What the studies need, and what is left of it; written down, unless this is only a look."""
     splits = open_set(short_name(wanted.data), wanted.data)
     check_points(splits.train)
     test_points(splits).need_texts("reproducing the studies")
@@ -83,17 +87,32 @@ def plan(wanted: Wanted, *, estimate: bool = True) -> Planned:
     every = entries(wanted.studies, asked)
     refused = {f"{e.run.system}: {e.row}": why for e in every if (why := refusal(e.run)) is not None}
     sound = tuple(e for e in every if f"{e.run.system}: {e.row}" not in refused)
-    wanted.folder.mkdir(parents=True, exist_ok=True)
     about = environment()
-    _keep_facts(wanted, splits, sound, about)
-    lines = stored_lines(wanted.folder)
-    done = _done(wanted.folder, lines)
+    sets = _facts(wanted, splits, sound)
+    lines = stored_lines(wanted.folder) if wanted.folder.is_dir() else []
+    done = _done(sets, lines)
+    if not only_look:
+        wanted.folder.mkdir(parents=True, exist_ok=True)
+        write_json(wanted.folder / FACTS, {"sets": sets, "environment": about})
+        add_to_plan(wanted.folder, sound)
     left = [run for run in dict.fromkeys(e.run for e in sound) if run.key not in done]
     pace = Pace(splits, about["cpu"])
     pace.learn(lines)
     with one_bar_only():
-        seconds = {run: pace.seconds(run) if estimate else 0.0 for run in left}
+        seconds = {run: 0.0 if only_look else pace.seconds(run) for run in left}
     return Planned(wanted, splits, sound, seconds, refused, about)
+
+
+def refuse_to_write(wanted: Wanted) -> None:
+    """Refuse a folder that lies in the data, or that holds what no study put there."""
+    folder, data = wanted.folder.resolve(), Path(wanted.data)
+    if data.exists() and data.resolve() in (folder, *folder.parents):
+        raise DataError("is part of the data that is read", remedy="choose another --out", file=wanted.folder)
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    foreign = [name for name in names if not name.endswith((".jsonl", ".json")) and name not in OWN]
+    if foreign:
+        what = f"holds {min(foreign)}, which is not part of any study"
+        raise DataError(what, remedy="choose another --out", file=wanted.folder)
 
 
 def refusal(run: Run) -> str | None:
@@ -105,30 +124,25 @@ def refusal(run: Run) -> str | None:
     return None
 
 
-def _done(folder: Path, lines: list[Line]) -> set[str]:
+def _done(sets: dict[str, Any], lines: list[Line]) -> set[str]:
     """Keys of the runs that are stored, of the data as it is now."""
-    facts = read_json(folder / FACTS).get("sets", {})
     found: set[str] = set()
-    for data, fact in facts.items():
+    for data, fact in sets.items():
         here = [line for line in lines if line["run"]["data"] == data]
         found |= {line["key"] for line in of_data(here, fact["name"], fact["hash"], fact["test_points"])}
     return found
 
 
-def _keep_facts(wanted: Wanted, splits: Splits, every: Iterable[Entry], about: dict[str, Any]) -> None:
-    """Write down what the sets are like, once each, and what was asked for."""
-    stored = read_json(wanted.folder / FACTS)
-    sets = stored.get("sets", {})
+def _facts(wanted: Wanted, splits: Splits, every: Iterable[Entry]) -> dict[str, Any]:
+    """What the sets are like, beside those that the folder knows of already."""
+    sets: dict[str, Any] = dict(read_json(wanted.folder / FACTS).get("sets", {}))
     name = short_name(wanted.data)
     for data in dict.fromkeys([name, *(entry.run.data for entry in every)]):
         opened = splits if data == name else open_set(data, wanted.data)
-        found = {"source": wanted.data, **density(opened)}
-        known = sets.get(data, {})
+        found, known = {"source": wanted.data, **density(opened)}, sets.get(data, {})
         if known.get("hash") != found["hash"] or ("neighbours" not in known and data == name):
-            more = graphs(opened) if data == name else {}
-            sets[data] = {**found, **more}
-    write_json(wanted.folder / FACTS, {"sets": sets, "environment": about})
-    add_to_plan(wanted.folder, every)
+            sets[data] = {**found, **(graphs(opened) if data == name else {})}
+    return sets
 
 
 def carry_out(planned: Planned, tell: Callable[[Run, Answer], None] = lambda run, answer: None) -> int:
@@ -169,4 +183,4 @@ def _answer(work: Callable[[Run], Line], run: Run) -> Answer:
 
 def _first_stages(wanted: Wanted) -> Path:
     """Where encoders of siamese stages lie, which runs with other label points share."""
-    return wanted.folder / "first-stages"
+    return wanted.folder / FIRST_STAGES

@@ -21,7 +21,8 @@ from gandalf.errors import DataError
 from gandalf.experiments.variants import Run
 
 Line = dict[str, Any]
-RESULTS, PLAN, FACTS, PREDICTIONS = "results.jsonl", "plan.json", "facts.json", "predictions"
+RESULTS, PLAN, FACTS = "results.jsonl", "plan.json", "facts.json"
+PREDICTIONS, FIRST_STAGES = "predictions", "first-stages"  # folders
 PLACES = 10  # labels kept of each test point, its filter applied
 
 
