@@ -136,6 +136,12 @@ def test_plans_and_best_labels_are_read_back(tmp_path):
     add_to_plan(tmp_path, [Entry("main", "D", run)])
     add_to_plan(tmp_path, [Entry("main", "D", run), Entry("data", "Z", run, ("a=1",))])
     assert read_plan(tmp_path) == [Entry("main", "D", run), Entry("data", "Z", run, ("a=1",))]
+    changed, again = (
+        Entry("main", "D", replace(run, settings=("a=2",))),
+        Entry("main", "D", replace(run, seed=1)),
+    )
+    add_to_plan(tmp_path, [changed, again])
+    assert read_plan(tmp_path) == [changed, Entry("data", "Z", run, ("a=1",)), again]
     ids = np.arange(24).reshape(2, 12)
     line = {"key": "abc", "data_hash": "0123456789"}
     write_predictions(tmp_path, line, ids)

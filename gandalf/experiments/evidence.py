@@ -20,6 +20,7 @@ class Finding:
     yes: bool | None
     no: bool
     numbers: str
+    reduced: bool = False  # nothing can be told because the training was too short
 
 
 @dataclass(frozen=True, eq=False)

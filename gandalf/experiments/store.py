@@ -103,9 +103,15 @@ def read_plan(folder: Path) -> list[Entry]:
 
 
 def add_to_plan(folder: Path, entries: Iterable[Entry]) -> None:
-    """Remember what was asked for, beside what had been."""
-    every = dict.fromkeys([*read_plan(folder), *entries])
-    write_json(folder / PLAN, [asdict(each) for each in every])
+    """Remember what was asked for, beside what had been; where a row has changed, the new one counts."""
+    every = {_place(each): each for each in (*read_plan(folder), *entries)}
+    write_json(folder / PLAN, [asdict(each) for each in every.values()])
+
+
+def _place(entry: Entry) -> tuple[object, ...]:
+    """A row's place in a table, and which of its runs this is."""
+    run = entry.run
+    return entry.study, entry.row, run.data, run.system, entry.base, run.seed
 
 
 def write_predictions(folder: Path, line: Line, ids: npt.NDArray[np.int64]) -> None:

@@ -90,7 +90,7 @@ def caption(results: Results, study: str, place: Place) -> str:
     rows = results.study(study)[place]
     lines = [line for of_row in rows.values() for line in of_row]
     recipe = lines[0]["recipe"]
-    length = "" if recipe["training"].get("steps") else f"Epochs: {_spread(_epochs(lines))}, "
+    length = "" if recipe["training"].get("steps") else f"Epochs: {_spread(_epochs(lines), '.3g')}, "
     steps = _spread([line["steps"] for line in lines])
     encoder = (
         f"{recipe['encoder']['kind']}, {recipe['encoder']['dim']}-d" if "encoder" in recipe else place.system
@@ -106,10 +106,10 @@ def _epochs(lines: list[Line]) -> list[float]:
     return [line["recipe"]["training"]["epochs"] for line in lines]
 
 
-def _spread(values: Sequence[float]) -> str:
+def _spread(values: Sequence[float], form: str = ",") -> str:
     """A number, or the least and the greatest where there are several."""
     least, most = min(values), max(values)
-    return f"{least:,.10g}" if least == most else f"{least:,.10g} to {most:,.10g}"
+    return f"{least:{form}}" if least == most else f"{least:{form}} to {most:{form}}"
 
 
 def bin_table(results: Results, place: Place) -> Table:
