@@ -92,16 +92,19 @@ def reproduce(
     except KeyboardInterrupt:
         typer.secho("stopped; every run that has ended is stored: go on with the same command", err=True)
         raise
-    if json:
-        print_json(
-            {"runs": planned.runs, "made": len(planned.left) - failed, "failed": failed, "folder": str(out)}
-        )
-    else:
-        report = shlex.join(["gandalf", "report", str(out), "-o", "report.html"])
-        console().print(f"{len(planned.left) - failed} runs made, {failed} failed. Look at them with:")
-        console().print(escape(f"  {report}"), style="bold", soft_wrap=True)
+    _tell_end(planned, failed, json)
     if failed:
         raise typer.Exit(1)
+
+
+def _tell_end(planned: Planned, failed: int, json: bool) -> None:
+    made, folder = len(planned.left) - failed, str(planned.wanted.folder)
+    if json:
+        print_json({"runs": planned.runs, "made": made, "failed": failed, "folder": folder})
+        return
+    report = shlex.join(["gandalf", "report", folder, "-o", "report.html"])
+    console().print(f"{made} runs made, {failed} failed. Look at them with:")
+    console().print(escape(f"  {report}"), style="bold", soft_wrap=True)
 
 
 def _given(config: Path | None) -> dict[str, Any]:

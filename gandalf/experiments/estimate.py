@@ -41,7 +41,7 @@ class Pace:
         return self.known[kind(run)] * steps(run, self.splits) * passes(run.targets)
 
     def _probe(self, run: Run) -> float:
-        probe = replace(recipe_of(replace(run, targets="none", keep="both")))
+        probe = recipe_of(replace(run, targets="none", keep="both"))
         short = replace(
             probe,
             training=replace(probe.training, steps=PROBE),

@@ -23,7 +23,8 @@ from gandalf.metrics.predictions import first_after_filter, test_points, without
 from gandalf.model import Model
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.auto import choose
-from gandalf.runs.run import TOP, Place, Trained, test_predictions, train
+from gandalf.runs.run import Place, Trained, train
+from gandalf.runs.testing import TOP, test_predictions
 
 KEPT = tuple(f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5))
 QUERIES, WARM_UP = 50, 5  # single queries that are timed, and those before them that are not

@@ -97,7 +97,7 @@ def plan(wanted: Wanted, *, only_look: bool = False) -> Planned:
         add_to_plan(wanted.folder, sound)
     left = [run for run in dict.fromkeys(e.run for e in sound) if run.key not in done]
     pace = Pace(splits, about["cpu"])
-    pace.learn(lines)
+    pace.learn(line for line in lines if line["run"]["data"] == name)
     with one_bar_only():
         seconds = {run: 0.0 if only_look else pace.seconds(run) for run in left}
     return Planned(wanted, splits, sound, seconds, refused, about)

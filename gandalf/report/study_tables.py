@@ -10,7 +10,7 @@ import numpy as np
 from gandalf.experiments.claims import Verdict
 from gandalf.experiments.paper import published
 from gandalf.experiments.plateau import plateau
-from gandalf.experiments.results import Place, Results, Rows
+from gandalf.experiments.results import PARTS, Place, Results, Rows
 from gandalf.experiments.samples import Sample, figure
 from gandalf.experiments.store import Line
 from gandalf.experiments.studies import STUDIES
@@ -23,7 +23,6 @@ FIGURES: dict[str, tuple[str, str]] = {
 }
 COVERAGE = {f"C@{k}": (f"C@{k}", "all") for k in (1, 3, 5)}
 OF_STUDY: dict[str, dict[str, tuple[str, str]]] = {"coverage": COVERAGE}
-PART = {"all": None, "new": "new_text"}
 CHANCE = "≈"  # beside a figure
 
 
@@ -45,7 +44,7 @@ def study_table(results: Results, study: str, place: Place) -> Table:
 
 
 def _column(results: Results, rows: Rows, base: str, name: str, part: str) -> dict[str, Cell]:
-    column = figure(name, PART[part])
+    column = figure(name, PARTS[part])
     samples = {row: Sample.of(lines, column) for row, lines in rows.items()}
     means = {row: sample.mean for row, sample in samples.items()}
     known = [value for value in means.values() if not np.isnan(value)]

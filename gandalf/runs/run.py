@@ -9,18 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
-from gandalf.metrics.evaluate import Scores, evaluate
-from gandalf.metrics.predictions import first_after_filter, test_points
 from gandalf.model import Model
 from gandalf.model.calibration import Calibration
 from gandalf.nets.heads import Table
 from gandalf.predict.calibration import fit_calibration
-from gandalf.predict.predictor import Predictor
 from gandalf.recipe import Baselines, Recipe
 from gandalf.runs.assemble import assemble_encoder, encoder_options, some_texts
 from gandalf.runs.baselines import with_synonyms
@@ -42,7 +38,6 @@ from gandalf.train.memory import out_of_memory, require_memory
 
 CHECKPOINTS = "checkpoints"  # folder in the run's
 LINES = 20  # of the log in an epoch
-TOP = 100  # labels predicted for each test point, after its filter
 
 
 @dataclass(frozen=True)
@@ -277,32 +272,6 @@ class _Run:
             return None
         ids, scores = held.top(self.encoder, table)
         return fit_calibration(ids, scores, held.splits.test.targets, held.splits.test.exclude)
-
-
-def test_scores(model: Model, splits: Splits) -> Scores | None:
-    """How well the model does on the test split, if there is one; None otherwise."""
-    if splits.test is None:
-        return None
-    ids, scores = test_predictions(model, splits)
-    return evaluate((first_after_filter(ids, splits.test.exclude, TOP), scores), splits)
-
-
-def test_predictions(model: Model, splits: Splits) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """The best labels of the test points and their scores, with some that the filter will take."""
-    test = test_points(splits)
-    texts, _ = test.need_texts("testing")
-    spare = 0 if test.exclude is None else int(np.diff(test.exclude.indptr).max(initial=0))
-    # With as many labels to spare as the filter takes at most, `evaluate` applies it and tells the figures
-    # without it too. Where it takes very many, lists would be too long, and it is applied first.
-    first = test.exclude if spare > TOP else None
-    k = min(TOP + (spare if first is None else 0), model.num_labels)
-    return Predictor(model).predict(texts, k, first)
-
-
-def test_figures(model: Model, splits: Splits) -> dict[str, Any] | None:
-    """The same as plain numbers."""
-    scores = test_scores(model, splits)
-    return None if scores is None else scores.as_dict()
 
 
 def _cut(points: Dataset, recipe: Recipe) -> Cut:
