@@ -16,35 +16,30 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-import time
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
-from bench.graph import peak_mb
 from bench.machine import RESULTS, machine
-from bench.parallel import Clock, results
 from bench.studies import STUDIES, Run
 from gandalf import Splits, load
-from gandalf.data.holdout import holdout
 from gandalf.data.load import bundled
-from gandalf.recipe import Recipe
-from gandalf.runs.auto import choose
-from gandalf.runs.run import Place, Trained, test_figures, train
-from gandalf.settings import override
-from gandalf.systems import recipe
+from gandalf.experiments.measure import KEPT, measure
+from gandalf.experiments.parallel import Clock, results
+from gandalf.experiments.sets import data_hash
+from gandalf.experiments.sets import parts as split_parts
+from gandalf.experiments.store import Line, append, read_lines
+from gandalf.experiments.variants import recipe_of
+
+__all__ = ["ENGINE", "KEPT", "append", "measured", "parts", "read_lines", "recipe_of"]
 
 ENGINE = RESULTS / "engine"
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
-HELD_SHARE = 0.1  # of `validation` runs; which points depends on the run's seed alone
-KEPT = tuple(f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5))
-Line = dict[str, Any]
 
 
 # ---- one run
@@ -52,110 +47,16 @@ Line = dict[str, Any]
 
 def measured(run: Run, root: Path, first_stages: Path | None = None) -> Line:
     """Train, score, and what it took."""
-    started = time.perf_counter()
-    given, scored = parts(run.data, run.split, run.seed if run.split == "validation" else 0, root)
-    _forget_peak()
-    asked, choice = recipe_of(run), None
-    if asked.targets.targets == "auto":
-        made = choose(given, asked)
-        asked, choice = made.recipe, made.table
-    trained = train(given, asked, Place(first_stages=first_stages))
-    figures = test_figures(trained.model, scored)
-    assert figures is not None
-    earlier = trained.taken_over or {}  # what another run has done for this one
-    device = next(trained.model.encoder.parameters()).device.type
-    return {
-        "key": run.key,
-        "run": asdict(run),
-        "name": scored.name,
-        "device": device,
-        "figures": kept(figures),
-        "history": history(trained),
-        "steps": trained.steps,
-        "seconds": round(trained.seconds, 2),  # of the training itself
-        "wall": round(time.perf_counter() - started, 2),  # with reading, label points and scoring
-        "peak_memory": max(_peak(device), earlier.get("peak_memory") or 0),  # bytes
-        "recipe": trained.model.config["recipe"],  # every `auto` replaced by what it meant
-        "targets": _plain(trained.details),
-        **({} if choice is None else {"choice": _plain(choice)}),
-    }
+    given, scored, digest = parts(run.data, run.split, run.seed if run.split == "validation" else 0, root)
+    line, _ = measure(run, given, scored, first_stages)
+    return {**line, "data_hash": digest}
 
 
 @lru_cache(maxsize=1)
-def parts(data: str, split: str, seed: int, root: Path) -> tuple[Splits, Splits]:
-    """What a run may train on, and what it is scored on."""
+def parts(data: str, split: str, seed: int, root: Path) -> tuple[Splits, Splits, str]:
+    """What a run may train on, what it is scored on, and the hash of the whole."""
     found = load(data if data in bundled() or not (root / data).exists() else root / data)
-    if split == "validation":
-        cut = holdout(found.train, HELD_SHARE, seed, at_most=None)
-        found = replace(found, train=cut.rest, test=cut.held)
-    return replace(found, test=None), found
-
-
-def recipe_of(run: Run) -> Recipe:
-    """The recipe of the run's system, changed as the run says."""
-    changes = (f"seed={run.seed}", f"targets.targets={run.targets}", f"targets.keep={run.keep}")
-    return override(recipe(run.system), (*changes, "validation.share=0", *run.settings))
-
-
-def kept(figures: dict[str, Any]) -> dict[str, Any]:
-    """The figures that are kept, of all points and of those whose text is and is not a label's."""
-
-    def of(part: dict[str, Any] | None) -> dict[str, Any] | None:
-        return part and {name: part[name] for name in ("points", *KEPT) if name in part}
-
-    return {
-        **(of(figures) or {}),
-        "label_text": of(figures["label_text"]),
-        "new_text": of(figures["new_text"]),
-        "bins": figures["bins"],
-    }
-
-
-def history(trained: Trained) -> list[dict[str, Any]]:
-    """The course of the validations inside the run, where its settings ask for any."""
-    names = ("step", "P@1", "new_text", "label_text")
-    return [{name: each.get(name) for name in names} for each in trained.history]
-
-
-def _plain(details: dict[str, Any]) -> dict[str, Any]:
-    return cast("dict[str, Any]", json.loads(json.dumps(details, default=str)))
-
-
-def _forget_peak() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-    with suppress(OSError):  # where it cannot be forgotten, an earlier run of the process may have set it
-        Path("/proc/self/clear_refs").write_text("5", "ascii")
-
-
-def _peak(device: str) -> int:
-    return torch.cuda.max_memory_allocated() if device == "cuda" else int(peak_mb() * 2**20)
-
-
-# ---- lines on disk
-
-
-def read_lines(*paths: Path) -> list[Line]:
-    """The lines of these files, one for each run, the last one written; what is cut short is left out."""
-    found: dict[str, Line] = {}
-    for path in paths:
-        for text in path.read_text("utf-8").splitlines() if path.exists() else ():
-            with suppress(json.JSONDecodeError):
-                line = json.loads(text)
-                found[line["key"]] = line
-    return list(found.values())
-
-
-def append(path: Path, line: Line) -> None:
-    """Add a line, which is on disk when this returns; a line that was cut short before stays by itself."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "ab+") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(size - 1, 0))
-        start = "" if file.read(1) in (b"", b"\n") else "\n"
-        file.write(f"{start}{json.dumps(line)}\n".encode())
-        file.flush()
-        os.fsync(file.fileno())
+    return (*split_parts(found, split, seed), data_hash(found))
 
 
 # ---- the command

@@ -151,7 +151,7 @@ def _timed(
         search(row[None])
         times.append(time.perf_counter() - start)
     start = time.perf_counter()
-    found = np.concatenate([search(part) for part in x.split(64)])
+    found = np.concatenate([search(part) for part in torch.split(x, 64)])
     batched = (time.perf_counter() - start) / len(x)
     alone = (1e3 * np.percentile(times, [50, 99])).tolist()
     return {

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
 from itertools import product
-from typing import Any, Literal, NamedTuple
 
 from gandalf import systems
+from gandalf.experiments.variants import (
+    OWN_BASELINE,
+    VARIANTS,
+    Run,
+    of_variant,
+    on_validation,
+    variant_name,
+)
+from gandalf.experiments.variants import seeded as with_seeds
 from gandalf.settings import override
 from gandalf.systems import recipe
+
+__all__ = ["OWN_BASELINE", "STUDIES", "VARIANTS", "Run", "variant_name"]
 
 MAN, WEB = "man", "LF-WebSeeAlsoTitles-6K"  # man: bundled, LF-ManSeeAlso-9K
 DOCS, WORDNET = "LF-DocsSeeAlsoTitles-79K", "LF-WordNetRelated-64K"
@@ -20,53 +27,6 @@ SYSTEMS = ("astec", "inceptionxml")
 SEEDS = (0, 1, 2)
 EVERY_SYSTEM = tuple(systems.SYSTEMS)
 
-
-@dataclass(frozen=True)
-class Run:
-    """A training run; two that are equal give the same figures."""
-
-    data: str  # bundled name, folder in the root of the data, or path
-    system: str
-    targets: str = "none"
-    keep: str = "both"
-    settings: tuple[str, ...] = ()  # as --set takes them; they have the last word
-    seed: int = 0
-    split: Literal["validation", "test"] = "test"  # scored on
-
-    @property
-    def key(self) -> str:
-        """What results are found by."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
-
-    @staticmethod
-    def of(stored: Mapping[str, Any]) -> Run:
-        """The run that a line of results tells of."""
-        return Run(**{**stored, "settings": tuple(stored.get("settings", ()))})
-
-    def __str__(self) -> str:
-        words = (self.data, self.system, self.targets, self.keep, *self.settings, f"seed {self.seed}")
-        return f"{' '.join(words)} ({self.split})"
-
-
-class Variant(NamedTuple):
-    """Targets of label points, which points are kept, and what else there is to say of them."""
-
-    targets: str
-    keep: str = "both"
-    settings: tuple[str, ...] = ("targets.label_epochs=1",)  # as in the paper: to the last step
-
-
-# Label points by their names in the paper, the better estimates in their place, and our own recipe.
-VARIANTS = {
-    "D": Variant("none"),
-    "Z": Variant("ratio", "labels"),
-    "U(G,N)": Variant("ratio", "uniform"),
-    "Z1": Variant("self"),
-    "G": Variant("ratio"),
-    "shrunk": Variant("shrunk"),
-    "calibrated": Variant("calibrated"),
-    "default": Variant("shrunk", settings=("targets.label_epochs=0.7",)),
-}
 
 # What a system needs on a data set, as --set takes it; nothing: the system's own recipe. All titles are
 # short: 16 words are enough of them, and 24 of a transformer's tokens.
@@ -83,23 +43,15 @@ RECIPES: dict[tuple[str, str], tuple[str, ...]] = {
     ("renee", DOCS): ("text.max_length=24", "head.rate=400"),
 }
 
-OWN_BASELINE = {"renee": "Z1"}  # of a system whose published rows have label points; of the others D
-
 
 def variant(name: str, system: str, data: str, *settings: str) -> Run:
     """The variant of that name, with the recipe of its system on the data and settings of its own."""
-    targets, keep, own = VARIANTS[name]
-    return Run(data, system, targets, keep, (*own, *RECIPES.get((system, data), ()), *settings))
+    return of_variant(VARIANTS[name], system, data, *RECIPES.get((system, data), ()), *settings)
 
 
 def seeded(runs: list[Run], seeds: tuple[int, ...] = SEEDS) -> list[Run]:
     """Every run with each of the seeds, seed by seed: a study that is cut short has whole tables."""
-    return [replace(run, seed=seed) for seed, run in product(seeds, runs)]
-
-
-def on_validation(runs: list[Run]) -> list[Run]:
-    """The same runs on training points alone, scored on a share of them."""
-    return [replace(run, split="validation") for run in runs]
+    return with_seeds(runs, seeds)
 
 
 def main_study() -> list[Run]:
@@ -124,14 +76,6 @@ def systems_study() -> list[Run]:
         ]
         runs += seeded(wanted, seeds)
     return runs
-
-
-def variant_name(run: Run) -> str | None:
-    """The name of the variant that the run is of."""
-    for name, (targets, keep, settings) in VARIANTS.items():
-        if (run.targets, run.keep) == (targets, keep) and set(settings) <= set(run.settings):
-            return name
-    return None
 
 
 def auto() -> list[Run]:

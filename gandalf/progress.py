@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 from rich.console import Console
@@ -18,11 +19,22 @@ from rich.progress import (
 )
 
 Item = TypeVar("Item")
+_within_another: ContextVar[bool] = ContextVar("within_another", default=False)
+
+
+@contextmanager
+def one_bar_only() -> Iterator[None]:
+    """No bars inside the body: whoever opened one above it tells how far along everything is."""
+    token = _within_another.set(True)
+    try:
+        yield
+    finally:
+        _within_another.reset(token)
 
 
 def on_terminal(*columns: ProgressColumn) -> Progress | None:
     """A bar on standard error, so that `--json` on standard output stays clean; none when nobody watches."""
-    if not sys.stderr.isatty():
+    if _within_another.get() or not sys.stderr.isatty():
         return None
     # What is printed meanwhile goes above the bar, unless it goes elsewhere.
     redirect = sys.stdout.isatty()

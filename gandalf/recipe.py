@@ -25,6 +25,7 @@ RowPrecision = Literal["float32", "bfloat16", "float16"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
 TargetsKind = Literal["none", "self", "ratio", "shrunk", "calibrated", "glas", "walk", "teacher", "auto"]
+MixName = Literal["none", "mixup", "label-mixup"]
 Judged = Literal["new", "all", "label"]
 
 
@@ -170,9 +171,22 @@ class Targets:
     shared_text: SharedText = setting("own", "Labels with one text: own rows, or pooled into one.")
     label_weight: float = setting(1.0, "What a label point counts in the loss.")
     label_epochs: float = setting(0.7, "Share of the updates that meet label points, from the start.")
-    keep: Points = setting("both", "both: G. labels: Z alone. uniform: U(G,N).")
+    keep: Points = setting("both", "both: G. labels: Z alone. half: Z, N/2 of it. uniform: U(G,N).")
     share: float = setting(1.0, "Label points of this share of the labels.")
     order: Order = setting("random", "Which share: at random, or tail first.")
+
+
+@dataclass(frozen=True)
+class Baselines:
+    """What else has been done with labels and texts: the methods that label points are compared with."""
+
+    mix: MixName = setting(
+        "none", "After the encoder. mixup: two points. label-mixup: a point and the text of its label."
+    )
+    mix_alpha: float = setting(0.4, "Shares are drawn from Beta(alpha, alpha).")
+    glas: float = setting(0.0, "Weight of the GLaS regulariser on the rows of a batch's labels.")
+    synonyms: int = setting(0, "Versions of each training text with some words replaced by near ones.")
+    synonym_share: float = setting(0.15, "Share of the words that are replaced.")
 
 
 @dataclass(frozen=True)
@@ -203,4 +217,5 @@ class Recipe:
     labels: Labels = field(default_factory=Labels)
     training: Training = field(default_factory=Training)
     targets: Targets = field(default_factory=Targets)
+    baselines: Baselines = field(default_factory=Baselines)
     validation: Validation = field(default_factory=Validation)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
 
 from gandalf.errors import DataError
 from gandalf.recipe import Encoder, Head, Labels, Recipe, Siamese, Targets, Text, Training
@@ -161,6 +163,12 @@ SYSTEMS: dict[str, System] = {
         renee,
     ),
 }
+
+
+def published() -> dict[str, Path]:
+    """Files of settings for the paper's data sets, by the name of the set: what `--config` takes."""
+    folder = Path(str(resources.files("gandalf"))) / "recipes"
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
 def recipe(system: str) -> Recipe:

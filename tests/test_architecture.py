@@ -16,7 +16,7 @@ PACKAGE = Path(gandalf.__file__).parent
 ROOMS = (
     *("errors", "progress", "settings", "data", "graph", "augment", "metrics"),
     *("text", "slim", "nets", "train", "model", "predict", "recipe", "systems", "runs", "estimator"),
-    *("report", "serve", "cli", "__main__"),
+    *("experiments", "report", "serve", "cli", "__main__"),
 )
 FILES = sorted(PACKAGE.rglob("*.py"))
 LIGHT = {"numpy", "scipy", "typer", "rich", "gandalf"}

@@ -105,7 +105,7 @@ def test_what_cannot_be_augmented_says_why():
         augment(small(matrix), graph, Keep(share=2))
     with pytest.raises(DataError, match="no order 'head'"):
         augment(small(matrix), graph, Keep(order="head"))
-    with pytest.raises(DataError, match="choose from both, labels, uniform"):
+    with pytest.raises(DataError, match="choose from both, labels, half, uniform"):
         Keep("some")
 
 

@@ -17,10 +17,10 @@ from bench_lines import RUN, line_of
 
 from bench import engine
 from bench.engine import append, parts, read_lines, recipe_of
-from bench.parallel import Clock, in_turn, results
 from bench.studies import RECIPES, SEEDS, SETS, STUDIES, SYSTEMS, VARIANTS, Run
 from gandalf import export, load, synthetic
 from gandalf.data.holdout import holdout
+from gandalf.experiments.parallel import Clock, in_turn, results
 
 TINY = ("steps=4", "batch=16", "dim=8", "device=cpu", "precision=float32")
 
@@ -84,10 +84,10 @@ def root(tmp_path_factory):
 
 def test_runs_never_train_on_what_they_are_scored_on(root):
     whole = load(root / "tiny")
-    given, scored = parts("tiny", "test", 0, root)
+    given, scored, _ = parts("tiny", "test", 0, root)
     assert (given.train, given.test) == (whole.train, None)
     assert scored.test == whole.test
-    given, scored = parts("tiny", "validation", 3, root)
+    given, scored, _ = parts("tiny", "validation", 3, root)
     cut = holdout(whole.train, 0.1, 3, at_most=None)
     assert (given.train, given.test) == (cut.rest, None)
     assert (scored.train, scored.test) == (cut.rest, cut.held)

@@ -24,7 +24,7 @@ from gandalf.train.loop import Training
         (("--targets", "calibrate"), 'not "calibrate"; did you mean "calibrated"?'),
         (
             ("--keep", "label"),
-            "the setting 'targets.keep' must be one of both, labels, uniform, not \"label\"",
+            "the setting 'targets.keep' must be one of both, labels, half, uniform, not \"label\"",
         ),
         (("--device", "gpu"), "the setting 'device' must be one of auto, cpu, cuda, not \"gpu\""),
         (("--set", "trainin.batch=3"), "there is no setting 'trainin.batch'; did you mean 'training.batch'?"),

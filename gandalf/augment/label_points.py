@@ -14,14 +14,15 @@ from gandalf.augment.sampling import Order, sample_labels, sample_points
 from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
 
-Points = Literal["both", "labels", "uniform"]
+Points = Literal["both", "labels", "half", "uniform"]
 
 
 @dataclass(frozen=True)
 class Keep:
     """Which points of the augmented set are kept.
 
-    keep: both (G = D + Z), labels (Z alone) or uniform (U(G, N): as many as D has, drawn from G).
+    keep: both (G = D + Z), labels (Z alone), half (of Z at most half as many as D has, drawn from it) or
+    uniform (U(G, N): as many as D has, drawn from G).
     share, order: label points of only a share of the labels, at random or tail first.
     """
 
@@ -105,6 +106,10 @@ def _labels(points: int, labels: int, generator: np.random.Generator) -> npt.NDA
     return np.arange(points, points + labels)
 
 
+def _half(points: int, labels: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    return points + sample_points(labels, min(labels, points // 2), generator)
+
+
 def _uniform(points: int, labels: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
     return sample_points(points + labels, points, generator)
 
@@ -113,5 +118,6 @@ def _uniform(points: int, labels: int, generator: np.random.Generator) -> npt.ND
 KEEPS: dict[Points, Callable[[int, int, np.random.Generator], npt.NDArray[np.int64]]] = {
     "both": _both,
     "labels": _labels,
+    "half": _half,
     "uniform": _uniform,
 }

@@ -19,6 +19,8 @@ from gandalf.cli.explain import explain
 from gandalf.cli.export import export
 from gandalf.cli.graph import graph
 from gandalf.cli.predict import predict
+from gandalf.cli.report import report
+from gandalf.cli.reproduce import reproduce
 from gandalf.cli.serve import serve
 from gandalf.cli.stats import stats
 from gandalf.cli.systems import systems
@@ -79,7 +81,8 @@ def gandalf(
 
 COMMANDS = (
     *(check, stats, graph, diagnose, augment),
-    *(systems, train, config, predict, explain, add_labels, serve, export, evaluate, demo),
+    *(systems, train, config, predict, explain, add_labels, evaluate, serve, export, demo),
+    *(reproduce, report),
 )
 for command in COMMANDS:
     app.command()(command)

@@ -31,10 +31,11 @@ class Asked:
         """The system's recipe, under the file, under the named options, under --set."""
         with engine("training"):
             from gandalf.runs.limits import check_recipe
-            from gandalf.systems import recipe
-        given = {} if self.config is None else read_toml(self.config)
+            from gandalf.systems import published, recipe
+        path = None if self.config is None else published().get(str(self.config), self.config)
+        given = {} if path is None else read_toml(path)
         found = recipe(self._system(given.get("system")))
-        found = updated(found, given, file=self.config)
+        found = updated(found, given, file=path)
         for name, value in self.named:
             found = updated(found, _nested(name, value))
         found = override(found, self.changes)
@@ -74,7 +75,13 @@ _SYSTEM = _option(
     f"Its recipe is what all else changes; [bold]gandalf systems[/] lists them. Default {_DEFAULT.system}.",
     "NAME",
 )
-_CONFIG = _option("--config", Path, _MODEL, "Settings that differ from the recipe.", "FILE.toml")
+_CONFIG = _option(
+    "--config",
+    Path,
+    _MODEL,
+    "Settings that differ from the recipe, or the name of one of the paper's sets.",
+    "FILE.toml",
+)
 _SET = _option(
     "--set",
     list[str],
@@ -121,7 +128,13 @@ NAMED: dict[str, tuple[str, Any]] = {
     ),
     "keep": (
         "targets.keep",
-        _option("--keep", str, _POINTS, "both: G. labels: Z alone. uniform: U(G,N).", "both|labels|uniform"),
+        _option(
+            "--keep",
+            str,
+            _POINTS,
+            "both: G. labels: Z alone. half: N/2 of it. uniform: U(G,N).",
+            "both|labels|half|uniform",
+        ),
     ),
     "share": ("targets.share", _option("--share", float, _POINTS, "Those of this share of the labels.")),
     "order": (

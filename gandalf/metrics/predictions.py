@@ -172,8 +172,20 @@ def first_after_filter(
     """The ids of N x K places, -1 in place of what comes after the first k that the filter leaves."""
     if exclude is None or ids.shape[1] <= k:
         return ids
-    labels = exclude.shape[1]
-    pairs = np.repeat(np.arange(len(ids)), np.diff(exclude.indptr)) * labels + exclude.indices
-    filtered = np.isin(np.arange(len(ids))[:, None] * labels + ids, pairs)  # shape: (N, K)
+    filtered = _filtered(ids, exclude)
     surplus = ~filtered & (np.cumsum(~filtered, axis=1) > k)
     return np.where(surplus, -1, ids)
+
+
+def without_filtered(ids: npt.NDArray[np.int64], exclude: csr_array | None) -> npt.NDArray[np.int64]:
+    """The ids of N x K places that the filter leaves, in their order, -1 behind them."""
+    gone = ids < 0 if exclude is None else (ids < 0) | _filtered(ids, exclude)
+    order = np.argsort(gone, axis=1, kind="stable")
+    return np.take_along_axis(np.where(gone, -1, ids), order, axis=1)
+
+
+def _filtered(ids: npt.NDArray[np.int64], exclude: csr_array) -> npt.NDArray[np.bool_]:
+    """Which of N x K places the filter takes."""
+    labels = exclude.shape[1]
+    pairs = np.repeat(np.arange(len(ids)), np.diff(exclude.indptr)) * labels + exclude.indices
+    return np.isin(np.arange(len(ids))[:, None] * labels + ids, pairs)  # shape: (N, K)

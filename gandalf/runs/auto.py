@@ -17,7 +17,8 @@ from gandalf.recipe import Judged, Recipe, Targets
 from gandalf.runs.judge import TEXTS, Judge
 from gandalf.runs.limits import check_points, check_recipe
 from gandalf.runs.material import cut
-from gandalf.runs.run import Place, test_scores, train
+from gandalf.runs.run import Place, train
+from gandalf.runs.testing import test_scores
 
 Name = Literal["none", "self", "ratio", "shrunk", "calibrated"]
 

@@ -74,6 +74,10 @@ LIMITS: dict[str, Limit] = {
     "targets.label_weight": _NOT_NEGATIVE,
     "targets.label_epochs": _SHARE,
     "targets.share": _SHARE,
+    "baselines.mix_alpha": _POSITIVE,
+    "baselines.glas": _NOT_NEGATIVE,
+    "baselines.synonyms": _at_least(0),
+    "baselines.synonym_share": _SHARE,
     "validation.share": _BELOW_ONE,
     "validation.at_most": _at_least(1),
     "validation.every": _POSITIVE,
@@ -93,6 +97,7 @@ def check_recipe(recipe: Recipe) -> None:
         what = "without a siamese stage there would be no training at all"
         raise DataError(what, remedy="set siamese.kind to contrastive or triplet, or leave siamese.alone out")
     _check_frozen(recipe)
+    _check_baselines(recipe)
     if recipe.encoder.kind == "transformer":
         _check_transformer(recipe)
     elif recipe.training.micro_batch:
@@ -136,6 +141,21 @@ def _check_frozen(recipe: Recipe) -> None:
     if recipe.head.rows == "frozen" and recipe.head.kind == "table":
         what = "a head of the kind table has no rows of label text that could be frozen"
         raise DataError(what, remedy="leave head.rows out, or set head.kind to gated or attention")
+
+
+def _check_baselines(recipe: Recipe) -> None:
+    """Refuse what these methods have no meaning for."""
+    baselines, targets, head = recipe.baselines, recipe.targets, recipe.head
+    if baselines.mix != "none" and targets.label_weight != 1.0:
+        what = "mixed points have no weights of their own"
+        raise DataError(what, remedy="leave targets.label_weight out, or set baselines.mix=none")
+    every = (targets.keep, targets.share) == ("both", 1.0) and targets.targets not in ("none", "auto")
+    if baselines.mix == "label-mixup" and not every:
+        what = "label-mixup mixes points with label points of every label"
+        raise DataError(what, remedy="set targets.targets=self, and leave targets.keep and targets.share out")
+    if baselines.glas and (head.kind != "table" or head.kernel == "triton"):
+        what = "the GLaS regulariser is for free rows by plain kernels"
+        raise DataError(what, remedy="set head.kind=table and head.kernel=torch, or baselines.glas=0")
 
 
 def _check_transformer(recipe: Recipe) -> None:

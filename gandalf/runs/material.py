@@ -23,7 +23,8 @@ from gandalf.text.subwords import Subwords, SubwordsOptions
 from gandalf.text.table import token_table
 from gandalf.text.tokens import Tokens
 from gandalf.text.words import Words, WordsOptions
-from gandalf.train.batches import Order, Phase, Points
+from gandalf.train.batches import Order, Phase, PointOrder, Points
+from gandalf.train.orders import WithLabelPoints
 
 Mask = npt.NDArray[np.bool_]
 MANY_TEXTS = 1_000_000  # whose token ids are better left on disk: 128 bytes each
@@ -129,13 +130,16 @@ def epoch_steps(rest: Dataset, batch: int) -> int:
     return math.ceil((len(rest) + rest.num_labels) / batch)
 
 
-def order(augmented: Augmented, recipe: Recipe, epoch: int) -> Order:
+def order(augmented: Augmented, recipe: Recipe, epoch: int) -> PointOrder:
     """Which points each step meets: for a share of the steps all, then training points alone."""
     share = recipe.targets.label_epochs
     if not 0 <= share <= 1:
         raise DataError(f"label_epochs is {share}, but it is a share of the updates and lies in [0, 1]")
     steps = recipe.training.steps or max(1, round(recipe.training.epochs * epoch))
     everything, own = np.arange(len(augmented.is_label)), np.flatnonzero(~augmented.is_label)
+    if recipe.baselines.mix == "label-mixup":  # label points come with the points that carry their label
+        order = Order([Phase(own, steps)], recipe.training.batch, recipe.seed)
+        return WithLabelPoints(order, augmented.points.targets, int(np.argmax(augmented.is_label)))
     # One point alone is no batch: layers that normalise over a batch need two.
     with_labels = round(share * steps) if 1 < len(own) < len(everything) else steps
     phases = [Phase(everything, with_labels), Phase(own, steps - with_labels)]

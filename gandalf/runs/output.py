@@ -23,7 +23,8 @@ from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, LOCK, METRICS, WE
 from gandalf.recipe import Recipe
 from gandalf.runs.claim import alone_in
 from gandalf.runs.limits import check_points, check_recipe
-from gandalf.runs.run import CHECKPOINTS, Place, Trained, test_scores, train
+from gandalf.runs.run import CHECKPOINTS, Place, Trained, train
+from gandalf.runs.testing import test_scores
 from gandalf.settings import as_toml, from_dict, to_dict
 from gandalf.systems import recipe as recipe_of
 from gandalf.text import subwords, words

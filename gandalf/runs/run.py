@@ -13,15 +13,13 @@ from torch import Tensor
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
-from gandalf.metrics.evaluate import Scores, evaluate
-from gandalf.metrics.predictions import first_after_filter
 from gandalf.model import Model
 from gandalf.model.calibration import Calibration
 from gandalf.nets.heads import Table
 from gandalf.predict.calibration import fit_calibration
-from gandalf.predict.predictor import Predictor
-from gandalf.recipe import Recipe
+from gandalf.recipe import Baselines, Recipe
 from gandalf.runs.assemble import assemble_encoder, encoder_options, some_texts
+from gandalf.runs.baselines import with_synonyms
 from gandalf.runs.first_stages import kept
 from gandalf.runs.hardware import check_kernel, peak_memory, resolved
 from gandalf.runs.hooks import Interrupted, Log, LogValidation, Saving, Stop
@@ -40,7 +38,6 @@ from gandalf.train.memory import out_of_memory, require_memory
 
 CHECKPOINTS = "checkpoints"  # folder in the run's
 LINES = 20  # of the log in an epoch
-TOP = 100  # labels predicted for each test point, after its filter
 
 
 @dataclass(frozen=True)
@@ -103,6 +100,7 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     parts = _cut(splits.train, recipe)
     tokens = fit_tokens(parts.rest, recipe.text, recipe.encoder)
     made = augmented(parts.rest, recipe.targets, recipe.seed, recipe.device)
+    made = with_synonyms(made, parts.rest, recipe)
     points = loop_points(made, tokens, recipe.targets.label_weight, place.token_table)
     shape = run_shape(recipe, tokens.size, splits.train.num_labels)
     require_memory(shape, recipe.device)
@@ -214,6 +212,8 @@ class _Run:
     def about(self) -> dict[str, Any]:
         """What tells this run from another: its settings, and the data as the loop and validation see it."""
         config, points, held = to_dict(self.recipe), self.material.points, self.material.held
+        if self.recipe.baselines == Baselines():
+            del config["baselines"]  # checkpoints from before there were any are still this run's
         matrices = [points.targets] if held is None else [points.targets, held.targets]
         tables = [points.tokens] if held is None else [points.tokens, held.tokens]
         arrays = [each for matrix in matrices for each in (matrix.data, matrix.indices, matrix.indptr)]
@@ -272,27 +272,6 @@ class _Run:
             return None
         ids, scores = held.top(self.encoder, table)
         return fit_calibration(ids, scores, held.splits.test.targets, held.splits.test.exclude)
-
-
-def test_scores(model: Model, splits: Splits) -> Scores | None:
-    """How well the model does on the test split, if there is one; None otherwise."""
-    test = splits.test
-    if test is None:
-        return None
-    texts, _ = test.need_texts("testing")
-    spare = 0 if test.exclude is None else int(np.diff(test.exclude.indptr).max(initial=0))
-    # With as many labels to spare as the filter takes at most, `evaluate` applies it and tells the figures
-    # without it too. Where it takes very many, lists would be too long, and it is applied first.
-    first = test.exclude if spare > TOP else None
-    k = min(TOP + (spare if first is None else 0), model.num_labels)
-    ids, scores = Predictor(model).predict(texts, k, first)
-    return evaluate((first_after_filter(ids, test.exclude, TOP), scores), splits)
-
-
-def test_figures(model: Model, splits: Splits) -> dict[str, Any] | None:
-    """The same as plain numbers."""
-    scores = test_scores(model, splits)
-    return None if scores is None else scores.as_dict()
 
 
 def _cut(points: Dataset, recipe: Recipe) -> Cut:

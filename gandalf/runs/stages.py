@@ -13,6 +13,7 @@ from gandalf.nets.encoders import TextEncoder, set_dropout
 from gandalf.nets.heads import Composed, Encoded
 from gandalf.recipe import Recipe
 from gandalf.runs.assemble import assemble_head
+from gandalf.runs.baselines import glas_of, mix_of
 from gandalf.runs.hardware import DTYPES
 from gandalf.runs.hooks import Memory
 from gandalf.runs.label_texts import LabelTexts
@@ -167,4 +168,6 @@ def _stage(material: Material, labels: Labels) -> Stage:
         seed=recipe.seed,
         micro_batch=training.micro_batch,
         frozen=encoder.frozen,
+        mix=mix_of(recipe),
+        glas=glas_of(material.rest, recipe),
     )

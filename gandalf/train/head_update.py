@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.optim.adamw import adamw
 
 from gandalf.nets.heads import Table
+from gandalf.train.glas import Glas
 from gandalf.train.labels import Chunk
 from gandalf.train.losses import Loss
 from gandalf.train.scoring import Labels, Meeting, Scoring, Space, put_back
@@ -148,8 +149,10 @@ ROWS: dict[OptimiserName, Callable[[Tensor, RowOptions], Rows]] = {"adamw": RowA
 class TableUpdate:
     """Training of a `Table`: for a chunk of labels, scores, loss, both gradients and the step."""
 
-    def __init__(self, head: Table, options: RowOptions, loss: Loss, dtype: torch.dtype) -> None:
-        self.head, self.options = head, options
+    def __init__(
+        self, head: Table, options: RowOptions, loss: Loss, dtype: torch.dtype, glas: Glas | None = None
+    ) -> None:
+        self.head, self.options, self.glas = head, options, glas
         self.scoring, self.space = Scoring(loss, dtype), Space()
         self.optimisers = TableOptimisers(head, options)
 
@@ -163,12 +166,15 @@ class TableUpdate:
         """
         gradient, total = torch.zeros_like(x), (x.new_zeros(()) if value else None)
         met = Meeting.of(x, weights, self.scoring.dtype, value)
-        for chunk in chunks:
+        told = [] if self.glas is None else self.glas.gradients(self.head.rows.data, chunks)
+        for number, chunk in enumerate(chunks):
             rows = self.space.rows("rows", self.head.rows.data, chunk.labels)  # shape: (C, dim)
             bias = self.space.rows("bias", self.head.bias.data, chunk.labels)
             found = self.scoring.gradients(met, rows, bias, chunk)
             total = None if total is None or found.loss is None else total + found.loss
             gradient += found.of_points
+            for columns, slope in told[number : number + 1]:
+                found.of_rows.index_add_(0, columns, slope)
             self.optimisers.update((rows, bias), chunk.labels, (found.of_rows, found.of_bias), rate)
         return gradient.div_(len(x)), None if total is None else total / len(x)
 

@@ -16,9 +16,11 @@ from gandalf.nets.heads import Composed, Encoded, Head, Table
 from gandalf.train.batches import Batch, PointOrder, Points, batches
 from gandalf.train.frozen import FrozenVectors, worth_keeping
 from gandalf.train.fused_update import NOT_ASKED_FOR, FusedUpdate, KernelName, missing, refuse
+from gandalf.train.glas import Glas
 from gandalf.train.head_update import RowOptions, TableUpdate
 from gandalf.train.labels import Every, Labels
 from gandalf.train.losses import Loss, binary_cross_entropy
+from gandalf.train.mixing import Mix
 from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
 from gandalf.train.pair_losses import PairLoss
 from gandalf.train.schedules import SCHEDULES, ScheduleName
@@ -43,6 +45,8 @@ class Stage:
     seed: int = 0
     micro_batch: int = 0  # texts encoded at once, and again on the way back; 0: all of a batch, once
     frozen: bool = False  # the encoder stays as it is
+    mix: Mix | None = None  # of the encoder's vectors and their targets
+    glas: Glas | None = None  # what else free rows are told
     seen: Callable[[npt.NDArray[np.int64], Tensor], None] | None = None  # is shown points and their vectors
 
 
@@ -128,7 +132,7 @@ class Training:
                 x = torch.cat([self._encoded(part, number) for number, part in enumerate(parts)])
         if self.stage.seen is not None:
             self.stage.seen(batch.rows, x.detach()[: len(batch.rows)])
-        gradient, loss = self.head_update.step(x.detach(), batch.chunks, batch.weights, factor, value)
+        gradient, loss = self._head_step(x.detach(), batch, factor, value)
         if x.requires_grad:
             torch.autograd.backward(x, gradient)
         elif not self.stage.frozen:
@@ -139,6 +143,15 @@ class Training:
         self.encoder_update.step(factor)
         if loss is not None:
             self.loss = float(loss)
+
+    def _head_step(self, x: Tensor, batch: Batch, factor: float, value: bool) -> tuple[Tensor, Tensor | None]:
+        """Let the head learn from the vectors, mixed where the stage says so; the gradient of x."""
+        if self.stage.mix is None:
+            return self.head_update.step(x, batch.chunks, batch.weights, factor, value)
+        mixed = self.stage.mix(len(x), self.step, self.device)
+        chunks = tuple(map(mixed.chunk, batch.chunks))
+        slopes, loss = self.head_update.step(mixed.vectors(x), chunks, None, factor, value)
+        return mixed.gradient(slopes), loss
 
     def _known(self, batch: Batch) -> Tensor | None:
         """Vectors of the batch by an encoder that stays as it is, read once and kept; None: not kept."""
@@ -204,9 +217,11 @@ def _table_update(head: Table, stage: Stage) -> TableUpdate | FusedUpdate:
     """Fused kernels where they are asked for, or can be had; else the plain ones."""
     every = isinstance(stage.labels, Every)
     why = missing(head.rows.device, stage.dtype) if every else "labels are met by shortlist"
+    if stage.glas is not None:
+        why = "rows have a regulariser"
     if stage.kernel == "torch":
         why = NOT_ASKED_FOR
     if why is None:
         return FusedUpdate(head, stage.head, stage.dtype)
     refuse(stage.kernel, head.rows.dtype, why)
-    return TableUpdate(head, stage.head, stage.loss, stage.dtype)
+    return TableUpdate(head, stage.head, stage.loss, stage.dtype, stage.glas)

@@ -1,6 +1,6 @@
-"""Orders of pairs of points and labels: near points together (NGAME), or labels drawn first (SiameseXML).
+"""Orders of points and labels: near points together (NGAME), labels drawn first (SiameseXML), or behind.
 
-Both stand where an `Order` stands: they have `batch`, `steps`, `phases` and `rows(step)`.
+All stand where an `Order` stands: they have `batch`, `steps`, `phases` and `rows(step)`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.errors import DataError
-from gandalf.train.batches import Phase
+from gandalf.train.batches import Order, Phase
 
 Ints = npt.NDArray[np.int64]
 
@@ -40,6 +40,26 @@ def refreshes(epochs: float) -> tuple[int, ...]:
     """
     marks = (epoch * epochs / EPOCHS for epoch in range(FIRST, EPOCHS, EVERY))
     return tuple(sorted({math.ceil(mark) for mark in marks if math.ceil(mark) < epochs}))
+
+
+class WithLabelPoints:
+    """Points of another order, and behind them, for each, the label point of one of its labels (Label-MixUp).
+
+    The label point of label l is row `first` + l. Who has no label is followed by itself.
+    """
+
+    def __init__(self, order: Order, targets: csr_array, first: int) -> None:
+        self.batch, self.steps, self.phases = order.batch, order.steps, order.phases
+        self._order, self._targets, self._first = order, targets, first
+
+    def rows(self, step: int) -> Ints:
+        """Points of one step."""  # shape: (2 B,)
+        own = self._order.rows(step)
+        start, count = self._targets.indptr[own], np.diff(self._targets.indptr)[own]
+        drawn = np.random.default_rng([self._order.seed, step]).random(len(own))
+        place = start + np.minimum(np.floor(drawn * count).astype(np.int64), np.maximum(count - 1, 0))
+        label = self._targets.indices[np.minimum(place, self._targets.nnz - 1)]
+        return np.concatenate([own, np.where(count > 0, self._first + label, own)])
 
 
 class Clustered:

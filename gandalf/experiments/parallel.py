@@ -15,8 +15,8 @@ from typing import Any, cast
 
 import torch
 
-from bench.studies import Run
 from gandalf.errors import DataError
+from gandalf.experiments.variants import Run
 
 Line = dict[str, Any]
 PATIENCE = 10  # seconds that a process may take to end

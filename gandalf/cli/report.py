@@ -1,0 +1,55 @@
+"""`gandalf report`: a folder of results as one page, as Markdown or as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gandalf import __version__
+from gandalf.cli.output import console
+from gandalf.data.files import written
+from gandalf.errors import DataError
+from gandalf.experiments.results import Results
+from gandalf.report.study_page import study_page
+from gandalf.report.study_report import sections
+from gandalf.report.study_text import markdown, runs_csv
+
+Runs = Annotated[Path, typer.Argument(metavar="RUNS", help="Folder that gandalf reproduce wrote.")]
+Out = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="A .html, .md or .csv file.")]
+
+
+def report(runs: Runs = Path("runs"), out: Out = Path("report.html")) -> None:
+    """Write a report: every study's tables and pictures, the paper's claims, commands and versions.
+
+    [bold]gandalf report runs -o report.html[/]  one page that needs nothing else
+
+    [bold]gandalf report runs -o report.md[/], or [bold]-o runs.csv[/] with a line for every run
+    """
+    if out.suffix not in WRITERS:
+        what = f"a report cannot be written as {out.suffix or 'a file without an ending'}"
+        raise DataError(what, remedy=f"choose a name that ends in {', '.join(WRITERS)}", file=out)
+    results = Results.read(runs)
+    text = WRITERS[out.suffix](results)
+    with written(out) as file:
+        file.write(text)
+    console().print(f"{len(results.lines)} runs: [bold]{escape(str(out))}[/]")
+
+
+def _title(results: Results) -> str:
+    names = dict.fromkeys(line["name"].partition("?")[0] for line in results.lines.values())
+    return "Label points on " + ", ".join(name for name in names if name != "synthetic")
+
+
+def _html(results: Results) -> str:
+    return study_page(sections(results), _title(results), f"gandalf {__version__}")
+
+
+def _markdown(results: Results) -> str:
+    return markdown(sections(results), _title(results))
+
+
+WRITERS: dict[str, Callable[[Results], str]] = {".html": _html, ".md": _markdown, ".csv": runs_csv}

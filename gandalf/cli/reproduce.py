@@ -1,0 +1,162 @@
+"""`gandalf reproduce`: the paper's tables and figures, each as one command."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from gandalf.cli.engine import engine
+from gandalf.cli.options import Json
+from gandalf.cli.output import console, print_json
+from gandalf.errors import DataError
+from gandalf.experiments.studies import ALL, STUDIES, named
+from gandalf.experiments.variants import settings_of
+from gandalf.settings import read_toml
+from gandalf.systems import published, recipe
+
+if TYPE_CHECKING:
+    from gandalf.experiments.reproduce import Answer, Planned
+    from gandalf.experiments.variants import Run
+
+SMALL = ("encoder.dim=64", "training.epochs=6")  # all studies of the bundled set in well under half an hour
+NAMES = ", ".join((*STUDIES, ALL))
+Study = Annotated[str, typer.Argument(metavar="STUDY", help=f"One of {NAMES}.")]
+Data = Annotated[str, typer.Argument(metavar="DATA", help="A folder in a known layout, or a bundled set.")]
+Systems = Annotated[
+    list[str] | None,
+    typer.Option("--systems", metavar="NAMES", help="Systems, with commas between them; by default astec."),
+]
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs of each row, with seeds 0, 1, ...")]
+Out = Annotated[
+    Path, typer.Option("--out", metavar="RUNS", help="Folder of results; it may hold some already.")
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of every run.")
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE.toml", help="Settings of every run, or the name of a paper's set."
+    ),
+]
+Small = Annotated[
+    bool, typer.Option("--small", help=f"A small system in a short training: {', '.join(SMALL)}.")
+]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Runs at once; they share cores and GPU.")]
+Only = Annotated[bool, typer.Option("--list", help="Name the runs that are left, and run none.")]
+
+
+def reproduce(
+    study: Study,
+    data: Data = "man",
+    systems: Systems = None,
+    seeds: Seeds = 3,
+    out: Out = Path("runs"),
+    config: Config = None,
+    small: Small = False,
+    set: Set = None,
+    jobs: Jobs = 1,
+    list: Only = False,
+    json: Json = False,
+) -> None:
+    """Run the paper's studies on any data set, and store what comes out in a folder of results.
+
+    A finished run is never repeated, whichever study wants it: after Ctrl-C the same command goes on.
+
+    [bold]gandalf reproduce main man --systems astec,inceptionxml[/]
+
+    [bold]gandalf reproduce all --small --seeds 1[/], then [bold]gandalf report runs[/]
+    """
+    given = _given(config)
+    chosen = _systems(systems, given.get("system"))
+    studies = named(study)
+    with engine("reproducing the studies"):
+        from gandalf.experiments.reproduce import Wanted, carry_out, plan, refuse_to_write
+        from gandalf.runs.claim import alone_in
+    settings = (*(SMALL if small else ()), *settings_of(given), *(set or ()))
+    wanted = Wanted(studies, data, chosen, tuple(range(seeds)), out, settings, jobs)
+    refuse_to_write(wanted)
+    if list:
+        _list(plan(wanted, only_look=True), json)
+        return
+    try:
+        with alone_in(out):
+            planned = plan(wanted)
+            if not json:
+                _announce(planned)
+            failed = carry_out(planned, _silent if json else _tell)
+    except KeyboardInterrupt:
+        typer.secho("stopped; every run that has ended is stored: go on with the same command", err=True)
+        raise
+    _tell_end(planned, failed, json)
+    if failed:
+        raise typer.Exit(1)
+
+
+def _tell_end(planned: Planned, failed: int, json: bool) -> None:
+    made, folder = len(planned.left) - failed, str(planned.wanted.folder)
+    if json:
+        print_json({"runs": planned.runs, "made": made, "failed": failed, "folder": folder})
+        return
+    report = shlex.join(["gandalf", "report", folder, "-o", "report.html"])
+    console().print(f"{made} runs made, {failed} failed. Look at them with:")
+    console().print(escape(f"  {report}"), style="bold", soft_wrap=True)
+
+
+def _given(config: Path | None) -> dict[str, Any]:
+    return {} if config is None else read_toml(published().get(str(config), config))
+
+
+def _systems(said: list[str] | None, in_file: str | None) -> tuple[str, ...]:
+    """The systems that were named, or the file's, or astec."""
+    words = said or [in_file or "astec"]
+    chosen = tuple(name.strip() for each in words for name in each.split(",") if name.strip())
+    if not chosen:
+        raise DataError("no system is named", remedy="leave --systems out for astec, or see gandalf systems")
+    for name in chosen:
+        recipe(name)
+    return chosen
+
+
+def _list(planned: Planned, json: bool) -> None:
+    if json:
+        print_json({"runs": planned.runs, "left": [str(run) for run in planned.left]})
+        return
+    _announce(planned)
+    for run in planned.left:
+        console().print(escape(str(run)), soft_wrap=True)
+
+
+def _announce(planned: Planned) -> None:
+    screen, left = console(), len(planned.left)
+    for row, why in planned.refused.items():
+        screen.print(f"[dim]left out: {escape(row)} ({escape(why)})[/]")
+    stored = planned.runs - left
+    screen.print(f"{escape(planned.splits.name)}: {planned.runs} runs, {stored} of them stored already.")
+    if planned.seconds:
+        screen.print(f"{left} runs are left, which takes about {spoken(planned.seconds)} here.")
+
+
+def spoken(seconds: float) -> str:
+    """A stretch of time as people say it."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} seconds"
+    minutes = seconds / 60
+    return f"{round(minutes)} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
+
+
+def _silent(run: Run, answer: Answer) -> None:
+    """With --json nothing is said until the end."""
+
+
+def _tell(run: Run, answer: Answer) -> None:
+    screen = console()
+    if isinstance(answer, str):
+        screen.print(f"[red]failed[/] {escape(str(run))}: {escape(answer)}", soft_wrap=True)
+        return
+    p1, seconds = answer["figures"].get("P@1", float("nan")), answer["wall"]
+    screen.print(f"P@1 {p1:5.2f}  {seconds:6.1f} s  {escape(str(run))}", soft_wrap=True)

@@ -1,0 +1,256 @@
+"""The paper's claims, each a function from results to holds, holds partly or fails, with the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from gandalf.experiments.evidence import Finding, View, as_good, better, told_of
+from gandalf.experiments.plateau import TOLERANCE
+from gandalf.experiments.results import PARTS, Contrast, Results
+from gandalf.experiments.studies import SHARES
+from gandalf.experiments.variants import OWN_BASELINE
+
+Says = Literal["holds", "holds partly", "fails", "reduced", "not tested"]
+P, PSP = ("P@1", "P@3", "P@5"), ("PSP@1", "PSP@3", "PSP@5")
+SLACK = 0.05  # of memory and latency: what two runs of one model differ by
+MILLION, MINUTES = 1_300_000, 2.0  # labels and time that the paper speaks of
+AVERAGE = 5.0  # percent that label points are said to gain on average
+STRAIGHT = 0.9  # least R^2 of a straight line
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim on a data set, of all test texts or of those that are no label's."""
+
+    claim: str
+    words: str
+    data: str
+    part: str
+    says: Says
+    findings: tuple[Finding, ...]
+
+    @property
+    def numbers(self) -> str:
+        """Every figure in words."""
+        return "; ".join(each.numbers for each in self.findings)
+
+    @property
+    def count(self) -> str:
+        """How many figures say so."""
+        if not self.findings:
+            return ""
+        told = [each for each in self.findings if each.yes is not None]
+        if not told:
+            return "the numbers"
+        against = sum(each.no for each in told)
+        contrary = f", {against} the contrary" if against else ""
+        return f"{sum(bool(each.yes) for each in told)} of {len(told)} figures say so{contrary}"
+
+
+def z_alone(view: View) -> Iterator[Finding]:
+    """C1."""
+    return view.beats("Z", "D", PSP)
+
+
+def g_beats_d(view: View) -> Iterator[Finding]:
+    """C2."""
+    return view.beats("G", None, (*P, *PSP))
+
+
+def equal_compute(view: View) -> Iterator[Finding]:
+    """C3."""
+    return view.beats("U(G,N)", "D", (*P, *PSP))
+
+
+def soft_beats_self(view: View) -> Iterator[Finding]:
+    """C4."""
+    return view.beats("G", "Z1", (*P, *PSP))
+
+
+def tail_first(view: View) -> Iterator[Finding]:
+    """C5."""
+    for share in SHARES:
+        yield from view.beats(f"tail {share} %", f"random {share} %", ("P@1", "PSP@5"))
+
+
+def threshold(view: View) -> Iterator[Finding]:
+    """C6."""
+    return view.no_worse("G", ("delta 0", "delta 0.2"), ("P@1", "PSP@5"))
+
+
+def ratio_is_enough(view: View) -> Iterator[Finding]:
+    """C7."""
+    return view.no_worse("G", ("random walk",), ("P@1", "PSP@5"))
+
+
+def without_modules(view: View) -> Iterator[Finding]:
+    """C8."""
+    yield from _systems(view, (("astec", "G"), ("eclare", "D")), as_good)
+    yield from _systems(view, (("inceptionxml", "G"), ("inceptionxml-lf", "D")), as_good)
+
+
+def against_siamese(view: View) -> Iterator[Finding]:
+    """C11."""
+    return _systems(view, (("astec", "G"), ("siamesexml", "D")), better)
+
+
+def _systems(
+    view: View, rows: Sequence[tuple[str, str]], judge: Callable[[Contrast, str], Finding]
+) -> Iterator[Finding]:
+    """A row of one system against a row of another, where both were run."""
+    (one, first), (other, second) = rows
+    for place in (each for each in view.places if each.system == one):
+        for rival in (each for each in view.places if each.system == other):
+            for name in ("P@1", "PSP@5"):
+                found = view.across((place, first), (rival, second), name)
+                if found is not None:
+                    yield judge(found, f"{one} + {first} against {other}, {name}")
+
+
+def no_cost(view: View) -> Iterator[Finding]:
+    """C9."""
+    for place in view.places:
+        rows = view.results.rows(place)
+        for key, what in (("peak_memory", "memory"), ("latency_ms", "latency")):
+            found = [
+                min((line.get(key) or np.nan for line in rows.get(row, [])), default=np.nan) for row in "DG"
+            ]
+            more = found[1] / found[0] - 1
+            told = "was not measured" if np.isnan(more) else f"{100 * more:+.1f} %"
+            if {"D", "G"} <= rows.keys():
+                yield Finding(more <= SLACK, more > SLACK, f"{place.system} {what} {told}")
+
+
+def average_gain(view: View) -> Iterator[Finding]:
+    """C10."""
+    gains = {}
+    for place in view.places:
+        base = view.value(place, OWN_BASELINE.get(place.system, "D"), "P@1")
+        with_points = view.value(place, "G", "P@1")
+        if base and with_points is not None:
+            gains[place.system] = 100 * (with_points - base) / base
+    if gains:
+        average = float(np.mean(list(gains.values())))
+        told = ", ".join(f"{system} {gain:+.1f} %" for system, gain in gains.items())
+        yield Finding(average >= AVERAGE, average <= 0, f"mean {average:+.1f} % of P@1 ({told})")
+
+
+def linear(view: View) -> Iterator[Finding]:
+    """C12."""
+    for place in view.places:
+        names = {0: "D", **{share: f"random {share} %" for share in SHARES}, 100: "G"}
+        for name in ("P@1", "PSP@5"):
+            found = {share: view.value(place, row, name) for share, row in names.items()}
+            known = [(share, value) for share, value in found.items() if value is not None]
+            if len(known) == len(names):
+                yield _straight(known, f"{place.system} {name}")
+
+
+def _straight(known: Sequence[tuple[int, float]], what: str) -> Finding:
+    shares, values = (np.array(each, dtype=np.float64) for each in zip(*known, strict=True))
+    slope = float(np.polyfit(shares, values, 1)[0])
+    spread = float(np.ptp(values))
+    r2 = 0.0 if spread == 0 else float(np.corrcoef(shares, values)[0, 1] ** 2)
+    numbers = f"{what} {100 * slope:+.2f} from no to all labels, R² {r2:.2f}"
+    return Finding(slope > 0 and r2 >= STRAIGHT, slope <= 0, numbers)
+
+
+def keeps_improving(view: View) -> Iterator[Finding]:
+    """C13."""
+    for place in view.places:
+        found = {row: view.contrast(place, f"{row} x 2", f"{row} x 1", "P@1") for row in "DG"}
+        d, g = found["D"], found["G"]
+        if d is not None and g is not None:
+            told = "; ".join(told_of(each, f"{row} x 2 - x 1") for row, each in (("D", d), ("G", g)))
+            grows = g.difference > 0 and (g.real or not g.by)
+            short = d.difference >= TOLERANCE  # D itself is far from saturated
+            numbers = f"{place.system}, held-out P@1: {told}"
+            yield Finding(None if short else grows, not short and not grows, numbers, reduced=short)
+
+
+def denser_gains_less(view: View) -> Iterator[Finding]:
+    """C14."""
+    own = [place for place in view.results.places("density") if place.data.partition("?")[0] == view.data]
+    for system in dict.fromkeys(place.system for place in view.places):
+        found = []
+        for place in (each for each in own if each.system == system and "pairs=" not in each.data):
+            base, with_points = view.value(place, "D", "P@1"), view.value(place, "G", "P@1")
+            fact = view.results.facts.get(place.data)
+            if base and with_points is not None and fact:
+                found.append((fact["points_per_label"], 100 * (with_points - base) / base))
+        if len(found) >= 3:
+            found.sort()
+            gains = [gain for _, gain in found]
+            falls = all(a >= b for a, b in pairwise(gains))
+            told = ", ".join(f"{gain:+.1f} % at {density:.1f}" for density, gain in found)
+            yield Finding(falls, gains[-1] >= gains[0], f"{system}, points per label: {told}")
+
+
+def quick_graph(view: View) -> Iterator[Finding]:
+    """C15."""
+    fact = view.results.facts.get(view.data, {})
+    if "graph_seconds" in fact:
+        seconds, labels = fact["graph_seconds"]["ratio"], fact["labels"]
+        large = labels >= MILLION
+        in_time = seconds <= 60 * MINUTES
+        numbers = f"{seconds:.2f} s at {labels:,} labels"
+        yield Finding(in_time if large else None, large and not in_time, numbers)
+
+
+# In words, the function that judges it, and whether it says something of runs at a plateau only.
+CLAIMS: dict[str, tuple[str, Callable[[View], Iterator[Finding]], bool]] = {
+    "C1": ("Z alone beats D on tail metrics", z_alone, True),
+    "C2": ("G beats D everywhere", g_beats_d, True),
+    "C3": ("U(G,N) beats D at equal compute", equal_compute, True),
+    "C4": ("soft targets beat self-annotation", soft_beats_self, True),
+    "C5": ("tail-first sub-sampling beats random", tail_first, True),
+    "C6": ("a threshold of 0.1 is best", threshold, True),
+    "C7": ("ratios are at least as good as the random walk", ratio_is_enough, True),
+    "C8": ("base + G reaches base + LTE + GALE", without_modules, True),
+    "C9": ("no extra memory, no cost at inference", no_cost, False),
+    "C10": ("5 % relative gain on average", average_gain, True),
+    "C11": ("Astec + G beats SiameseXML", against_siamese, True),
+    "C12": ("gains grow linearly with the share of labels", linear, True),
+    "C13": ("D saturates while G keeps improving with compute", keeps_improving, False),
+    "C14": ("gains shrink as points per label grow", denser_gains_less, True),
+    "C15": ("the graph takes less than two minutes at 1.3M labels", quick_graph, False),
+}
+WHOLE = ("C9", "C13", "C15")  # that know no kinds of text
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    """Every claim on every data set as it is (not thinned, not drawn), of all texts and of new ones."""
+    sets = dict.fromkeys(place.data for place in results.places() if "?" not in place.data)
+    return [
+        _verdict(View(results, data, part), claim)
+        for data in sets
+        for claim in CLAIMS
+        for part in PARTS
+        if part == "all" or claim not in WHOLE
+    ]
+
+
+def _verdict(view: View, claim: str) -> Verdict:
+    """Runs that were not trained to a plateau support no claim about figures."""
+    words, judge, needs_plateau = CLAIMS[claim]
+    found = list(judge(replace(view, settled=needs_plateau)))
+    says = _says(found)
+    if says == "not tested" and needs_plateau:
+        found = list(judge(view))
+        says = "not tested" if _says(found) == "not tested" else "reduced"
+    return Verdict(claim, words, view.data, view.part, says, tuple(found))
+
+
+def _says(found: Sequence[Finding]) -> Says:
+    told = [each for each in found if each.yes is not None]
+    if not told:
+        return "reduced" if any(each.reduced for each in found) else "not tested"
+    yes = sum(bool(each.yes) for each in told)
+    if yes == len(told):
+        return "holds"
+    return "holds partly" if yes else "fails"

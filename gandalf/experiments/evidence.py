@@ -1,0 +1,93 @@
+"""What results say, figure by figure: the parts that a verdict on a claim is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gandalf.experiments.plateau import plateau
+from gandalf.experiments.results import PARTS, Contrast, Place, Results, mean
+from gandalf.experiments.samples import figure
+from gandalf.experiments.variants import OWN_BASELINE
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one part of the results says of a claim; None where nothing can be told."""
+
+    yes: bool | None
+    no: bool
+    numbers: str
+    reduced: bool = False  # nothing can be told because the training was too short
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """The results of one data set and one kind of text."""
+
+    results: Results
+    data: str
+    part: str
+    settled: bool = False  # only systems that were trained to a plateau
+
+    @property
+    def places(self) -> list[Place]:
+        """Systems on this data set."""
+        found = [place for place in self.results.places() if place.data == self.data]
+        return [place for place in found if not self.settled or plateau(self.results, place).reached]
+
+    def value(self, place: Place, row: str, name: str) -> float | None:
+        """A figure's mean over seeds."""
+        lines = self.results.rows(place).get(row)
+        found = None if lines is None else mean(lines, figure(name, PARTS[self.part]))
+        return None if found is None or np.isnan(found) else found
+
+    def contrast(self, place: Place, one: str, other: str, name: str) -> Contrast | None:
+        """A row minus another of the same system."""
+        return self.across((place, one), (place, other), name)
+
+    def across(self, one: tuple[Place, str], other: tuple[Place, str], name: str) -> Contrast | None:
+        """A row minus one that may be of another system."""
+        first, second = (self.results.rows(place).get(row) for place, row in (one, other))
+        if first is None or second is None:
+            return None
+        found = self.results.contrast(first, second, name, self.part)
+        return None if np.isnan(found.difference) else found
+
+    def beats(self, one: str, other: str | None, names: Iterable[str]) -> Iterator[Finding]:
+        """Whether a row is better than another, or than its system's own baseline, figure by figure."""
+        for place in self.places:
+            for name in names:
+                base = other or OWN_BASELINE.get(place.system, "D")
+                found = self.contrast(place, one, base, name)
+                if found is not None:
+                    yield better(found, f"{place.system} {name}")
+
+    def no_worse(self, one: str, others: Sequence[str], names: Iterable[str]) -> Iterator[Finding]:
+        """Whether a row is at least as good as others, figure by figure."""
+        for place in self.places:
+            for name in names:
+                for other in others:
+                    found = self.contrast(place, one, other, name)
+                    if found is not None:
+                        yield as_good(found, f"{place.system} {name} against {other}")
+
+
+def better(found: Contrast, what: str) -> Finding:
+    """More by more than chance; where nothing tells what chance is, simply more."""
+    certain = found.real or not found.by
+    return Finding(found.difference > 0 and certain, found.difference < 0 and certain, told_of(found, what))
+
+
+def as_good(found: Contrast, what: str) -> Finding:
+    """Not worse by more than chance."""
+    worse = found.difference < 0 and (found.real or not found.by)
+    return Finding(not worse, worse, told_of(found, what))
+
+
+def told_of(found: Contrast, what: str) -> str:
+    """The difference and its interval in words."""
+    sure = f" ({found.low:+.2f} to {found.high:+.2f})" if found.by else ""
+    return f"{what} {found.difference:+.2f}{sure}"

@@ -1,0 +1,139 @@
+"""One run: train, score, and what it took."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from gandalf.data.dataset import Splits
+from gandalf.experiments.sets import data_hash, open_set, parts
+from gandalf.experiments.store import Line, write_predictions
+from gandalf.experiments.variants import Run, recipe_of
+from gandalf.metrics.evaluate import evaluate
+from gandalf.metrics.predictions import first_after_filter, test_points, without_filtered
+from gandalf.model import Model
+from gandalf.predict.predictor import Predictor
+from gandalf.runs.auto import choose
+from gandalf.runs.run import Place, Trained, train
+from gandalf.runs.testing import TOP, test_predictions
+
+KEPT = tuple(f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5))
+QUERIES, WARM_UP = 50, 5  # single queries that are timed, and those before them that are not
+
+
+def measure(
+    run: Run, given: Splits, scored: Splits, first_stages: Path | None = None
+) -> tuple[Line, npt.NDArray[np.int64]]:
+    """Train on what is given and score; the line of results and the best labels of every scored point."""
+    started = time.perf_counter()
+    _forget_peak()
+    asked, choice = recipe_of(run), None
+    if asked.targets.targets == "auto":
+        made = choose(given, asked)
+        asked, choice = made.recipe, made.table
+    trained = train(given, asked, Place(first_stages=first_stages))
+    ids, scores = test_predictions(trained.model, scored)
+    exclude = test_points(scored).exclude
+    figures = evaluate((first_after_filter(ids, exclude, TOP), scores), scored).as_dict()
+    earlier = trained.taken_over or {}  # what another run has done for this one
+    device = next(trained.model.encoder.parameters()).device.type
+    line = {
+        "key": run.key,
+        "run": asdict(run),
+        "name": scored.name,
+        "device": device,
+        "figures": kept(figures),
+        "history": history(trained),
+        "steps": trained.steps,
+        "seconds": round(trained.seconds, 2),  # of the training itself
+        "latency_ms": latency(trained.model, scored),
+        "wall": round(time.perf_counter() - started, 2),  # with label points and scoring
+        "peak_memory": max(_peak(device), earlier.get("peak_memory") or 0),  # bytes
+        "recipe": trained.model.config["recipe"],  # every `auto` replaced by what it meant
+        "targets": _plain(trained.details),
+        **({} if choice is None else {"choice": _plain(choice)}),
+    }
+    return line, without_filtered(ids, exclude)
+
+
+def measured_to(run: Run, source: str, folder: Path, first_stages: Path | None = None) -> Line:
+    """The line of a run on a data set that lies at `source`; its best labels are put into the folder."""
+    given, scored, digest = _parts(run.data, source, run.split, run.seed if run.split == "validation" else 0)
+    line, ids = measure(run, given, scored, first_stages)
+    line["data_hash"] = digest
+    write_predictions(folder, line, ids)
+    return line
+
+
+@lru_cache(maxsize=1)
+def _opened(name: str, source: str) -> tuple[Splits, str]:
+    splits = open_set(name, source)
+    return splits, data_hash(splits)
+
+
+@lru_cache(maxsize=1)
+def _parts(name: str, source: str, split: str, seed: int) -> tuple[Splits, Splits, str]:
+    splits, digest = _opened(name, source)
+    return (*parts(splits, split, seed), digest)
+
+
+def latency(model: Model, scored: Splits) -> float:
+    """Milliseconds of a single query, the median of some."""
+    texts, _ = test_points(scored).need_texts("timing")
+    predictor, spent = Predictor(model), []
+    for text in list(texts[: WARM_UP + QUERIES]):
+        started = time.perf_counter()
+        predictor.predict([text], min(5, model.num_labels))
+        spent.append(time.perf_counter() - started)
+    return round(1000 * float(np.median(spent[WARM_UP:] or spent)), 3)
+
+
+def kept(figures: dict[str, Any]) -> dict[str, Any]:
+    """The figures that are kept, of all points and of those whose text is and is not a label's."""
+
+    def of(part: dict[str, Any] | None) -> dict[str, Any] | None:
+        return part and {name: part[name] for name in ("points", *KEPT) if name in part}
+
+    return {
+        **(of(figures) or {}),
+        "label_text": of(figures["label_text"]),
+        "new_text": of(figures["new_text"]),
+        "bins": figures["bins"],
+    }
+
+
+def history(trained: Trained) -> list[dict[str, Any]]:
+    """The course of the validations inside the run, where its settings ask for any."""
+    names = ("step", "P@1", "PSP@5", "new_text", "label_text")
+    return [{name: each.get(name) for name in names} for each in trained.history]
+
+
+def _plain(details: dict[str, Any]) -> dict[str, Any]:
+    return cast("dict[str, Any]", json.loads(json.dumps(details, default=str)))
+
+
+def _forget_peak() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    with suppress(OSError):  # where it cannot be forgotten, an earlier run of the process may have set it
+        Path("/proc/self/clear_refs").write_text("5", "ascii")
+
+
+def _peak(device: str) -> int:
+    """The most bytes held at once since the peak was forgotten: of the GPU, or of the process."""
+    if device == "cuda":
+        return int(torch.cuda.max_memory_allocated())
+    # Not getrusage: on Linux its peak is inherited from the process that started this one.
+    with suppress(OSError, StopIteration):
+        status = Path("/proc/self/status").read_text("ascii").splitlines()
+        return int(next(line for line in status if line.startswith("VmHWM")).split()[1]) * 1024
+    return 0

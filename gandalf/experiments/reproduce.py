@@ -1,0 +1,186 @@
+"""Run the studies: what is stored is never repeated, and what is stopped goes on where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gandalf.data.dataset import Splits
+from gandalf.errors import DataError
+from gandalf.experiments.estimate import Pace
+from gandalf.experiments.facts import density, environment, graphs
+from gandalf.experiments.measure import measured_to
+from gandalf.experiments.parallel import Clock, results
+from gandalf.experiments.sets import SYNTHETIC, open_set, short_name
+from gandalf.experiments.store import (
+    FACTS,
+    FIRST_STAGES,
+    PREDICTIONS,
+    RESULTS,
+    Entry,
+    Line,
+    add_to_plan,
+    append,
+    of_data,
+    read_json,
+    stored_lines,
+    write_json,
+)
+from gandalf.experiments.studies import Asked, entries
+from gandalf.experiments.variants import Run, recipe_of
+from gandalf.metrics.predictions import test_points
+from gandalf.model.layout import LOCK
+from gandalf.progress import meter, one_bar_only
+from gandalf.runs.limits import check_points, check_recipe
+
+OWN = (PREDICTIONS, FIRST_STAGES, LOCK)  # in a folder of results, beside JSON
+Answer = Line | str  # a line of results, or what went wrong
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a person asked for."""
+
+    studies: tuple[str, ...]
+    data: str
+    systems: tuple[str, ...]
+    seeds: tuple[int, ...]
+    folder: Path
+    settings: tuple[str, ...] = ()
+    jobs: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """The studies' rows, those of them that are left to run, and how long that will take."""
+
+    wanted: Wanted
+    splits: Splits
+    entries: tuple[Entry, ...]
+    left: dict[Run, float]  # seconds that each run is expected to take
+    refused: dict[str, str]  # rows that a system has no meaning for, and why
+    environment: dict[str, Any]
+
+    @property
+    def runs(self) -> int:
+        """Different runs of all rows."""
+        return len({entry.run for entry in self.entries})
+
+    @property
+    def seconds(self) -> float:
+        """About how long what is left will take."""
+        return sum(self.left.values()) / self.wanted.jobs
+
+
+def plan(wanted: Wanted, *, only_look: bool = False) -> Planned:
+    """What the studies need, and what is left of it; written down, unless this is only a look."""
+    splits = open_set(short_name(wanted.data), wanted.data)
+    check_points(splits.train)
+    test_points(splits).need_texts("reproducing the studies")
+    name = short_name(wanted.data)
+    asked = Asked(
+        name, wanted.systems, wanted.seeds, len(splits.train), splits.train.num_labels, wanted.settings
+    )
+    every = entries(wanted.studies, asked)
+    refused = {f"{e.run.system}: {e.row}": why for e in every if (why := refusal(e.run)) is not None}
+    sound = tuple(e for e in every if f"{e.run.system}: {e.row}" not in refused)
+    about = environment()
+    sets = _facts(wanted, splits, sound)
+    lines = stored_lines(wanted.folder) if wanted.folder.is_dir() else []
+    done = _done(sets, lines)
+    if not only_look:
+        wanted.folder.mkdir(parents=True, exist_ok=True)
+        write_json(wanted.folder / FACTS, {"sets": sets, "environment": about})
+        add_to_plan(wanted.folder, sound)
+    left = [run for run in dict.fromkeys(e.run for e in sound) if run.key not in done]
+    pace = Pace(splits, about["cpu"])
+    pace.learn(line for line in lines if line["run"]["data"] == name)
+    with one_bar_only():
+        seconds = {run: 0.0 if only_look else pace.seconds(run) for run in left}
+    return Planned(wanted, splits, sound, seconds, refused, about)
+
+
+def refuse_to_write(wanted: Wanted) -> None:
+    """Refuse a folder that lies in the data, or that holds what no study put there."""
+    folder, data = wanted.folder.resolve(), Path(wanted.data)
+    if data.exists() and data.resolve() in (folder, *folder.parents):
+        raise DataError("is part of the data that is read", remedy="choose another --out", file=wanted.folder)
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    foreign = [name for name in names if not name.endswith((".jsonl", ".json")) and name not in OWN]
+    if foreign:
+        what = f"holds {min(foreign)}, which is not part of any study"
+        raise DataError(what, remedy="choose another --out", file=wanted.folder)
+
+
+def refusal(run: Run) -> str | None:
+    """Why a system cannot have this row."""
+    try:
+        check_recipe(recipe_of(run))
+    except DataError as error:
+        return error.problem.what
+    return None
+
+
+def _done(sets: dict[str, Any], lines: list[Line]) -> set[str]:
+    """Keys of the runs that are stored, of the data as it is now."""
+    found: set[str] = set()
+    for data, fact in sets.items():
+        here = [line for line in lines if line["run"]["data"] == data]
+        found |= {line["key"] for line in of_data(here, fact["name"], fact["hash"], fact["test_points"])}
+    return found
+
+
+def _facts(wanted: Wanted, splits: Splits, every: Iterable[Entry]) -> dict[str, Any]:
+    """What the sets are like, beside those that the folder knows of already."""
+    sets: dict[str, Any] = dict(read_json(wanted.folder / FACTS).get("sets", {}))
+    name = short_name(wanted.data)
+    for data in dict.fromkeys([name, *(entry.run.data for entry in every)]):
+        opened = splits if data == name else open_set(data, wanted.data)
+        found, known = {"source": wanted.data, **density(opened)}, sets.get(data, {})
+        if known.get("hash") != found["hash"] or ("neighbours" not in known and data == name):
+            sets[data] = {**found, **(graphs(opened) if data == name else {})}
+    return sets
+
+
+def carry_out(planned: Planned, tell: Callable[[Run, Answer], None] = lambda run, answer: None) -> int:
+    """Do what is left, one line on disk as each run ends; the number of runs that failed."""
+    folder, failed = planned.wanted.folder, 0
+    with meter("studies", max(sum(planned.left.values()), 1e-9)) as bar:
+        for run, answer in _answers(planned):
+            if isinstance(answer, str):
+                failed += 1
+            else:
+                about = {"machine": planned.environment, "jobs": planned.wanted.jobs}
+                append(folder / RESULTS, {**answer, **about})
+            tell(run, answer)
+            bar.advance(planned.left[run])
+    return failed
+
+
+def _answers(planned: Planned) -> Iterator[tuple[Run, Answer]]:
+    """Every run that is left with its line, or what went wrong."""
+    wanted = planned.wanted
+    work = partial(measured_to, source=wanted.data, folder=wanted.folder, first_stages=_first_stages(wanted))
+    runs = sorted(planned.left, key=lambda run: (run.data.startswith(SYNTHETIC), run.data))
+    runs = runs if len({run.data for run in runs}) > 1 else list(planned.left)
+    if wanted.jobs > 1:
+        yield from results(runs, work, wanted.jobs, Clock(float("inf")))
+        return
+    for run in runs:
+        yield run, _answer(work, run)
+
+
+def _answer(work: Callable[[Run], Line], run: Run) -> Answer:
+    with one_bar_only():
+        try:
+            return work(run)
+        except DataError as error:
+            return str(error)
+
+
+def _first_stages(wanted: Wanted) -> Path:
+    """Where encoders of siamese stages lie, which runs with other label points share."""
+    return wanted.folder / FIRST_STAGES

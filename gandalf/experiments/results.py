@@ -1,0 +1,196 @@
+"""A folder of results, read: the lines of each study's rows, and whether two rows really differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from gandalf.data.dataset import Splits
+from gandalf.errors import DataError
+from gandalf.experiments.samples import Column, Sample, figure, noise, pooled
+from gandalf.experiments.sets import data_hash, open_set, parts
+from gandalf.experiments.store import FACTS, Entry, Line, read_json, read_plan, read_predictions, stored_lines
+from gandalf.experiments.studies import ROWS
+from gandalf.experiments.variants import Run, variant_name
+from gandalf.metrics.bootstrap import Comparison, compare
+from gandalf.metrics.evaluate import Scores, evaluate
+
+Rows = dict[str, list[Line]]
+PARTS = {"all": None, "new": "new_text"}  # texts that a figure is of, by their name in a line
+
+
+class Place(NamedTuple):
+    """What a table is about."""
+
+    data: str
+    system: str
+    base: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """In words."""
+        told = ", ".join(self.base) if len(self.base) < 4 else f"{len(self.base)} settings"
+        return f"{self.data}, {self.system}" + (f" ({told})" if self.base else "")
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A row's figure minus another's, with its 95 % interval; NaN ends where nothing tells how wide it is."""
+
+    difference: float
+    low: float
+    high: float
+    by: str  # "test points" (paired bootstrap), "seeds", or nothing
+
+    @property
+    def real(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """Everything in a folder of results."""
+
+    folder: Path
+    lines: dict[str, Line]
+    plan: tuple[Entry, ...]
+    facts: dict[str, Any]
+    _scores: dict[tuple[str, ...], Scores | None] = field(default_factory=dict)
+    _comparisons: dict[tuple[tuple[str, ...], ...], Comparison | None] = field(default_factory=dict)
+    _sets: dict[str, Splits | None] = field(default_factory=dict)
+
+    @staticmethod
+    def read(folder: Path) -> Results:
+        """All lines in the folder, under the studies that want them."""
+        lines = {line["key"]: line for line in stored_lines(folder)}
+        plan = read_plan(folder)
+        known = {entry.run.key for entry in plan}
+        guessed = _guessed(line for line in lines.values() if line["key"] not in known)
+        plan += sorted(guessed, key=lambda entry: list(ROWS).index(entry.row))
+        if not any(entry.run.key in lines for entry in plan):
+            raise DataError("holds no results", remedy="make some: gandalf reproduce", file=folder)
+        return Results(folder, lines, tuple(plan), read_json(folder / FACTS).get("sets", {}))
+
+    @cached_property
+    def _grouped(self) -> dict[str, dict[Place, Rows]]:
+        found: dict[str, dict[Place, Rows]] = {}
+        for entry in self.plan:
+            line = self.lines.get(entry.run.key)
+            if line is not None:
+                place = Place(entry.run.data, entry.run.system, entry.base)
+                rows = found.setdefault(entry.study, {}).setdefault(place, {})
+                rows.setdefault(entry.row, []).append(line)
+        return found
+
+    def study(self, name: str) -> dict[Place, Rows]:
+        """The rows of a study by what they are of."""
+        return self._grouped.get(name, {})
+
+    def rows(self, place: Place) -> Rows:
+        """The rows of all studies at a place; those on validation data have other names."""
+        found: Rows = {}
+        for study in self._grouped:
+            for row, lines in () if study == "tuning" else self.study(study).get(place, {}).items():
+                found[row] = max(found.get(row, []), lines, key=len)  # some studies take one seed of it
+        return found
+
+    def places(self, study: str | None = None) -> list[Place]:
+        """All that tables are about; of one study, or of any."""
+        studies = self._grouped if study is None else [study]
+        return list(dict.fromkeys(place for name in studies for place in self.study(name)))
+
+    def planned(self, study: str) -> int:
+        """Runs that the study wants."""
+        return len({entry.run.key for entry in self.plan if entry.study == study})
+
+    def splits(self, data: str) -> Splits | None:
+        """The data set, where it still lies where it was and is the same."""
+        if data not in self._sets:
+            self._sets[data] = None
+            fact = self.facts.get(data)
+            with suppress(DataError):
+                if fact is not None:
+                    found = open_set(data, fact["source"])
+                    self._sets[data] = found if data_hash(found) == fact["hash"] else None
+        return self._sets[data]
+
+    def scores(self, lines: list[Line]) -> Scores | None:
+        """Scores with every point's part in them, the mean over seeds; None where predictions are missing."""
+        key = tuple(line["key"] for line in lines)
+        if key not in self._scores:
+            found = [self._of_line(line) for line in lines]
+            every = [each for each in found if each is not None]
+            self._scores[key] = _mean(every) if every and len(every) == len(found) else None
+        return self._scores[key]
+
+    def _of_line(self, line: Line) -> Scores | None:
+        ids, run = read_predictions(self.folder, line), Run.of(line["run"])
+        whole = None if ids is None else self.splits(run.data)
+        if ids is None or whole is None:
+            return None
+        scored = parts(whole, run.split, run.seed)[1]
+        if scored.test is None or len(scored.test) != len(ids):
+            return None
+        places = np.broadcast_to(-np.arange(ids.shape[1], dtype=np.float32), ids.shape)
+        return evaluate((ids, places), scored)
+
+    def contrast(self, one: list[Line], other: list[Line], name: str, part: str = "all") -> Contrast:
+        """One row minus another: by resampled test points where predictions were kept, else by seeds."""
+        column = figure(name, PARTS[part])
+        first, second = Sample.of(one, column), Sample.of(other, column)
+        difference = first.mean - second.mean
+        found = self._compared(one, other) if _same_points(one, other) else None
+        if found is not None:
+            of_part = found.every if part == "all" else found.new_text
+            if of_part and name in of_part:
+                each = of_part[name]
+                return Contrast(each.difference, each.low, each.high, "test points")
+        half = noise(first, second, pooled([first, second]))
+        return Contrast(difference, difference - half, difference + half, "" if np.isnan(half) else "seeds")
+
+    def _compared(self, one: list[Line], other: list[Line]) -> Comparison | None:
+        keys = tuple(tuple(line["key"] for line in lines) for lines in (one, other))
+        if keys not in self._comparisons:
+            first, second = self.scores(one), self.scores(other)
+            missing = first is None or second is None or _shape(first) != _shape(second)
+            self._comparisons[keys] = None if missing else compare(cast(Scores, first), cast(Scores, second))
+        return self._comparisons[keys]
+
+
+def mean(lines: list[Line], column: Column) -> float:
+    """The mean of a figure over seeds."""
+    return Sample.of(lines, column).mean
+
+
+def _same_points(one: list[Line], other: list[Line]) -> bool:
+    """Whether all were scored on the same points: which are held out of training depends on the seed."""
+    splits = {line["run"]["split"] for line in (*one, *other)}
+    seeds = {line["run"]["seed"] for line in (*one, *other)}
+    return splits == {"test"} or (len(splits) == 1 and len(seeds) == 1)
+
+
+def _shape(scores: Scores) -> tuple[int, ...]:
+    return tuple(scores.contributions.gains.shape)
+
+
+def _mean(scores: list[Scores]) -> Scores:
+    gains = np.mean([each.contributions.gains for each in scores], axis=0)
+    return replace(scores[0], contributions=replace(scores[0].contributions, gains=gains))
+
+
+def _guessed(lines: Iterable[Line]) -> Iterable[Entry]:
+    """Rows of lines that no plan tells of: variants of the main study, whose settings say nothing else."""
+    for line in lines:
+        run = Run.of(line["run"])
+        row = "auto" if run.targets == "auto" else variant_name(run)
+        told = sum(each.startswith(("targets.", "baselines.")) for each in run.settings)
+        if row is not None and told == 1 and run.split == "test":
+            base = tuple(each for each in run.settings if not each.startswith("targets."))
+            yield Entry("main" if run.keep == "both" else "data", row, run, base)

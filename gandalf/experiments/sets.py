@@ -1,0 +1,109 @@
+"""The data sets of experiments by name: as they are, thinned, or drawn; and a hash that tells them apart."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.holdout import holdout
+from gandalf.data.load import bundled, load
+from gandalf.data.synthetic import synthetic
+from gandalf.errors import DataError
+
+SYNTHETIC = "synthetic"
+HELD_SHARE = 0.1  # of `validation` runs; which points depends on the run's seed alone
+THINNING_SEED = 0  # the same points in every run
+
+
+def short_name(data: str) -> str:
+    """What a data set is called in runs: so a result is found wherever its folder lies."""
+    return data if data in bundled() or data.startswith(SYNTHETIC) else Path(data).resolve().name
+
+
+def open_set(name: str, source: str) -> Splits:
+    """The set of that name: `source` is where its folder lies, and what follows a `?` is done to it.
+
+    `NAME?points=0.5` keeps a share of the training points, `NAME?pairs=0.5` a share of their labels;
+    `synthetic?points=2000&labels=500&labels_per_point=4` is drawn.
+    """
+    base, _, query = name.partition("?")
+    options = dict(parse_qsl(query))
+    if base == SYNTHETIC:
+        return _drawn(name, options)
+    splits = load(source)
+    for what, share in options.items():
+        if what not in THIN:
+            raise DataError(f"there is no way {what!r} to thin a data set", remedy=f"use {', '.join(THIN)}")
+        splits = replace(splits, train=THIN[what](splits.train, float(share)), name=f"{splits.name}?{query}")
+    return splits
+
+
+def _drawn(name: str, options: dict[str, str]) -> Splits:
+    known = ("points", "labels", "labels_per_point")
+    if any(each not in known for each in options) or not {"points", "labels"} <= options.keys():
+        raise DataError(f"cannot draw {name!r}", remedy="say synthetic?points=2000&labels=500")
+    labels_per_point = float(options.get("labels_per_point", 2.3))
+    made = synthetic(int(options["points"]), int(options["labels"]), labels_per_point=labels_per_point)
+    return replace(made.splits, name=name)
+
+
+def fewer_points(points: Dataset, share: float) -> Dataset:
+    """A share of the points, drawn at random."""
+    drawn = np.random.default_rng(THINNING_SEED).permutation(len(points))
+    return points[np.sort(drawn[: max(1, round(share * len(points)))])]
+
+
+def fewer_pairs(points: Dataset, share: float) -> Dataset:
+    """A share of the pairs of point and label, drawn at random; points that lose all are left out."""
+    targets = points.targets.copy()
+    targets.data[np.random.default_rng(THINNING_SEED).random(targets.nnz) >= share] = 0.0
+    targets.eliminate_zeros()
+    return replace(points, targets=targets)[np.flatnonzero(np.diff(targets.indptr))]
+
+
+THIN: dict[str, Callable[[Dataset, float], Dataset]] = {"points": fewer_points, "pairs": fewer_pairs}
+
+
+def parts(splits: Splits, split: str, seed: int) -> tuple[Splits, Splits]:
+    """What a run may train on, and what it is scored on."""
+    if split == "validation":
+        cut = holdout(splits.train, HELD_SHARE, seed, at_most=None)
+        splits = replace(splits, train=cut.rest, test=cut.held)
+    return replace(splits, test=None), splits
+
+
+def data_hash(splits: Splits) -> str:
+    """A hash of everything that figures depend on: texts, targets and filters of both splits."""
+    digest = hashlib.sha256()
+    for points in (splits.train, splits.test):
+        if points is None:
+            continue
+        for texts in (points.texts, points.label_texts):
+            _add_texts(digest.update, texts or ())
+        for matrix in (points.targets, points.exclude):
+            _add_matrix(digest.update, matrix)
+    return digest.hexdigest()[:16]
+
+
+def _add_texts(update: Callable[[bytes], None], texts: Iterable[str]) -> None:
+    for text in texts:
+        update(text.encode("utf-8", "surrogatepass") + b"\0")
+
+
+def _add_matrix(update: Callable[[bytes], None], matrix: csr_array | None) -> None:
+    if matrix is not None:
+        parts: tuple[npt.NDArray[np.generic], ...] = (
+            matrix.indptr.astype(np.int64),
+            matrix.indices.astype(np.int64),
+            matrix.data.astype(np.float32),
+        )
+        for part in parts:
+            update(np.ascontiguousarray(part).tobytes())

@@ -1,0 +1,135 @@
+"""Results on disk: a line for each run, its best labels beside it, and which study wants which run.
+
+results.jsonl holds the lines; one that was written for other data of the same name counts for nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gandalf.data.files import written
+from gandalf.errors import DataError
+from gandalf.experiments.variants import Run
+
+Line = dict[str, Any]
+RESULTS, PLAN, FACTS = "results.jsonl", "plan.json", "facts.json"
+PREDICTIONS, FIRST_STAGES = "predictions", "first-stages"  # folders
+PLACES = 10  # labels kept of each test point, its filter applied
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row of a study's table, and one of its runs."""
+
+    study: str
+    row: str
+    run: Run
+    base: tuple[str, ...] = ()  # settings that all rows of its table have
+
+
+def read_lines(*paths: Path) -> list[Line]:
+    """The lines of these files, one for each run, the last one written; what is cut short is left out."""
+    found: dict[str, Line] = {}
+    for path in paths:
+        for text in path.read_text("utf-8").splitlines() if path.exists() else ():
+            with suppress(json.JSONDecodeError):
+                line = json.loads(text)
+                found[line["key"]] = line
+    return list(found.values())
+
+
+def append(path: Path, line: Line) -> None:
+    """Add a line, which is on disk when this returns; a line that was cut short before stays by itself."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "ab+") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 1, 0))
+        start = "" if file.read(1) in (b"", b"\n") else "\n"
+        file.write(f"{start}{json.dumps(line)}\n".encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def stored_lines(folder: Path) -> list[Line]:
+    """All lines in a folder of runs."""
+    if not folder.is_dir():
+        raise DataError("there is no such folder of runs", remedy="make one: gandalf reproduce", file=folder)
+    return read_lines(*sorted(folder.glob("*.jsonl")))
+
+
+def of_data(lines: Iterable[Line], name: str, digest: str, points: int) -> list[Line]:
+    """The lines whose data is this: by its hash, or, where an older one has none, by name and test points."""
+
+    def fits(line: Line) -> bool:
+        if "data_hash" in line:
+            return bool(line["data_hash"] == digest)
+        on_test = line["run"].get("split", "test") == "test"
+        return bool(line["name"] == name and (not on_test or line["figures"]["points"] == points))
+
+    return [line for line in lines if fits(line)]
+
+
+def read_json(path: Path) -> Any:  # noqa: ANN401  whatever was written there
+    """What a file of the folder holds; an empty object where there is none."""
+    if not path.exists():
+        return {}
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except json.JSONDecodeError as error:
+        raise DataError("is no JSON", remedy="delete it; it is written anew", file=path) from error
+
+
+def write_json(path: Path, value: Mapping[str, Any] | list[Any]) -> None:
+    """Write the file whole or not at all."""
+    with written(path) as file:
+        json.dump(value, file, ensure_ascii=False, indent=1)
+
+
+def read_plan(folder: Path) -> list[Entry]:
+    """What the studies in the folder want."""
+    stored = read_json(folder / PLAN) or []
+    return [
+        Entry(each["study"], each["row"], Run.of(each["run"]), tuple(each.get("base", ()))) for each in stored
+    ]
+
+
+def add_to_plan(folder: Path, entries: Iterable[Entry]) -> None:
+    """Remember what was asked for, beside what had been; where a row has changed, the new one counts."""
+    every = {_place(each): each for each in (*read_plan(folder), *entries)}
+    write_json(folder / PLAN, [asdict(each) for each in every.values()])
+
+
+def _place(entry: Entry) -> tuple[object, ...]:
+    """A row's place in a table, and which of its runs this is."""
+    run = entry.run
+    return entry.study, entry.row, run.data, run.system, entry.base, run.seed
+
+
+def write_predictions(folder: Path, line: Line, ids: npt.NDArray[np.int64]) -> None:
+    """Keep the best labels of every test point, the best first; -1 where there are no more."""
+    path = _predictions(folder, line)
+    path.parent.mkdir(exist_ok=True)
+    with written(path, "wb") as file:
+        np.savez_compressed(file, ids=ids[:, :PLACES].astype(np.int32))
+
+
+def read_predictions(folder: Path, line: Line) -> npt.NDArray[np.int64] | None:
+    """The best labels of every test point, where they were kept."""
+    path = _predictions(folder, line)
+    if not path.exists():
+        return None
+    with np.load(path) as file:
+        return np.asarray(file["ids"], dtype=np.int64)
+
+
+def _predictions(folder: Path, line: Line) -> Path:
+    return folder / PREDICTIONS / f"{line['key']}-{line.get('data_hash', '')[:8]}.npz"

@@ -1,0 +1,69 @@
+"""What a report is made of, whatever it is written as: sections of text, tables and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A word or a figure; `order` is what a table is sorted by."""
+
+    text: str
+    order: float | str
+    best: bool = False
+    chance: bool = False  # the difference to the first row may be chance
+    more: str = ""  # told only to those who ask
+    bar: float | None = None  # drawn behind the figure, from 0 to 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells, the first of each its name."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A chart as SVG, and what it shows."""
+
+    svg: str
+    caption: str
+    legend: str = ""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """A query and what each model answered: a name, and labels with whether they are right."""
+
+    query: str
+    of: tuple[tuple[str, tuple[tuple[str, bool], ...]], ...]
+
+
+Block = str | Table | Picture | Answers
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands under it."""
+
+    title: str
+    blocks: Sequence[Block] = ()
+    name: str = ""  # of the study, for links
+    pictures: Sequence[Picture] = field(default=())
+
+
+def words(text: str) -> Cell:
+    """A cell of text."""
+    return Cell(text, text)
+
+
+def number(value: float | None, form: str = ".2f") -> Cell:
+    """A cell with a figure; a dash where there is none."""
+    if value is None or value != value:
+        return Cell("–", float("-inf"))
+    return Cell(f"{value:{form}}", value)

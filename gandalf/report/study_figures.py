@@ -1,0 +1,173 @@
+"""Studies as pictures: bars and lines, with the same figures in words for those who do not see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gandalf.data.formats.texts import clean
+from gandalf.data.matching import known_points
+from gandalf.experiments.results import Place, Results, Rows, mean
+from gandalf.experiments.samples import figure
+from gandalf.experiments.store import Line, read_predictions
+from gandalf.experiments.studies import SHARES, STUDIES
+from gandalf.metrics.predictions import test_points
+from gandalf.report.blocks import Answers, Picture
+from gandalf.report.svg import Axis, Series, bar_chart, legend, line_chart, nice_end
+
+STYLES = 8  # colours that the page has
+QUERIES, PLACES = 5, 5
+
+
+def pictures(results: Results, study: str, place: Place) -> Iterator[Picture]:
+    """The figures of a study at a place."""
+    drawn = DRAW.get(STUDIES[study].figure)
+    if drawn is not None:
+        yield from drawn(results, place, results.study(study)[place])
+
+
+def _series(rows: Rows) -> list[tuple[str, int, list[Line]]]:
+    return [(row, at % STYLES, lines) for at, (row, lines) in enumerate(rows.items())]
+
+
+def _kinds(results: Results, place: Place, rows: Rows) -> Iterator[Picture]:
+    parts = {"all": None, "label's text": "label_text", "new text": "new_text"}
+    for name in ("P@1", "PSP@5"):
+        series = [
+            Series(row, style, [_known(mean(lines, figure(name, part))) for part in parts.values()])
+            for row, style, lines in _series(rows)
+        ]
+        said = f"{place.title}: {name} by kind of test text."
+        yield Picture(bar_chart([(each,) for each in parts], series, name), said, legend(series))
+
+
+def _coverage(results: Results, place: Place, rows: Rows) -> Iterator[Picture]:
+    names = ("C@1", "C@3", "C@5")
+    series = [
+        Series(row, style, [_known(mean(lines, figure(name))) for name in names])
+        for row, style, lines in _series(rows)
+    ]
+    said = f"{place.title}: share of the test split's labels that are rightly predicted at least once."
+    yield Picture(bar_chart([(name,) for name in names], series, "coverage"), said, legend(series))
+
+
+def _bins(results: Results, place: Place, rows: Rows) -> Iterator[Picture]:
+    series, groups = [], []
+    for row, style, lines in _series(rows):
+        bins = [line["figures"]["bins"] for line in lines]
+        parts = np.mean([[each["contribution"] for each in one] for one in bins], axis=0)
+        series.append(Series(row, style, parts.tolist()))
+        groups = [
+            (str(n), f"{each['labels']:,}", f"{each['mean_frequency']:.1f}")
+            for n, each in enumerate(bins[0], start=1)
+        ]
+    said = f"{place.title}: what labels from head (1) to tail add to P@5; below, labels and points of each."
+    yield Picture(bar_chart(groups, series, "part of P@5"), said, legend(series))
+
+
+def _shares(results: Results, place: Place, rows: Rows) -> Iterator[Picture]:
+    for name in ("P@1", "PSP@5"):
+        series = []
+        for style, order in enumerate(("random", "tail")):
+            named = {0: "D", **{share: f"{order} {share} %" for share in SHARES}, 100: "G"}
+            known = {share: mean(rows[row], figure(name)) for share, row in named.items() if row in rows}
+            series.append(
+                Series(f"{order} first" if style else order, 2 * style, [*known.values()], [*known])
+            )
+        high = nice_end(max(max(each.up, default=0.0) for each in series))
+        svg = line_chart(series, Axis("labels with a label point, %", 100.0), Axis(name, high))
+        yield Picture(svg, f"{place.title}: {name} with fewer label points.", legend(series))
+
+
+def _curves(results: Results, place: Place, rows: Rows) -> Iterator[Picture]:
+    once = {row: lines for row, lines in rows.items() if row.endswith(" x 1")}
+    for name in ("P@1", "PSP@5"):
+        series = []
+        for row, style, lines in _series(once):
+            course = [each for each in lines[0]["history"] if each.get(name) is not None]
+            steps, values = [each["step"] for each in course], [each[name] for each in course]
+            series.append(Series(row.removesuffix(" x 1"), style, values, steps))
+        if any(each.up for each in series):
+            far = max(max(each.across, default=1) for each in series)
+            high = nice_end(max(max(each.up, default=0.0) for each in series))
+            svg = line_chart(series, Axis("steps", nice_end(far)), Axis(name, high))
+            said = f"{place.title}: {name} on held-out training points, first seed."
+            yield Picture(svg, said, legend(series))
+
+
+DRAW = {
+    "P@1 and PSP@5": _kinds,
+    "coverage": _coverage,
+    "bins": _bins,
+    "share": _shares,
+    "curves": _curves,
+}
+
+
+def density_picture(results: Results, system: str, data: str) -> Picture | None:
+    """Relative gain of G against points per label."""
+    found: dict[str, list[tuple[float, float]]] = {"points thinned": [], "pairs thinned": [], "drawn": []}
+    for place, rows in results.study("density").items():
+        base, _, query = place.data.partition("?")
+        fact = results.facts.get(place.data)
+        if (
+            place.system != system
+            or fact is None
+            or base not in (data, "synthetic")
+            or not {"D", "G"} <= rows.keys()
+        ):
+            continue
+        p1 = {row: mean(rows[row], figure("P@1")) for row in ("D", "G")}
+        gain = 100 * (p1["G"] - p1["D"]) / max(p1["D"], 1e-9)
+        kind = "drawn" if base == "synthetic" else "pairs thinned" if "pairs" in query else "points thinned"
+        found[kind].append((fact["points_per_label"], max(gain, 0.0)))
+    series = [
+        Series(kind, style, [gain for _, gain in sorted(of)], [at for at, _ in sorted(of)])
+        for style, (kind, of) in enumerate(found.items())
+        if of
+    ]
+    if not series:
+        return None
+    far = nice_end(max(max(each.across) for each in series))
+    high = nice_end(max(max(each.up) for each in series))
+    svg = line_chart(series, Axis("points per label", far), Axis("gain of G over D, % of P@1", high))
+    return Picture(
+        svg, f"{system}: gain of G against points per label; losses are drawn as 0.", legend(series)
+    )
+
+
+RULE = "new texts of the test split, at equal distances from its first to its last"
+
+
+def answers(results: Results) -> Iterator[Answers]:
+    """Texts by a rule, and what each system answers with and without label points."""
+    by_data: dict[str, list[tuple[str, Line]]] = {}
+    for place, rows in results.study("qualitative").items():
+        named = [(f"{place.system}, {row}", lines[0]) for row, lines in rows.items()]
+        by_data.setdefault(place.data, []).extend(named)
+    for data, models in by_data.items():
+        splits = results.splits(data)
+        if splits is None:
+            continue
+        test = test_points(splits)
+        known, (_, label_texts) = known_points(test), test.need_texts("predictions side by side")
+        some = np.arange(len(test)) if known is None or known.all() else np.flatnonzero(~known)
+        kept = {name: read_predictions(results.folder, line) for name, line in models}
+        for row in np.unique(some[np.linspace(0, len(some) - 1, QUERIES).astype(np.int64)]).tolist():
+            right = set(
+                test.targets.indices[test.targets.indptr[row] : test.targets.indptr[row + 1]].tolist()
+            )
+            given = tuple(
+                (
+                    name,
+                    tuple((clean(label_texts[i]), i in right) for i in ids[row, :PLACES].tolist() if i >= 0),
+                )
+                for name, ids in kept.items()
+                if ids is not None
+            )
+            yield Answers(clean((test.texts or [""])[row]), given)
+
+
+def _known(value: float) -> float:
+    return 0.0 if np.isnan(value) else value

@@ -1,0 +1,165 @@
+"""The whole report as sections, whatever it will be written as."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gandalf.experiments.claims import verdicts
+from gandalf.experiments.plateau import TOLERANCE
+from gandalf.experiments.results import Results
+from gandalf.experiments.store import FACTS, read_json
+from gandalf.experiments.studies import STUDIES
+from gandalf.report.blocks import Block, Cell, Section, Table, number, words
+from gandalf.report.study_figures import RULE, answers, density_picture, pictures
+from gandalf.report.study_tables import (
+    CHANCE,
+    bin_table,
+    cost_table,
+    density_table,
+    graph_table,
+    missing,
+    numbers_table,
+    study_table,
+    verdict_table,
+)
+
+READING = (
+    "Figures are percentages on the test split, its filter applied; mean over seeds ± standard deviation. "
+    "All rows take equal steps unless they say otherwise. Bold: the best of a column. "
+    f"{CHANCE}: the difference to the table's first row may be chance, by a paired bootstrap over test "
+    "points where predictions were kept, else by the spread between seeds. New text: test points whose "
+    "text is no label's. Seconds and memory are those of training."
+)
+ROWS = (
+    "D: training points alone. Z: label points alone. U(G,N): as many as D has, drawn from both. Z1: D and "
+    "label points whose one target is the label itself. G: D and Z, Gandalf as in the paper. shrunk, "
+    "calibrated: better estimates as targets. default: what gandalf train does. auto: chosen on a share of "
+    "the training points."
+)
+
+
+def sections(results: Results) -> list[Section]:
+    """Claims first, then every study that has results, then how to make it again."""
+    said = verdicts(results)
+    found = [Section("The paper's claims", [_rule(), verdict_table(said), numbers_table(said)], "claims")]
+    found += [part for study in STUDIES for part in _study(results, study)]
+    return [*found, _again(results)]
+
+
+def _rule() -> str:
+    return (
+        "A claim holds where every figure that it is about says so by more than chance, partly where some "
+        "do. A system supports a claim only if it was trained to a plateau: twice the steps add less than "
+        f"{TOLERANCE:g} point to P@1 on held-out training points. All else is called reduced."
+    )
+
+
+def _study(results: Results, study: str) -> Iterator[Section]:
+    blocks = list(SPECIAL.get(study, _tables)(results, study))
+    if blocks:
+        about = STUDIES[study]
+        yield Section(about.title, [about.asks, *blocks], study)
+
+
+def _tables(results: Results, study: str) -> Iterator[Block]:
+    for place in results.study(study):
+        yield study_table(results, study, place)
+        yield from pictures(results, study, place)
+
+
+def _cost(results: Results, study: str) -> Iterator[Block]:
+    for place in results.study(study):
+        yield cost_table(results, place)
+    for data in dict.fromkeys(place.data for place in results.study(study)):
+        table = graph_table(results, data)
+        if table is not None:
+            yield table
+
+
+def _bins(results: Results, study: str) -> Iterator[Block]:
+    for place in results.study(study):
+        yield bin_table(results, place)
+        yield from pictures(results, study, place)
+
+
+def _density(results: Results, study: str) -> Iterator[Block]:
+    places = results.study(study)
+    whole = dict.fromkeys(place.data for place in places if "?" not in place.data)
+    for data in whole:
+        for system in dict.fromkeys(place.system for place in places if place.data == data):
+            yield density_table(results, system, data)
+            picture = density_picture(results, system, data)
+            if picture is not None:
+                yield picture
+
+
+def _qualitative(results: Results, study: str) -> Iterator[Block]:
+    found = list(answers(results))
+    if found:
+        yield f"Queries: {RULE}. Wrong labels are grey."
+        yield from found
+
+
+def _neighbours(results: Results, study: str) -> Iterator[Block]:
+    for data, fact in results.facts.items():
+        for label in fact.get("neighbours", ()):
+            rows = tuple(
+                (
+                    words(each["text"]),
+                    replace(number(each["target"]), bar=each["target"]),
+                    number(each["together"], "g"),
+                    number(each["frequency"], "g"),
+                )
+                for each in label["neighbours"]
+            )
+            head = ("neighbour", "target", "together", "its points")
+            yield Table(head, rows, f"{data}: {label['text']} ({label['frequency']:g} points)")
+
+
+SPECIAL = {
+    "bins": _bins,
+    "cost": _cost,
+    "density": _density,
+    "qualitative": _qualitative,
+    "neighbours": _neighbours,
+}
+
+
+def _again(results: Results) -> Section:
+    """Commands that make these results, what is missing, and what they were made with."""
+    lines = list(missing(results))
+    commands = "\n".join(_commands(results))
+    about = read_json(results.folder / FACTS).get("environment", {})
+    rows = tuple((words(str(name)), Cell(str(value), str(value))) for name, value in about.items())
+    blocks: list[Block] = [*lines, f"```\n{commands}\n```"]
+    if rows:
+        blocks.append(Table(("made with", ""), rows))
+    return Section("Make it again", blocks, "again")
+
+
+def _commands(results: Results) -> Iterator[str]:
+    asked: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
+    seeds = 1 + max(entry.run.seed for entry in results.plan)
+    for entry in results.plan:
+        data = entry.run.data.partition("?")[0]
+        if data != "synthetic":
+            asked.setdefault((data, entry.base), {})[entry.run.system] = None
+    studies = [study for study in STUDIES if results.study(study)]
+    for (data, base), systems in asked.items():
+        source = results.facts.get(data, {}).get("source", data)
+        sets = [word for each in base for word in ("--set", each)]
+        for study in ["all"] if len(studies) > 8 else studies:
+            words_ = [
+                "gandalf",
+                "reproduce",
+                study,
+                source,
+                "--systems",
+                ",".join(systems),
+                "--seeds",
+                str(seeds),
+            ]
+            yield shlex.join([*words_, "--out", str(results.folder), *sets])
+    yield shlex.join(["gandalf", "report", str(results.folder), "-o", "report.html"])

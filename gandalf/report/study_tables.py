@@ -1,0 +1,208 @@
+"""Studies as tables: figures over seeds, the best in bold, and a mark where a difference may be chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from gandalf.experiments.claims import Verdict
+from gandalf.experiments.paper import published
+from gandalf.experiments.plateau import plateau
+from gandalf.experiments.results import PARTS, Place, Results, Rows
+from gandalf.experiments.samples import Sample, figure
+from gandalf.experiments.store import Line
+from gandalf.experiments.studies import STUDIES
+from gandalf.report.blocks import Cell, Table, number, words
+
+FIGURES: dict[str, tuple[str, str]] = {
+    **{f"{family}@{k}": (f"{family}@{k}", "all") for family in ("P", "PSP") for k in (1, 3, 5)},
+    "P@1 new text": ("P@1", "new"),
+    "PSP@5 new text": ("PSP@5", "new"),
+}
+COVERAGE = {f"C@{k}": (f"C@{k}", "all") for k in (1, 3, 5)}
+OF_STUDY: dict[str, dict[str, tuple[str, str]]] = {"coverage": COVERAGE}
+CHANCE = "≈"  # beside a figure
+
+
+def study_table(results: Results, study: str, place: Place) -> Table:
+    """The rows of a study at a place."""
+    rows, shown = results.study(study)[place], OF_STUDY.get(study, FIGURES)
+    base = next(iter(rows))
+    cells: dict[str, list[Cell]] = {row: [words(row)] for row in rows}
+    for name, part in shown.values():
+        for row, cell in _column(results, rows, base, name, part).items():
+            cells[row].append(cell)
+    for row, lines in rows.items():
+        cells[row] += _cost(lines)
+    head = ("", *shown, "seconds", "peak MB", "ms a query", "seeds")
+    below = [
+        _of_paper(row, found, shown) for row, found in published(_name(rows), study, place.system).items()
+    ]
+    return Table(head, (*map(tuple, cells.values()), *below), caption(results, study, place))
+
+
+def _column(results: Results, rows: Rows, base: str, name: str, part: str) -> dict[str, Cell]:
+    column = figure(name, PARTS[part])
+    samples = {row: Sample.of(lines, column) for row, lines in rows.items()}
+    means = {row: sample.mean for row, sample in samples.items()}
+    known = [value for value in means.values() if not np.isnan(value)]
+    best = f"{max(known):.2f}" if known else ""
+    found = {}
+    for row, sample in samples.items():
+        cell = number(sample.mean)
+        spread = "" if np.isnan(sample.deviation) else f" ± {sample.deviation:.2f}"
+        chance = row != base and not np.isnan(means[row]) and not _real(results, rows, row, base, name, part)
+        text = cell.text + spread
+        found[row] = replace(cell, text=text, best=cell.text == best, chance=chance)
+    return found
+
+
+def _real(results: Results, rows: Rows, row: str, base: str, name: str, part: str) -> bool:
+    """Whether the difference to the first row is more than chance; True where nothing tells."""
+    found = results.contrast(rows[row], rows[base], name, part)
+    return found.real or not found.by
+
+
+def _cost(lines: list[Line]) -> list[Cell]:
+    latencies = [line["latency_ms"] for line in lines if line.get("latency_ms") is not None]
+    return [
+        number(float(np.mean([line["seconds"] for line in lines])), ",.1f"),
+        number(max(line["peak_memory"] for line in lines) / 2**20, ",.0f"),
+        number(min(latencies) if latencies else None),
+        number(len(lines), "d"),
+    ]
+
+
+def _of_paper(row: str, found: Mapping[str, float], shown: Mapping[str, tuple[str, str]]) -> tuple[Cell, ...]:
+    figures = [number(found.get(name) if part == "all" else None) for name, part in shown.values()]
+    return (words(f"paper: {row}"), *figures, *(number(None) for _ in range(4)))
+
+
+def _name(rows: Rows) -> str:
+    return str(next(iter(rows.values()))[0]["name"])
+
+
+def caption(results: Results, study: str, place: Place) -> str:
+    """Encoder, length, evidence of a plateau, seeds, and what is missing."""
+    rows = results.study(study)[place]
+    lines = [line for of_row in rows.values() for line in of_row]
+    recipe = lines[0]["recipe"]
+    length = "" if recipe["training"].get("steps") else f"Epochs: {_spread(_epochs(lines), '.3g')}, "
+    steps = _spread([line["steps"] for line in lines])
+    encoder = (
+        f"{recipe['encoder']['kind']}, {recipe['encoder']['dim']}-d" if "encoder" in recipe else place.system
+    )
+    seeds = len({line["run"]["seed"] for line in lines})
+    return (
+        f"{place.title}. Encoder: {encoder}. {length}steps: {steps}. "
+        f"Seeds: {seeds}. {_upper(str(plateau(results, place)))}."
+    )
+
+
+def _epochs(lines: list[Line]) -> list[float]:
+    return [line["recipe"]["training"]["epochs"] for line in lines]
+
+
+def _spread(values: Sequence[float], form: str = ",") -> str:
+    """A number, or the least and the greatest where there are several."""
+    least, most = min(values), max(values)
+    return f"{least:{form}}" if least == most else f"{least:{form}} to {most:{form}}"
+
+
+def bin_table(results: Results, place: Place) -> Table:
+    """What bins of labels from head to tail add to P@5."""
+    rows, head, cells = results.study("bins")[place], [""], []
+    for row, lines in rows.items():
+        bins = [line["figures"]["bins"] for line in lines]
+        parts = np.mean([[each["contribution"] for each in one] for one in bins], axis=0)
+        cells.append((words(row), *(number(part) for part in parts.tolist()), number(float(parts.sum()))))
+        head = ["", *(f"{each['labels']:,} x {each['mean_frequency']:.1f}" for each in bins[0]), "P@5"]
+    about = "Columns: labels of each bin, head first, and their mean training points. "
+    return Table(tuple(head), tuple(cells), about + caption(results, "bins", place))
+
+
+def _upper(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def cost_table(results: Results, place: Place) -> Table:
+    """Time of an epoch, memory and latency with and without label points."""
+    rows = results.study("cost")[place]
+    cells = []
+    for row, lines in rows.items():
+        line = lines[0]
+        epoch = line["seconds"] / max(line["recipe"]["training"]["epochs"], 1e-9)
+        memory, latency = line["peak_memory"] / 2**20, line.get("latency_ms")
+        cells.append((words(row), number(epoch), number(memory, ",.0f"), number(latency)))
+    return Table(
+        ("", "seconds an epoch", "peak MB", "ms a query"), tuple(cells), caption(results, "cost", place)
+    )
+
+
+def graph_table(results: Results, data: str) -> Table | None:
+    """Seconds that each label graph takes."""
+    found = results.facts.get(data, {}).get("graph_seconds")
+    if not found:
+        return None
+    labels = results.facts[data]["labels"]
+    rows = tuple((words(name), number(seconds, ".3f")) for name, seconds in found.items())
+    return Table(("label graph", "seconds"), rows, f"{data}: {labels:,} labels, once for a training set.")
+
+
+def density_table(results: Results, system: str, data: str) -> Table:
+    """Gains of thinned and drawn sets beside their densities."""
+    rows = []
+    for place, found in results.study("density").items():
+        if place.system != system or not {"D", "G"} <= found.keys() or not _belongs(place.data, data):
+            continue
+        fact = results.facts.get(place.data, {})
+        p1 = {row: Sample.of(lines, figure("P@1")).mean for row, lines in found.items()}
+        gain = 100 * (p1["G"] - p1["D"]) / p1["D"] if p1["D"] else None
+        densities = (fact.get("points_per_label"), fact.get("labels_per_point"))
+        cells = (number(p1["D"]), number(p1["G"]), number(p1.get("default")), number(gain, "+.1f"))
+        rows.append((words(place.data), *(number(each) for each in densities), *cells))
+    head = ("", "points per label", "labels per point", "D", "G", "default", "gain of G, %")
+    return Table(head, tuple(rows), f"{system}: P@1 of thinned and drawn sets, one seed each.")
+
+
+def _belongs(data: str, whole: str) -> bool:
+    return data.partition("?")[0] in (whole, "synthetic")
+
+
+def verdict_table(found: list[Verdict]) -> Table:
+    """A row for each claim, and what each data set says of it, of all texts and of new ones."""
+    said = {(each.claim, each.data, each.part): each.says for each in found}
+    places = list(dict.fromkeys((each.data, each.part) for each in found))
+    titles = [data if part == "all" else f"{data}, new texts" for data, part in places]
+    rows = tuple(
+        (words(claim), words(text), *(words(said.get((claim, *place), "–")) for place in places))
+        for claim, text in dict.fromkeys((each.claim, each.words) for each in found)
+    )
+    return Table(("", "claim", *titles), rows)
+
+
+def numbers_table(found: list[Verdict]) -> Table:
+    """The numbers behind every verdict."""
+    rows = tuple(
+        (
+            words(each.claim),
+            words(each.data),
+            words({"all": "all", "new": "new texts"}[each.part]),
+            words(each.says),
+            Cell(each.count, each.count, more=each.numbers),
+        )
+        for each in found
+        if each.findings
+    )
+    return Table(("", "data", "texts", "verdict", "numbers"), rows, "The numbers behind the verdicts.")
+
+
+def missing(results: Results) -> Iterator[str]:
+    """Studies that are not complete."""
+    for study in STUDIES:
+        wanted = results.planned(study)
+        made = len({entry.run.key for entry in results.plan if entry.study == study} & results.lines.keys())
+        if wanted > made:
+            yield f"{study}: {wanted - made} of {wanted} runs are still to be made"

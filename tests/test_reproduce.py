@@ -1,0 +1,193 @@
+"""Every study of the paper on a small set, as one command: nothing twice, and a report at the end."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import done, done_json, fails, run
+
+import gandalf
+from gandalf.cli.recipe_options import Asked
+from gandalf.experiments import studies
+from gandalf.experiments.paper import sets
+from gandalf.experiments.results import Results
+from gandalf.experiments.store import read_predictions
+from gandalf.metrics.bootstrap import compare
+from gandalf.metrics.evaluate import evaluate
+from gandalf.metrics.propensity import constants
+from gandalf.systems import published
+
+SMALL = [
+    word
+    for each in ("training.steps=6", "encoder.dim=8", "training.batch=32", "text.max_length=8", "device=cpu")
+    for word in ("--set", each)
+]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "Small-100"
+    gandalf.export(gandalf.synthetic(300, 100, seed=1).splits, folder, "raw")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(data, tmp_path_factory):
+    """All studies, once; synonyms only where MiniLM is installed."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(studies, "DRAWN", ("synthetic?points=200&labels=60&labels_per_point=2",))
+    folder = tmp_path_factory.mktemp("runs") / "runs"
+    said = done("reproduce", "all", data, "--seeds", 1, "--out", folder, *SMALL)
+    assert re.search(r"49 runs are left, which takes about \d+ seconds here", said)
+    assert "49 runs made, 0 failed" in said
+    yield folder
+    patch.undo()
+
+
+@pytest.mark.slow
+def test_what_is_stored_is_not_run_again(runs, data):
+    again = done_json("reproduce", "all", data, "--seeds", 1, "--out", runs, *SMALL)
+    assert again == {"runs": 49, "made": 0, "failed": 0, "folder": str(runs)}
+    other = done_json("reproduce", "delta", data, "--seeds", 2, "--out", runs, *SMALL, "--list")
+    assert len(other["left"]) == 7 and all("seed 1" in each for each in other["left"])
+
+
+@pytest.mark.slow
+def test_other_data_of_the_same_name_is_run(runs, data, tmp_path):
+    changed = tmp_path / data.name
+    gandalf.export(gandalf.synthetic(300, 100, seed=2).splits, changed, "raw")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "results.jsonl").write_bytes((runs / "results.jsonl").read_bytes())
+    left = done_json("reproduce", "delta", changed, "--seeds", 1, "--out", copy, *SMALL, "--list")["left"]
+    assert len(left) == 7
+    assert not done_json("reproduce", "delta", data, "--seeds", 1, "--out", copy, *SMALL, "--list")["left"]
+
+
+@pytest.mark.slow
+def test_kept_labels_give_the_stored_figures_again(runs):
+    results = Results.read(runs)
+    rows = next(iter(results.study("main").values()))
+    for row in ("D", "G"):
+        found = results.scores(rows[row])
+        for name in ("P@1", "P@5", "PSP@5"):
+            assert found[name] == pytest.approx(rows[row][0]["figures"][name])
+    splits = results.splits("Small-100")
+    scores = []
+    for row in ("G", "D"):
+        ids = read_predictions(runs, rows[row][0])
+        scores.append(evaluate((ids, np.tile(-np.arange(10.0), (len(ids), 1))), splits))
+    by_hand = compare(*scores)["PSP@5"]
+    found = results.contrast(rows["G"], rows["D"], "PSP@5")
+    assert (found.difference, found.low, found.high) == (by_hand.difference, by_hand.low, by_hand.high)
+    assert found.by == "test points"
+
+
+@pytest.mark.slow
+def test_curves_memory_and_latency_are_kept(runs):
+    results = Results.read(runs)
+    for lines in next(iter(results.study("convergence").values())).values():
+        assert lines[0]["run"]["split"] == "validation" and len(lines[0]["history"]) >= 1
+        assert {"step", "P@1", "PSP@5"} <= lines[0]["history"][0].keys()
+    assert all(line["peak_memory"] > 0 and line["latency_ms"] > 0 for line in results.lines.values())
+    fact = json.loads((runs / "facts.json").read_text())["sets"]["Small-100"]
+    assert fact["neighbours"] and fact["graph_seconds"]["ratio"] > 0
+
+
+@pytest.mark.slow
+def test_the_page_needs_nothing_else_and_shows_every_study(runs, tmp_path):
+    done("report", runs, "-o", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert not re.search(r"(src|href)=\"(?!#)", page) and "http" not in page
+    for name in studies.OF_PAPER:
+        assert f'<section id="{name}">' in page, name
+    assert page.count("<svg") >= 9 and "prefers-color-scheme: dark" in page
+    assert "gandalf reproduce all" in page and "torch" in page
+    assert page.count("<table") == page.count("</table>") > 12
+    assert "$" not in re.sub(r"<script>.*</script>", "", page, flags=re.DOTALL)
+
+
+@pytest.mark.slow
+def test_markdown_and_csv(runs, tmp_path):
+    done("report", runs, "-o", tmp_path / "report.md")
+    text = (tmp_path / "report.md").read_text("utf-8")
+    widths = [line.count(" | ") for line in text.splitlines() if line.startswith("| C2 ")]
+    assert sorted(widths) == [3, 4, 4]
+    assert all(f"## {studies.STUDIES[name].title}\n" in text for name in studies.OF_PAPER)
+    done("report", runs, "-o", tmp_path / "runs.csv")
+    with open(tmp_path / "runs.csv", encoding="utf-8") as file:
+        table = list(csv.DictReader(file))
+    stored = Results.read(runs)
+    assert {row["key"] for row in table} == set(stored.lines)
+    row = next(each for each in table if (each["study"], each["row"]) == ("main", "G"))
+    assert float(row["P@1 new text"]) == stored.lines[row["key"]]["figures"]["new_text"]["P@1"]
+
+
+@pytest.mark.slow
+def test_several_at_once_give_the_same(runs, data, tmp_path):
+    said = done_json("reproduce", "graph", data, "--seeds", 1, "--jobs", 2, "--out", tmp_path / "two", *SMALL)
+    assert said["made"] == 6
+    one, two = Results.read(runs), Results.read(tmp_path / "two")
+    assert all(two.lines[key]["figures"] == one.lines[key]["figures"] for key in two.lines)
+
+
+def test_rows_that_a_system_cannot_have_are_left_out(data, tmp_path):
+    said = done(
+        "reproduce", "glas", data, "--systems", "decaf", "--seeds", 1, "--out", tmp_path, *SMALL, "--list"
+    )
+    assert "left out: decaf: GLaS regulariser (the GLaS regulariser is for free rows" in said
+    assert "6 runs, 0 of them stored" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("reproduce", "mian"), "there is no study 'mian'; choose from main"),
+        (("reproduce", "main", "--systems", "astc"), "there is no system 'astc'; did you mean astec?"),
+        (("reproduce", "main", "--systems", ","), "no system is named"),
+        (("reproduce", "main", "nowhere"), "there is no file or folder 'nowhere'"),
+        (("report", "nowhere"), "there is no such folder of runs; make one: gandalf reproduce"),
+        (("report", "nowhere", "-o", "a.pdf"), "a report cannot be written as .pdf"),
+    ],
+)
+def test_what_cannot_be_done_is_said(words, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert sentence in fails(*words)
+
+
+def test_only_a_folder_of_its_own_is_written_to(data, tmp_path):
+    inside = fails("reproduce", "main", data, "--out", data / "runs")
+    assert "is part of the data that is read" in inside and not (data / "runs").exists()
+    (tmp_path / "letter.txt").write_text("dear")
+    assert "holds letter.txt, which is not part of any study" in fails(
+        "reproduce", "main", data, "--out", tmp_path
+    )
+    looked = tmp_path / "looked"
+    done("reproduce", "main", data, "--out", looked, "--list")
+    assert not looked.exists()
+
+
+def test_an_empty_folder_has_nothing_to_report(tmp_path):
+    assert "holds no results" in fails("report", tmp_path)
+    assert run("report", tmp_path).exit_code == 2
+
+
+@pytest.mark.parametrize("name", sets())
+def test_recipes_of_the_papers_sets(name, data, tmp_path):
+    """Each is a recipe that can be followed, with the constants that were published."""
+    found = Asked(config=Path(name)).recipe()
+    assert (found.system, found.training.epochs, found.training.batch) == ("inceptionxml", 45.0, 128)
+    assert (found.targets.targets, found.targets.delta, found.targets.label_epochs) == ("ratio", 0.1, 1.0)
+    text = published()[name].read_text("utf-8")
+    used = constants(name, None, None)
+    assert f"A = {used.A:g}, B = {used.B:g}" in text
+    left = done_json("reproduce", "delta", data, "--config", name, "--seeds", 1, "--out", tmp_path, "--list")[
+        "left"
+    ]
+    assert len(left) == 7 and all("inceptionxml" in each and "training.batch=128" in each for each in left)
+    assert sum("targets.delta" in each for each in left) == 2
