@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
 from gandalf.experiments.claims import verdicts
 from gandalf.experiments.plateau import TOLERANCE
 from gandalf.experiments.results import Results
-from gandalf.experiments.store import FACTS, read_json
+from gandalf.experiments.store import Line
 from gandalf.experiments.studies import STUDIES
-from gandalf.report.blocks import Block, Cell, Section, Table, number, words
+from gandalf.report.blocks import Block, Section, Table, number, words
 from gandalf.report.study_figures import RULE, answers, density_picture, pictures
 from gandalf.report.study_tables import (
     CHANCE,
@@ -131,12 +132,20 @@ def _again(results: Results) -> Section:
     """Commands that make these results, what is missing, and what they were made with."""
     lines = list(missing(results))
     commands = "\n".join(_commands(results))
-    about = read_json(results.folder / FACTS).get("environment", {})
-    rows = tuple((words(str(name)), Cell(str(value), str(value))) for name, value in about.items())
+    found = Counter(_machine(line) for line in results.lines.values())
+    rows = tuple((words(what), number(runs, "d")) for what, runs in found.items())
     blocks: list[Block] = [*lines, f"```\n{commands}\n```"]
     if rows:
-        blocks.append(Table(("made with", ""), rows))
+        blocks.append(Table(("made with", "runs"), rows))
     return Section("Make it again", blocks, "again")
+
+
+def _machine(line: Line) -> str:
+    """What a run was made with: processors and versions."""
+    had = line.get("machine", {})
+    gpu = f"{had['gpu']}, " if line["device"] == "cuda" and "gpu" in had else ""
+    others = [f"{name} {value}" for name, value in had.items() if name not in ("cpu", "cores", "gpu")]
+    return f"{gpu}{had.get('cpu', 'unknown')}, {had.get('cores', '?')} cores, {', '.join(others)}"
 
 
 def _commands(results: Results) -> Iterator[str]:
