@@ -39,13 +39,14 @@ K = 10
 def made_up_model(labels: int, seed: int = 0) -> Model:
     """A model of that many labels; words are drawn as words are, a few of them often."""
     rng = np.random.default_rng(seed)
-    words = np.array([f"w{number:x}" for number in range(max(2_000, labels // 8))])
+    words = np.array([_word(number) for number in range(max(2_000, labels // 8))])
     chances = 1 / np.arange(10, len(words) + 10)
     drawn = rng.choice(words, (labels, 5), p=chances / chances.sum())
-    texts = [f"{' '.join(row)} {number:x}" for number, row in enumerate(drawn)]
-    tokens = Words.fit(texts[:100_000], WordsOptions(max_length=16, pieces=200))
+    texts = [" ".join(row) for row in drawn]
+    tokens = Words.fit(texts[:200_000], WordsOptions(max_length=16, pieces=200))
     torch.manual_seed(seed)
     encoder = build_encoder(ENCODER, tokens.size)
+    encoder.weigh(torch.from_numpy(tokens.idf()))
     head = Table(labels, encoder.dim)
     model = Model(
         tokens, encoder, head, texts, None, {"encoder": ENCODER, "system": "made up"}, Calibration()
@@ -56,6 +57,15 @@ def made_up_model(labels: int, seed: int = 0) -> Model:
         head.rows.copy_(8 * (rows + 0.5 * own) * torch.empty(labels, 1).uniform_(0.7, 1.3))
         head.bias.fill_(-6.0)
     return model
+
+
+def _word(number: int) -> str:
+    """Letters alone: a tokenizer cuts at digits."""
+    found = ""
+    for _ in range(5):
+        number, letter = divmod(number, 26)
+        found += chr(ord("a") + letter)
+    return found
 
 
 def queries(model: Model, number: int = 500) -> list[str]:

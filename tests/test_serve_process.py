@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 
 import command_line
@@ -13,6 +14,7 @@ from http_server import BEARER, process, token_file
 from small_model import small_model
 
 from gandalf.model import save_model
+from gandalf.serve.run import listen
 
 
 @pytest.fixture
@@ -108,3 +110,22 @@ def test_refusals(folder, tmp_path):
     assert "no such model folder" in fails("serve", folder, "--baseline", tmp_path / "none")
     assert "--port" in fails("serve", folder, "--host", "203.0.113.77", "--port", "1")
     assert "trained on 5" in fails("serve", folder, "--data", "man")
+
+
+def test_answers_are_sent_without_delay():
+    with listen("127.0.0.1", 0) as listening:
+        assert (
+            listening.proto == socket.IPPROTO_TCP
+        )  # else asyncio leaves Nagle's algorithm on: 40 ms a request
+
+
+@pytest.mark.parametrize(
+    ("command", "missing", "extra"), [("serve", "fastapi", "serve"), ("export", "onnx", "onnx")]
+)
+def test_a_missing_library_is_named(folder, tmp_path, command, missing, extra):
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None\nfrom gandalf.cli.main import app; app(sys.argv[1:])\n"
+    )
+    ran = command_line.python(code, command, folder, *([tmp_path / "out"] if command == "export" else []))
+    assert ran.returncode == 2 and ran.stderr.startswith("error: "), ran.stderr
+    assert f"needs {missing}" in ran.stderr and f"gandalf-xmc[{extra}]" in ran.stderr

@@ -132,7 +132,8 @@ def app_of_worker() -> FastAPI:
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens, or one sentence."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family)
+    # Said to be TCP: asyncio sends answers without delay only on sockets that are.
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
