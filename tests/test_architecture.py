@@ -16,13 +16,13 @@ PACKAGE = Path(gandalf.__file__).parent
 ROOMS = (
     *("errors", "progress", "settings", "data", "graph", "augment", "metrics"),
     *("text", "nets", "train", "model", "predict", "recipe", "systems", "runs", "estimator"),
-    *("report", "cli", "__main__"),
+    *("peers", "report", "cli", "__main__"),
 )
 FILES = sorted(PACKAGE.rglob("*.py"))
 LIGHT = {"numpy", "scipy", "typer", "rich", "gandalf"}
 # The engine, which the extra [train] brings; the rooms before it do without.
 ENGINE = {room: {"torch", "tokenizers", "safetensors", "filelock"} for room in ROOMS[ROOMS.index("text") :]}
-ENGINE |= {room: set() for room in ("report", "cli", "__main__")}
+ENGINE |= {room: set() for room in ("peers", "report", "cli", "__main__")}
 KERNELS = {"fused_kernels.py": {"triton"}}  # files that are wholly of an extra, imported where they are used
 
 
