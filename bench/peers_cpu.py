@@ -5,8 +5,8 @@
     python -m bench.peers_cpu DATA --venvs .peers --validation --soft threshold any sample copies weights
 
 Trainers with their defaults (`examples/`) on the training points alone (D), with every label's text as a
-point of that label (D + Z1), and with the paper's and with calibrated targets. Their pins clash with each other's
-and with ours, so each has an environment of its own: `make peers` makes them. What is not there is left out.
+point of that label (D + Z1), and with the paper's and with calibrated targets. Their pins clash with each
+other's and with ours, so each has an environment of its own, which `make peers` makes; others are left out.
 
 `--validation` asks how soft targets best reach trainers that know only 0 and 1: it holds out a fifth of the
 training points, trains on the rest and scores the held points; no test point is looked at.
@@ -29,7 +29,6 @@ from typing import Any
 
 from bench.machine import RESULTS, keep, machine
 from gandalf import DataError, Splits, load
-from gandalf.data.harden import is_soft
 from gandalf.data.holdout import holdout
 from gandalf.peers import OURS, PEERS, POINTS, SOFT, Trainer, figures, interpreter, run
 
@@ -70,14 +69,7 @@ def wanted(chosen: argparse.Namespace) -> Iterator[tuple[Row, Trainer, str]]:
 def measured_row(row: Row, trainer: Trainer, python: str, splits: Splits, threads: int) -> dict[str, Any]:
     """One line of the table."""
     made = POINTS.get(row.points, POINTS["D"])(splits.train)
-    soft = (
-        row.soft
-        if is_soft(made.targets)
-        else "weights"
-        if trainer.format in ("npz", "raw", "pairs")
-        else "any"
-    )
-    found = run(trainer, python, replace(splits, train=made), soft, threads=threads)
+    found = run(trainer, python, splits, made, row.soft, threads=threads)
     costs = {
         "train_seconds": round(found.train_seconds, 1),
         "predict_ms": round(found.predict_ms, 3),

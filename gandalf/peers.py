@@ -27,6 +27,7 @@ from gandalf.metrics.evaluate import Scores, evaluate
 
 Points = Callable[[Dataset], Dataset]
 COPIES = 3  # of every point, each with targets drawn anew
+SEED = 0
 PAUSE = 0.05  # seconds between two looks at a process's memory
 
 
@@ -124,23 +125,33 @@ def interpreter(name: str, trainer: Trainer, venvs: Path | None = None) -> str |
 
 
 def run(
-    trainer: Trainer, python: str, splits: Splits, soft: str | None = None, *, threads: int, seed: int = 0
+    trainer: Trainer, python: str, splits: Splits, points: Dataset, soft: str | None = None, *, threads: int
 ) -> Measured:
-    """Write the splits for the trainer, train, predict the test split and score it."""
-    soft = soft or trainer.soft
-    if not FORMATS[trainer.format].carries_soft and soft == "weights":
-        raise DataError(
-            f"{trainer.packages[0]} takes no weights", remedy=f"choose from {', '.join(HARDENINGS)}"
-        )
+    """Train on the points, which were made of the splits' own; predict and score the test split.
+
+    Scores are by the splits as they are: label points are nobody's frequencies.
+    """
+    if splits.test is None:
+        raise DataError("there are no test points to compare trainers on", remedy="add a test split")
+    soft = _way(trainer, points, soft)
     with tempfile.TemporaryDirectory() as place:
         data, model, out = (Path(place) / name for name in ("data", "model", "predictions.npz"))
-        export(replace(splits, train=SOFT[soft](splits.train, seed)), data, trainer.format)
+        export(replace(splits, train=SOFT[soft](points, SEED)), data, trainer.format)
         words = [python, str(script(trainer)), str(data), str(model), str(out), *trainer.arguments]
         told, peak = measured(words, threads)
-        assert splits.test is not None
-        each = 1000 * told["predict_seconds"] / max(1, len(splits.test))
+        each = 1000 * told["predict_seconds"] / len(splits.test)
         size = sum(file.stat().st_size for file in model.rglob("*") if file.is_file())
         return Measured(evaluate(out, splits), told["train_seconds"], each, peak, size / 1e6)
+
+
+def _way(trainer: Trainer, points: Dataset, soft: str | None) -> str:
+    """How the targets reach the trainer: as they are where they are hard."""
+    if not is_soft(points.targets):
+        return "weights"
+    if soft == "weights" and not FORMATS[trainer.format].carries_soft:
+        known = ", ".join(name for name in SOFT if name != soft)
+        raise DataError(f"{trainer.packages[0]} takes no weights", remedy=f"choose from {known}")
+    return soft or trainer.soft
 
 
 def script(trainer: Trainer) -> Path:

