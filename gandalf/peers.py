@@ -28,6 +28,7 @@ from gandalf.metrics.evaluate import Scores, evaluate
 Points = Callable[[Dataset], Dataset]
 COPIES = 3  # of every point, each with targets drawn anew
 SEED = 0
+TOLD = '{"train_seconds"'  # how the last line of a script begins
 PAUSE = 0.05  # seconds between two looks at a process's memory
 
 
@@ -177,11 +178,11 @@ def measured(words: list[str], threads: int) -> tuple[Mapping[str, Any], float]:
             child.kill()
         printed.seek(0)
         lines = printed.read().splitlines()
-    told = next((line for line in reversed(lines) if line.startswith("{")), None)
-    if child.returncode or told is None:
+    told = lines[-1].partition(TOLD) if lines else ("", "", "")  # a bar may stand before it
+    if child.returncode or not told[1]:
         last = lines[-1] if lines else f"exit code {child.returncode}"
         raise DataError(f"{shlex.join(words[:2])} failed: {last}")
-    return json.loads(told), peak
+    return json.loads(told[1] + told[2]), peak
 
 
 def _held_mb(process: int) -> float:

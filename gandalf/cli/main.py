@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from gandalf import __version__
 from gandalf.cli.add_labels import add_labels
 from gandalf.cli.augment import augment
+from gandalf.cli.bench import bench
 from gandalf.cli.check import check
 from gandalf.cli.config import config
 from gandalf.cli.demo import demo
@@ -75,7 +76,7 @@ def gandalf(
 
 COMMANDS = (
     *(check, stats, graph, diagnose, augment),
-    *(systems, train, config, predict, add_labels, evaluate, demo),
+    *(systems, train, config, predict, add_labels, evaluate, bench, demo),
 )
 for command in COMMANDS:
     app.command()(command)

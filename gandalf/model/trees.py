@@ -44,15 +44,18 @@ def need_omikuji() -> Any:  # noqa: ANN401  it has no types
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Nothing on standard output, where the library logs and `--json` prints; it cannot be told not to."""
+    """Nothing on standard output, where the library logs and `--json` prints; a bar only on a terminal."""
     sys.stdout.flush()
-    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    streams = (1,) if sys.stderr.isatty() else (1, 2)
+    kept, nowhere = [os.dup(stream) for stream in streams], os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 1)
+        for stream in streams:
+            os.dup2(nowhere, stream)
         yield
     finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        for stream, old in zip(streams, kept, strict=True):
+            os.dup2(old, stream)
+            os.close(old)
         os.close(nowhere)
 
 
