@@ -173,6 +173,9 @@ SYSTEMS: dict[str, System] = {
     ),
 }
 
+# Those of one loop: an encoder and a row for each label. Trees have neither.
+NETWORKS = tuple(name for name, system in SYSTEMS.items() if system.recipe().trees.kind == "none")
+
 
 def recipe(system: str) -> Recipe:
     """The recipe of a system by its name."""
