@@ -29,12 +29,14 @@ from typing import Any
 
 from bench.machine import RESULTS, keep, machine
 from gandalf import DataError, Splits, load
+from gandalf.data.harden import is_soft
 from gandalf.data.holdout import holdout
 from gandalf.peers import OURS, PEERS, POINTS, SOFT, Trainer, figures, interpreter, run
 
 SHARE, AT_MOST = 0.2, 5_000  # training points held out with --validation
 SHOWN = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "C@5", "P@1, label text", "P@1, new text")
 KEY = ("trainer", "points", "soft")
+HARD = "-"  # in place of a way for soft targets, where there are none
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,8 @@ def measured_row(row: Row, trainer: Trainer, python: str, splits: Splits, thread
         "peak_mb": round(found.peak_mb),
         "model_mb": round(found.model_mb, 1),
     }
-    return asdict(row) | costs | figures(found.scores)
+    soft = row.soft if is_soft(made.targets) else HARD
+    return asdict(replace(row, soft=soft)) | costs | figures(found.scores)
 
 
 def show(row: dict[str, Any]) -> None:

@@ -46,7 +46,7 @@ class Trainer:
 
 PEERS: dict[str, Trainer] = {
     "omikuji": Trainer("with_omikuji.py", "omikuji", ("omikuji", "scipy"), "libsvm", "any"),
-    "pecos": Trainer("with_pecos.py", "pecos", ("libpecos",), "npz", "any"),
+    "pecos": Trainer("with_pecos.py", "pecos", ("libpecos",), "npz", "weights"),
     "napkinxc": Trainer("with_napkinxc.py", "napkinxc", ("napkinxc", "scipy"), "libsvm", "any"),
     "libmultilabel": Trainer(
         "with_libmultilabel.py", "libmultilabel", ("libmultilabel",), "libmultilabel", "any"
