@@ -1,6 +1,6 @@
 """fastText on Gandalf's points.
 
-gandalf augment man data --format fasttext --targets calibrated --harden sample
+gandalf augment man data --format fasttext --targets calibrated --harden any
 pip install fasttext-numpy2 scipy
 python examples/with_fasttext.py data model predictions.npz
 gandalf evaluate predictions.npz man

@@ -1,6 +1,6 @@
 """LibMultiLabel's label tree, which makes TF-IDF features itself, on Gandalf's points.
 
-gandalf augment man data --format libmultilabel --targets calibrated --harden threshold
+gandalf augment man data --format libmultilabel --targets calibrated --harden any
 pip install libmultilabel
 python examples/with_libmultilabel.py data model predictions.npz
 gandalf evaluate predictions.npz man

@@ -1,6 +1,6 @@
 """napkinXC (probabilistic label trees) on Gandalf's points.
 
-gandalf augment man data --format libsvm --targets calibrated --harden threshold
+gandalf augment man data --format libsvm --targets calibrated --harden any
 pip install napkinxc scipy
 python examples/with_napkinxc.py data model predictions.npz
 gandalf evaluate predictions.npz man

@@ -1,6 +1,6 @@
 """omikuji (Parabel's label trees) on Gandalf's points.
 
-gandalf augment man data --format libsvm --targets calibrated --harden threshold
+gandalf augment man data --format libsvm --targets calibrated --harden any
 pip install omikuji scipy
 python examples/with_omikuji.py data model predictions.npz
 gandalf evaluate predictions.npz man

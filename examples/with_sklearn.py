@@ -2,7 +2,7 @@
 
 The most frequent 2,000 labels; LABELS in the environment takes more, at some 40 ms each.
 
-gandalf augment man data --format npz --targets calibrated --harden threshold
+gandalf augment man data --format npz --targets calibrated --harden any
 pip install scikit-learn
 python examples/with_sklearn.py data model predictions.npz
 gandalf evaluate predictions.npz man

@@ -92,7 +92,7 @@ def test_the_library_works_without_any_extra():
     blocked = (
         *("numba", "matplotlib", "pyarrow", "zstandard"),
         *("torch", "tokenizers", "safetensors", "filelock", "faiss"),
-        *("tensorboard", "sklearn", "transformers"),
+        *("tensorboard", "sklearn", "transformers", "omikuji"),
     )
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({blocked!r}))\n"  # None in sys.modules: import fails
