@@ -111,8 +111,8 @@ def main() -> None:
             if python is not None:
                 rows.append(theirs(peer, python, splits, Path(name)))
                 print(rows[-1], flush=True)
-        for system, settings in (("parabel", []), ("astec", ["steps=20", "validation.share=0"])):
-            rows.append(ours(system, splits, Path(name), settings))
+        for system, settings in (("parabel", []), ("astec", ["steps=20"])):
+            rows.append(ours(system, splits, Path(name), ["validation.share=0", *settings]))
             print(rows[-1], flush=True)
     print(keep(f"latency_{splits.name}", {"queries": QUERIES, "machine_shared": chosen.shared, "rows": rows}))
 
