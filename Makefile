@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+PEERS  ?= .peers
 
-.PHONY: install demo test test-kernels lint format bench clean
+.PHONY: install demo test test-kernels lint format bench peers clean
 
 install: $(VENV)/.installed
 
@@ -47,5 +48,11 @@ bench: install
 	$(BIN)/python -m bench.graph
 	$(BIN)/python -m bench.pipeline
 
+# Other people's trainers on the bundled set, with and without Gandalf's points: one table (docs/peers.md). Each
+# has an environment of its own in $(PEERS), 5 GB in all, since their pins clash. Some ten minutes on two cores.
+peers: install
+	$(BIN)/python -m bench.peers_install $(PEERS)
+	$(BIN)/python -m bench.peers_cpu man --venvs $(PEERS) --points D 'D + calibrated'
+
 clean:
-	rm -rf $(VENV) $(VENV)-kernels demo-out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-kernels $(PEERS) demo-out .mypy_cache .ruff_cache .pytest_cache

@@ -30,7 +30,7 @@ from bench.machine import keep
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.holdout import holdout
 from gandalf.data.matching import is_label_text, text_groups
-from gandalf.model import Model, load_model, save_model
+from gandalf.model import Model, load_network, save_model
 from gandalf.model.new_labels import known_labels
 from gandalf.model.new_rows import Evidence, matched
 from gandalf.model.row_map import Floats, fit_row_map
@@ -117,7 +117,7 @@ def trained(points: Dataset, name: str, folder: Path) -> Model:
         save_model(
             gandalf.train(Splits(train=points, name=name), "astec", seed=SEED, device="cpu").model, folder
         )
-    return load_model(folder)
+    return load_network(folder)
 
 
 def figures(ids: Ints, test: Dataset, unseen: npt.NDArray[np.bool_]) -> dict[str, float]:

@@ -26,6 +26,7 @@ import torch
 from bench.http_load import bodies, closed_loop, open_loop
 from bench.machine import keep
 from gandalf.model import Calibration, Model, save_model
+from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.predict.exact import top_k
@@ -46,6 +47,7 @@ def made_up_model(labels: int, seed: int = 0) -> Model:
     tokens = Words.fit(texts[:200_000], WordsOptions(max_length=16, pieces=200))
     torch.manual_seed(seed)
     encoder = build_encoder(ENCODER, tokens.size)
+    assert isinstance(encoder, BagOfWords)
     encoder.weigh(torch.from_numpy(tokens.idf()))
     head = Table(labels, encoder.dim)
     model = Model(

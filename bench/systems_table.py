@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bench.studies import OWN_BASELINE, Run, systems_study, variant_name
 from bench.tables import WHO_GAINS, Column, Line, Sample, best_rows, figure, noise, number, pooled, table
-from gandalf.systems import SYSTEMS
+from gandalf.systems import NETWORKS
 
 COLUMNS: dict[str, Column] = {
     **{f"{name}@{k}": figure(f"{name}@{k}") for name in ("P", "PSP") for k in (1, 3, 5)},
@@ -60,7 +60,7 @@ def gains_table(lines: list[Line]) -> str:
         samples = {
             name: {row: Sample.of(of_row, COLUMNS[name]) for row, of_row in groups.items()} for name in GAINED
         }
-        for system in SYSTEMS:
+        for system in NETWORKS:
             own = (system, OWN_BASELINE.get(system, "D"))
             cells = [
                 _gain(samples[name], own, (system, points)) for points in ("G", "default") for name in GAINED
@@ -80,7 +80,7 @@ def _gain(samples: dict[Row, Sample], own: Row, other: Row) -> str:
 
 def grouped(lines: list[Line]) -> dict[Row, list[Line]]:
     """Lines by system and label points, in the order of the table."""
-    rows = [(system, name) for system in SYSTEMS for name in (OWN_BASELINE.get(system, "D"), "G", "default")]
+    rows = [(system, name) for system in NETWORKS for name in (OWN_BASELINE.get(system, "D"), "G", "default")]
     groups = {row: [line for line in lines if _is(line, *row)] for row in rows}
     return {row: of_row for row, of_row in groups.items() if of_row}
 

@@ -11,6 +11,8 @@ from gandalf.graph.label_graph import SharedText
 from gandalf.settings import setting
 from gandalf.train.schedules import ScheduleName
 
+TreesKind = Literal["none", "parabel"]
+Hardening = Literal["threshold", "any", "sample"]
 TextKind = Literal["words", "subwords", "pretrained"]
 EncoderKind = Literal["bag-of-words", "inception", "transformer"]
 BlockName = Literal["astec", "decaf", "eclare"]
@@ -126,6 +128,21 @@ class Head:
 
 
 @dataclass(frozen=True)
+class LabelTrees:
+    """Label trees over TF-IDF words in place of encoder and head; what is set of those then says nothing."""
+
+    kind: TreesKind = setting(
+        "none", "none, or parabel: trees of linear classifiers, by the library omikuji."
+    )
+    number: int = setting(3, "Trees whose scores are averaged.")
+    words: int = setting(100_000, "Words that count: those that are in most texts.")
+    harden: Hardening = setting(
+        "any",
+        "Soft targets as 0 or 1. any: all are 1. threshold: from 0.5 on. sample: drawn by their values.",
+    )
+
+
+@dataclass(frozen=True)
 class Labels:
     """Which labels a batch meets."""
 
@@ -214,6 +231,7 @@ class Recipe:
     encoder: Encoder = field(default_factory=Encoder)
     head: Head = field(default_factory=Head)
     siamese: Siamese = field(default_factory=Siamese)
+    trees: LabelTrees = field(default_factory=LabelTrees)
     labels: Labels = field(default_factory=Labels)
     training: Training = field(default_factory=Training)
     targets: Targets = field(default_factory=Targets)

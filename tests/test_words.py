@@ -112,6 +112,13 @@ def test_threshold_keeps_high_values_and_the_highest_of_each_row(soft, threshold
     assert not is_soft(hard)
 
 
+@given(targets(graded=True))
+def test_any_keeps_every_target_as_1(soft):
+    hard = harden(soft, "any")
+    assert hard.toarray().tolist() == (soft.toarray() > 0).astype(float).tolist()
+    assert not is_soft(hard)
+
+
 @given(targets(graded=True), st.integers(0, 5))
 def test_sampling_repeats_with_its_seed_and_keeps_every_certain_target(soft, seed):
     hard = harden(soft, "sample", seed=seed)
@@ -128,5 +135,5 @@ def test_sampling_keeps_each_target_with_its_own_probability():
 
 
 def test_unknown_hardening_names_the_known_ones():
-    with pytest.raises(DataError, match="choose threshold or sample"):
+    with pytest.raises(DataError, match="choose threshold or any or sample"):
         harden(csr_array(np.ones((1, 1), dtype=np.float32)), "round")

@@ -87,12 +87,12 @@ def add_labels(
     "neighbours": ["gzip", "xz"]}[/]
     """
     with engine("adding labels"):
-        from gandalf.model import load_model
+        from gandalf.model import load_network
         from gandalf.model.new_labels import with_labels
         from gandalf.model.save import save_derived
     folder = target.folder(model)
     labels = read_new_labels(file, separator)
-    longer = with_labels(load_model(model, device_of(device)), labels)
+    longer = with_labels(load_network(model, device_of(device)), labels)
     save_derived(longer, model, folder, overwrite=target.in_place or target.overwrite)
     _tell(longer, labels, folder, json)
 

@@ -30,7 +30,7 @@ Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write: a new
 FormatName = Literal[
     "raw", "xc", "npz", "pecos", "libsvm", "fasttext", "libmultilabel", "pairs", "renee", "csv", "jsonl"
 ]
-Hardening = Literal["threshold", "sample"]
+Hardening = Literal["threshold", "any", "sample"]
 
 
 @dataclass(frozen=True)

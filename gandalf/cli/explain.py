@@ -82,10 +82,10 @@ def explain(
     [bold]gandalf explain my-model "compress a file" --label bzip2[/]
     """
     with engine("explaining"):
-        from gandalf.model import load_model
+        from gandalf.model import load_network
         from gandalf.predict.explain import Explainer
         from gandalf.predict.predictor import Predictor
-    loaded = load_model(model, device_of(device))
+    loaded = load_network(model, device_of(device))
     wanted = None if label is None else label_of(loaded, label)
     known = trained_on.background(loaded)
     predictor = Predictor(loaded)

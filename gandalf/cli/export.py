@@ -26,9 +26,9 @@ def export(model: ModelFolder, out: Out, overwrite: Overwrite = False, json: Jso
     [bold]gandalf export my-model my-slim-model[/]
     """
     with engine("exporting", extra="onnx"):
-        from gandalf.model import load_model
+        from gandalf.model import load_network
         from gandalf.predict.onnx_export import export_onnx
-    difference = export_onnx(load_model(model), model, out, overwrite=overwrite)
+    difference = export_onnx(load_network(model), model, out, overwrite=overwrite)
     size = sum(path.stat().st_size for path in out.iterdir())
     if json:
         print_json({"out": str(out), "bytes": size, "largest_difference": difference})

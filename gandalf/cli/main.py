@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from gandalf import __version__
 from gandalf.cli.add_labels import add_labels
 from gandalf.cli.augment import augment
+from gandalf.cli.bench import bench
 from gandalf.cli.check import check
 from gandalf.cli.config import config
 from gandalf.cli.demo import demo
@@ -81,7 +82,7 @@ def gandalf(
 
 COMMANDS = (
     *(check, stats, graph, diagnose, augment),
-    *(systems, train, config, predict, explain, add_labels, evaluate, serve, export, demo),
+    *(systems, train, config, predict, explain, add_labels, evaluate, bench, serve, export, demo),
     *(reproduce, report),
 )
 for command in COMMANDS:

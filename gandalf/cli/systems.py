@@ -18,7 +18,6 @@ from gandalf.settings import NONE, differing, to_dict
 from gandalf.systems import SYSTEMS, recipe
 
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="Tell the whole story of this one.")]
-_EXTRA = "pip install 'gandalf-xmc[transformers]'"
 
 
 def systems(name: Name = None, json: Json = False) -> None:
@@ -67,8 +66,9 @@ def _story(name: str, found: Recipe) -> list[RenderableType]:
     facts = Table.grid(padding=(0, 2))
     for key, value in _facts(name).items():
         facts.add_row(f"[bold]{key}[/]", escape(value))
-    if found.encoder.kind == "transformer":
-        facts.add_row("[bold]needs[/]", escape(_EXTRA))
+    needed = {"transformers": found.encoder.kind == "transformer", "parabel": found.trees.kind != "none"}
+    for extra in (name for name, is_needed in needed.items() if is_needed):
+        facts.add_row("[bold]needs[/]", escape(f"pip install 'gandalf-xmc[{extra}]'"))
     return [facts, "", _settings(name, found), "", *(escape(command) for command in _commands(found))]
 
 

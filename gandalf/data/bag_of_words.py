@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -37,8 +38,12 @@ class BagOfWords:
 
     def features(self, texts: Sequence[str]) -> csr_array:
         """N x D float32: count times idf, rows of length 1; a text without known words is an empty row."""
-        column = {word: i for i, word in enumerate(self.words)}
-        return self._weighted(_word_counts(texts, column, grow=False))
+        return self._weighted(_word_counts(texts, self._column, grow=False))
+
+    @cached_property
+    def _column(self) -> dict[str, int]:
+        """Made once: a query at a time would else pay for all words each time."""
+        return {word: i for i, word in enumerate(self.words)}
 
     def _weighted(self, counts: csr_array) -> csr_array:
         counts.sort_indices()

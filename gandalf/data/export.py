@@ -110,7 +110,8 @@ def write_pairs(splits: Splits, folder: Path) -> None:
 
     `anchor` is the point's text, `positive` the label's text, `score` the target. For
     MultipleNegativesRankingLoss select the columns (anchor, positive); for CosineSimilarityLoss all three
-    stand as (sentence1, sentence2, score). Pairs in which either text is empty are left out.
+    stand as (sentence1, sentence2, score). Pairs in which either text is empty are left out. `test.txt` holds
+    the text of every test point in its order, for which predictions are asked.
     """
     for name, points in _named(splits):
         texts, label_texts = points.need_texts("the format pairs")
@@ -125,6 +126,8 @@ def write_pairs(splits: Splits, folder: Path) -> None:
             if pair["anchor"] and pair["positive"]
         )
         _write(folder / {"train": "pairs.jsonl", "test": "pairs_test.jsonl"}[name], lines)
+        if name == "test":
+            _write(folder / "test.txt", (_one_line(text) + "\n" for text in texts))
     _write_beside(splits, folder)
 
 
@@ -179,8 +182,8 @@ def _hard(splits: Splits, format: str, how: str | None, seed: int) -> Splits:
     elif is_soft(train.targets):
         raise DataError(
             f"{format} carries only 0 and 1, and this data set has soft targets",
-            remedy="choose --harden threshold or --harden sample, or a format that carries them: "
-            + ", ".join(name for name, one in FORMATS.items() if one.carries_soft),
+            remedy="choose --harden threshold, --harden any or --harden sample, or a format that carries "
+            "them: " + ", ".join(name for name, one in FORMATS.items() if one.carries_soft),
         )
     if test is not None:
         test = replace(test, targets=hardened(test.targets, "threshold", threshold=0.0))

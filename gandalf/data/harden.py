@@ -22,9 +22,10 @@ def harden(targets: csr_array, how: str, *, threshold: float = 0.5, seed: int = 
     """Targets of exactly 1.0 where the target is kept.
 
     `threshold` keeps values of at least `threshold`, and in every row the highest value (all of them where
-    several tie), so that no annotated point is left without a label. `sample` keeps each value with that
-    very probability, so that the expected target is the soft one: 1.0 always stays, a row of small values
-    may end empty, and the same seed draws the same targets.
+    several tie), so that no annotated point is left without a label. `any` keeps every value: a label is
+    then whatever the graph's delta let pass. `sample` keeps each value with that very probability, so that
+    the expected target is the soft one: 1.0 always stays, a row of small values may end empty, and the same
+    seed draws the same targets.
     """
     if how not in HARDENINGS:
         raise DataError(f"unknown way to harden {how!r}", remedy="choose " + " or ".join(HARDENINGS))
@@ -44,11 +45,16 @@ def _threshold(targets: csr_array, threshold: float, rng: np.random.Generator) -
     return kept
 
 
+def _any(targets: csr_array, threshold: float, rng: np.random.Generator) -> Kept:
+    return np.ones(len(targets.data), dtype=np.bool_)
+
+
 def _sample(targets: csr_array, threshold: float, rng: np.random.Generator) -> Kept:
     return rng.random(len(targets.data)) < targets.data
 
 
 HARDENINGS: dict[str, Callable[[csr_array, float, np.random.Generator], Kept]] = {
     "threshold": _threshold,
+    "any": _any,
     "sample": _sample,
 }

@@ -20,11 +20,12 @@ from gandalf.experiments.store import Line, write_predictions
 from gandalf.experiments.variants import Run, recipe_of
 from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.predictions import first_after_filter, test_points, without_filtered
-from gandalf.model import Model
+from gandalf.model import Model, Trees
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.auto import choose
-from gandalf.runs.run import Place, Trained, train
+from gandalf.runs.run import Place, train
 from gandalf.runs.testing import TOP, test_predictions
+from gandalf.runs.trained import Trained
 
 KEPT = tuple(f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5))
 QUERIES, WARM_UP = 50, 5  # single queries that are timed, and those before them that are not
@@ -45,7 +46,7 @@ def measure(
     exclude = test_points(scored).exclude
     figures = evaluate((first_after_filter(ids, exclude, TOP), scores), scored).as_dict()
     earlier = trained.taken_over or {}  # what another run has done for this one
-    device = next(trained.model.encoder.parameters()).device.type
+    device = str(trained.model.config["recipe"]["device"])
     line = {
         "key": run.key,
         "run": asdict(run),
@@ -86,7 +87,7 @@ def _parts(name: str, source: str, split: str, seed: int) -> tuple[Splits, Split
     return (*parts(splits, split, seed), digest)
 
 
-def latency(model: Model, scored: Splits) -> float:
+def latency(model: Model | Trees, scored: Splits) -> float:
     """Milliseconds of a single query, the median of some."""
     texts, _ = test_points(scored).need_texts("timing")
     predictor, spent = Predictor(model), []

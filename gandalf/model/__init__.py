@@ -1,8 +1,17 @@
 """A trained model: tokens, encoder, head and label texts, kept as a folder of plain files."""
 
 from gandalf.model.calibration import Calibration
-from gandalf.model.load import load_model
+from gandalf.model.load import load_model, load_network
 from gandalf.model.model import Model
 from gandalf.model.save import save_model, write_model
+from gandalf.model.trees import Trees
 
-__all__ = ["Calibration", "Model", "load_model", "save_model", "write_model"]
+__all__ = [
+    "Calibration",
+    "Model",
+    "Trees",
+    "load_model",
+    "load_network",
+    "save_model",
+    "write_model",
+]

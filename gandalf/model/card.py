@@ -7,6 +7,7 @@ from typing import Any
 
 from gandalf.data.sentences import counted
 from gandalf.model.model import Model
+from gandalf.model.trees import Trees
 
 FIGURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "C@1", "C@5", "MRR")
 PARTS = {"label_text": "text is a label's", "new_text": "new text"}
@@ -15,15 +16,14 @@ _CALIBRATED = "Scores are probabilities, calibrated on points held out of the tr
 _UNCALIBRATED = "Scores are sigmoids of the model's output. They rank; they are not calibrated probabilities."
 
 
-def model_card(model: Model, metrics: Mapping[str, Any] | None) -> str:
+def model_card(model: Model | Trees, metrics: Mapping[str, Any] | None) -> str:
     """A README for the model's folder, from its config and its figures on the test split."""
     system = str(model.config.get("system", "model"))
     data = _name_of_data(model.config)
     about = f", trained on {data}" if data else ""
     sections = (
         f"# {system}{about}",
-        f"Predicts which of {model.num_labels:,} labels a short text has. Made with gandalf: an encoder turns"
-        f" the text into {model.head.dim} numbers, and each label has a weight vector of its own.",
+        f"Predicts which of {model.num_labels:,} labels a short text has. Made with gandalf: {model.about}",
         _USE,
         "## Scores\n\n" + (_UNCALIBRATED if model.calibration is None else _CALIBRATED),
         _figures(metrics),
@@ -50,11 +50,11 @@ ids, scores = predictor.predict("a short text", k=5)
 ```"""
 
 
-def _limits(model: Model) -> str:
+def _limits(model: Model | Trees) -> str:
     return f"""## Intended use and limits
 
 For ranking the labels in `labels.jsonl` on texts like the training texts, such as to suggest related items
-to a person. It reads at most {model.tokens.max_length} tokens of a text. It knows no other labels, and
+to a person. {model.reads} It knows no other labels, and
 it ranks some label first however foreign the text: use a threshold. Frequent labels are predicted better
 than rare ones. Whatever is one-sided or wrong in the training data is so in the predictions: do not let it
 decide about people alone."""

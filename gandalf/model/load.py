@@ -17,17 +17,35 @@ from gandalf.errors import DataError, Findings
 from gandalf.model.calibration import Calibration
 from gandalf.model.layout import AGAIN, CONFIG, FORMAT, LABELS, VERSION, WEIGHTS, Facts, missing, read_json
 from gandalf.model.model import Model
+from gandalf.model.trees import KIND, Trees, load_trees
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.text.pretrained import MISSING_LIBRARY
 from gandalf.text.tokens import load_tokens
 
 
-def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model:
+def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model | Trees:
     """Read a model folder that `save_model` wrote, ready to predict."""
     folder = Path(path)
     facts = read_facts(folder)
     ids, texts = _read_labels(folder / LABELS, facts.labels)
+    if facts.encoder.get("kind") == KIND:
+        return load_trees(folder, facts, ids, texts)
+    return _network(folder, facts, ids, texts, device)
+
+
+def load_network(path: str | Path, device: str | torch.device = "cpu") -> Model:
+    """The same where an encoder is needed, which label trees have not."""
+    model = load_model(path, device)
+    if isinstance(model, Trees):
+        what = f"is a model of the system {model.config.get('system', KIND)}, which has no encoder"
+        raise DataError(what, remedy="give a model of another system", file=path)
+    return model
+
+
+def _network(
+    folder: Path, facts: Facts, ids: list[str] | None, texts: list[str], device: str | torch.device
+) -> Model:
     tokens = load_tokens(folder)
     tensors = _read_tensors(folder / WEIGHTS)
     encoder = _built(facts.encoder, tokens.size, folder / CONFIG)

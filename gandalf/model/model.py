@@ -49,6 +49,17 @@ class Model:
         return self.head.num_labels
 
     @property
+    def about(self) -> str:
+        """What the model card says of its parts."""
+        parts = f"an encoder turns the text into {self.head.dim} numbers"
+        return f"{parts}, and each label has a weight vector of its own."
+
+    @property
+    def reads(self) -> str:
+        """What the model card says of the length of texts."""
+        return f"It reads at most {self.tokens.max_length} tokens of a text."
+
+    @property
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.head.rows.device

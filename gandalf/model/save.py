@@ -35,11 +35,12 @@ from gandalf.model.layout import (
     read_json,
 )
 from gandalf.model.model import Model
+from gandalf.model.trees import Trees
 from gandalf.nets.encoders import build_encoder
 
 
 def save_model(
-    model: Model,
+    model: Model | Trees,
     folder: str | Path,
     *,
     metrics: Mapping[str, Any] | None = None,
@@ -76,16 +77,19 @@ def _replaced(folder: Path, overwrite: bool) -> Iterator[Path]:
 
 
 def write_model(
-    model: Model, folder: Path, *, metrics: Mapping[str, Any] | None = None, card: str | None = None
+    model: Model | Trees, folder: Path, *, metrics: Mapping[str, Any] | None = None, card: str | None = None
 ) -> None:
     """Write the model's files into a folder that is there; `config.json` comes last and makes it a model."""
-    facts = _facts_of(model)
+    facts = model.facts() if isinstance(model, Trees) else _facts_of(model)
     with written(folder / LABELS) as file:
         file.writelines(_label_lines(model))
-    model.tokens.save(folder)
-    _write_weights(model, folder / WEIGHTS)
-    # safetensors makes files that only their owner may read.
-    (folder / WEIGHTS).chmod((folder / LABELS).stat().st_mode)
+    if isinstance(model, Trees):
+        model.write(folder)
+    else:
+        model.tokens.save(folder)
+        _write_weights(model, folder / WEIGHTS)
+        # safetensors makes files that only their owner may read.
+        (folder / WEIGHTS).chmod((folder / LABELS).stat().st_mode)
     if metrics is not None:
         _write_json(metrics, folder / METRICS)
     with written(folder / CARD) as file:
@@ -130,7 +134,7 @@ def _facts_of(model: Model) -> Facts:
     return Facts(dict(options or {}), model.num_labels, model.head.dim, model.config, model.calibration)
 
 
-def _label_lines(model: Model) -> Iterator[str]:
+def _label_lines(model: Model | Trees) -> Iterator[str]:
     for index, text in enumerate(model.label_texts):
         record = {"text": text} if model.label_ids is None else {"id": model.label_ids[index], "text": text}
         yield json.dumps(record, ensure_ascii=False) + "\n"

@@ -117,7 +117,7 @@ class Explainer:
     """Explains what a predictor predicts, with the training data where there is a background."""
 
     def __init__(self, predictor: Predictor, background: Background | None = None) -> None:
-        self.predictor, self.model, self.background = predictor, predictor.model, background
+        self.predictor, self.model, self.background = predictor, predictor.network, background
 
     @torch.no_grad()
     def explain(self, text: str, label: int, shown: int = SHOWN) -> Explanation:

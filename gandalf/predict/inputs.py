@@ -18,7 +18,7 @@ from gandalf.data.formats.table_files import Table, find_column, open_table, tab
 from gandalf.data.formats.texts import Texts, clean
 from gandalf.data.load import bundled
 from gandalf.errors import DataError, Findings
-from gandalf.model import Model
+from gandalf.model import Model, Trees
 from gandalf.model.new_labels import added
 from gandalf.progress import track
 
@@ -75,7 +75,7 @@ def texts_of_file(path: Path, text_column: str | None = None) -> Iterator[Chunk]
         yield Chunk(texts)
 
 
-def texts_of_test_split(splits: Splits, model: Model) -> Iterator[Chunk]:
+def texts_of_test_split(splits: Splits, model: Model | Trees) -> Iterator[Chunk]:
     """The test points in their order, with the pairs that their filter excludes."""
     test = splits.test
     if test is None or test.texts is None:
@@ -110,7 +110,7 @@ def _of_table(table: Table, said: str | None) -> Iterator[Chunk]:
         yield Chunk(texts.found, None if id is None else [key_of(row.get(id)) for _, row in rows])
 
 
-def _check_labels(splits: Splits, model: Model) -> None:
+def _check_labels(splits: Splits, model: Model | Trees) -> None:
     """Label 7 of the model must be label 7 of the data."""
     labels, remedy = (
         splits.train.num_labels,

@@ -11,7 +11,8 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from gandalf.model import Calibration, Model
+from gandalf.errors import DataError
+from gandalf.model import Calibration, Model, Trees
 from gandalf.predict.exact import Head, top_k
 from gandalf.progress import track
 
@@ -42,16 +43,28 @@ class Predictor:
 
     def __init__(
         self,
-        model: Model,
+        model: Model | Trees,
         *,
         precision: torch.dtype = torch.float32,
         head: Head | None = None,
         search: Search | None = None,
     ) -> None:
         self.model, self.precision = model, precision
-        self.head: Head = model.head if head is None else head
+        self._given_head = head
         self.search: Search = self._exact if search is None else search
         self.calibration = model.calibration or Calibration()
+
+    @property
+    def network(self) -> Model:
+        """The model where it has an encoder and rows, as all have but label trees."""
+        if isinstance(self.model, Trees):
+            raise DataError("label trees have no vectors", remedy="give a model of another system")
+        return self.model
+
+    @property
+    def head(self) -> Head:
+        """The rows that are searched."""
+        return self.network.head if self._given_head is None else self._given_head
 
     def predict(
         self,
@@ -107,7 +120,10 @@ class Predictor:
         return [self._names(*row) for row in zip(ids, scores, strict=True)]
 
     def _chunk(self, texts: Sequence[str], k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
-        ids, scores = self.search(self.model.vectors(texts), k, exclude)
+        if isinstance(self.model, Trees):
+            ids, scores = self.model.best(texts, k, exclude)
+        else:
+            ids, scores = self.search(self.network.vectors(texts), k, exclude)
         return ids, probabilities(scores, self.calibration)
 
     def _exact(self, x: Tensor, k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:

@@ -32,7 +32,7 @@ Answer = tuple[tuple[tuple[int, float], ...], ...]  # label and probability, bes
 @torch.no_grad()
 def answer(predictor: Predictor, queries: Sequence[Query]) -> list[Answer]:
     """The answer to each query, as if it were asked alone."""
-    vectors = predictor.model.vectors([text for query in queries for text in query.texts])
+    vectors = predictor.network.vectors([text for query in queries for text in query.texts])
     ends = np.cumsum([0, *(len(query.texts) for query in queries)]).tolist()
     parts = [vectors[start:end] for start, end in pairwise(ends)]
     answers: list[Answer] = [()] * len(queries)

@@ -13,7 +13,7 @@ from gandalf.errors import DataError
 from gandalf.metrics.bootstrap import Difference
 from gandalf.metrics.evaluate import KS, Scores
 from gandalf.metrics.ranking import METRICS
-from gandalf.recipe import Judged, Recipe, Targets
+from gandalf.recipe import Judged, Recipe, Targets, Training
 from gandalf.runs.judge import TEXTS, Judge
 from gandalf.runs.limits import check_points, check_recipe
 from gandalf.runs.material import cut
@@ -102,7 +102,7 @@ def choose(splits: Splits, recipe: Recipe) -> Choice:
         scores = {each: _scores(trial, recipe, each, place) for each in map(Candidate, CANDIDATES)}
         judge = Judge.of(scores[DEFAULT], recipe.validation)
         best = judge.best(scores, DEFAULT)
-        if best.targets != "none":
+        if best.targets != "none" and recipe.trees.kind == "none":  # trees know no weights
             light = replace(best, label_weight=LIGHT_WEIGHT)
             scores[light] = _scores(trial, recipe, light, place)
             best = judge.best({each: scores[each] for each in (best, light)}, best)
@@ -139,17 +139,24 @@ def _with(recipe: Recipe, chosen: Candidate) -> Recipe:
 
 def _scores(trial: Splits, recipe: Recipe, candidate: Candidate, place: Place) -> Scores:
     """The recipe with these targets, in a shorter run, scored on the held-out points."""
-    training = recipe.training
-    steps = None if training.steps is None else max(1, round(SHORT * training.steps))
     short = replace(
         _with(recipe, candidate),
-        training=replace(training, epochs=SHORT * training.epochs, steps=steps),
+        training=_shorter(recipe),
         validation=replace(recipe.validation, share=0.0),
     )
     titled = replace(place, title=f"trying {candidate}")
     found = test_scores(train(replace(trial, test=None), short, titled).model, trial)
     assert found is not None
     return found
+
+
+def _shorter(recipe: Recipe) -> Training:
+    """Half the updates, where there are any: trees have none."""
+    training = recipe.training
+    if recipe.trees.kind != "none":
+        return training
+    steps = None if training.steps is None else max(1, round(SHORT * training.steps))
+    return replace(training, epochs=SHORT * training.epochs, steps=steps)
 
 
 def _tried(candidate: Candidate, scores: dict[Candidate, Scores], judge: Judge) -> Tried:

@@ -10,7 +10,7 @@ from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import KS
 from gandalf.recipe import Encoder, Recipe
-from gandalf.settings import to_dict
+from gandalf.settings import differing, to_dict
 from gandalf.text.pretrained import model_folder, need_transformers
 
 if TYPE_CHECKING:
@@ -58,6 +58,8 @@ LIMITS: dict[str, Limit] = {
     "siamese.margin": ("in (0, 2]", lambda value: 0 < value <= 2),
     "siamese.negatives": _at_least(1),
     "siamese.temperature": _POSITIVE,
+    "trees.number": _at_least(1),
+    "trees.words": _at_least(1),
     "labels.block": _at_least(1),
     "labels.random": _at_least(0),
     "labels.hard": _at_least(0),
@@ -98,6 +100,7 @@ def check_recipe(recipe: Recipe) -> None:
         raise DataError(what, remedy="set siamese.kind to contrastive or triplet, or leave siamese.alone out")
     _check_frozen(recipe)
     _check_baselines(recipe)
+    _check_trees(recipe)
     if recipe.encoder.kind == "transformer":
         _check_transformer(recipe)
     elif recipe.training.micro_batch:
@@ -156,6 +159,20 @@ def _check_baselines(recipe: Recipe) -> None:
     if baselines.glas and (head.kind != "table" or head.kernel == "triton"):
         what = "the GLaS regulariser is for free rows by plain kernels"
         raise DataError(what, remedy="set head.kind=table and head.kernel=torch, or baselines.glas=0")
+
+
+def _check_trees(recipe: Recipe) -> None:
+    """Refuse settings of encoder, head and their updates where label trees are trained in their place."""
+    if recipe.trees.kind == "none":
+        return
+    found, default = to_dict(recipe), to_dict(Recipe())
+    rooms = ("text", "encoder", "head", "siamese", "labels", "training")
+    unused = [f"{room}.{name}" for room in rooms for name in differing(default[room], found[room])]
+    if recipe.targets.label_weight != 1.0:
+        unused.append("targets.label_weight")
+    if unused:
+        what = f"the setting '{unused[0]}' says nothing about label trees"
+        raise DataError(what, remedy="leave it out, or choose another system")
 
 
 def _check_transformer(recipe: Recipe) -> None:

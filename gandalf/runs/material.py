@@ -15,7 +15,7 @@ from gandalf.data.dataset import Dataset
 from gandalf.data.holdout import holdout
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, LabelGraph
-from gandalf.model import Model, load_model
+from gandalf.model import Model, load_network
 from gandalf.recipe import Encoder, Recipe, Targets, Text
 from gandalf.runs.teacher import any_label_graph
 from gandalf.text.pretrained import pretrained_tokens
@@ -44,6 +44,15 @@ def cut(points: Dataset, recipe: Recipe) -> Cut:
         return Cut(points, None)
     parts = holdout(points, recipe.validation.share, recipe.seed, at_most=recipe.validation.at_most)
     return Cut(parts.rest, parts.held)
+
+
+def run_cut(points: Dataset, recipe: Recipe) -> Cut:
+    """The same for a run that could do without: where it cannot be done, how to do without is said."""
+    try:
+        return cut(points, recipe)
+    except DataError as error:
+        remedy = f"{error.problem.remedy}, or train without: --validation 0"
+        raise DataError(error.problem.what, remedy=remedy) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +97,7 @@ def graph_options(targets: Targets, seed: int) -> GraphOptions:
 @lru_cache(maxsize=1)
 def trained_before(folder: str) -> Model:
     """The model whose vocabulary and encoder a run starts from."""
-    return load_model(folder)
+    return load_network(folder)
 
 
 def fit_tokens(points: Dataset, text: Text, encoder: Encoder) -> Tokens:

@@ -20,11 +20,14 @@ from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import write_model
 from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, LOCK, METRICS, WEIGHTS, read_json
+from gandalf.model.trees import SETTINGS
+from gandalf.model.trees import WORDS as TREE_WORDS
 from gandalf.recipe import Recipe
 from gandalf.runs.claim import alone_in
 from gandalf.runs.limits import check_points, check_recipe
-from gandalf.runs.run import CHECKPOINTS, Place, Trained, train
+from gandalf.runs.run import CHECKPOINTS, Place, train
 from gandalf.runs.testing import test_scores
+from gandalf.runs.trained import Trained
 from gandalf.settings import as_toml, from_dict, to_dict
 from gandalf.systems import recipe as recipe_of
 from gandalf.text import subwords, words
@@ -35,8 +38,10 @@ MARK = "# The recipe of this run of gandalf train."
 OWN = {
     *(RECIPE, LOG, CHECKPOINTS),
     *(CONFIG, WEIGHTS, LABELS, METRICS, CARD, words.FILE, subwords.FILE, subwords.TOKENIZER),
+    *(TREE_WORDS, SETTINGS),
 }
 # What TensorBoard's writer makes, and what a writer of ours leaves behind when it is killed.
+_TREE = re.compile(r"tree\d+\.cbor")
 _EVENTS, _LEFTOVER = re.compile(r"events\.out\.tfevents\..*"), re.compile(r"\.(.+)\.[0-9a-f]{8}\.part")
 
 State = Literal["new", "unfinished", "finished", "foreign"]
@@ -233,7 +238,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _is_own(name: str) -> bool:
-    return name in OWN or bool(_EVENTS.fullmatch(name) or _LEFTOVER.fullmatch(name))
+    return name in OWN or any(each.fullmatch(name) for each in (_EVENTS, _LEFTOVER, _TREE))
 
 
 def _remove(path: Path) -> None:

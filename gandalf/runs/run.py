@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from gandalf.data.dataset import Dataset, Splits
-from gandalf.errors import DataError
+from gandalf.data.dataset import Splits
 from gandalf.model import Model
 from gandalf.model.calibration import Calibration
 from gandalf.nets.heads import Table
@@ -25,10 +24,12 @@ from gandalf.runs.hardware import check_kernel, peak_memory, resolved
 from gandalf.runs.hooks import Interrupted, Log, LogValidation, Saving, Stop
 from gandalf.runs.label_texts import LabelTexts
 from gandalf.runs.limits import check_encoder, check_points, check_recipe
-from gandalf.runs.material import Cut, augmented, cut, fit_tokens, loop_points
+from gandalf.runs.material import augmented, fit_tokens, loop_points, run_cut
 from gandalf.runs.shape import run_shape
 from gandalf.runs.stages import Material, begin, stages_of
 from gandalf.runs.teacher import sound_teacher
+from gandalf.runs.trained import Trained
+from gandalf.runs.trees import train_trees
 from gandalf.runs.validation import Held
 from gandalf.settings import to_dict
 from gandalf.train.checkpoint import Checkpoints, fingerprint
@@ -62,42 +63,19 @@ class Place:
         return None if self.folder is None else self.folder / CHECKPOINTS / "tokens.npy"
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """What a run gives: the model and the course of its training."""
-
-    model: Model
-    history: list[dict[str, Any]]  # of the validations
-    seconds: float
-    steps: int
-    details: dict[str, Any] = field(default_factory=dict)  # of the label graph
-    points: int = 0  # training points that were trained on
-    label_points: int = 0
-    taken_over: dict[str, Any] | None = None  # of a first stage that another run had made
-
-    @property
-    def kept(self) -> dict[str, Any] | None:
-        """The validation of the weights that were kept: the best where there is patience, else the last."""
-        last = [
-            each for each in self.history if "stage" not in each
-        ]  # of earlier stages no weights were kept
-        if not last:
-            return None
-        patience = self.model.config["validation"]["patience"]
-        return max(last, key=lambda each: float(each["value"])) if patience else last[-1]
-
-
 def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained:
     """Train by the recipe, whose targets are chosen by now; the test split is not looked at."""
     place = place or Place()
     check_recipe(recipe)
     check_points(splits.train)
+    if recipe.trees.kind != "none":
+        return train_trees(splits, recipe)
     check_encoder(recipe.encoder)
     if recipe.targets.targets == "teacher":
         sound_teacher(recipe.targets.teacher)  # here already, before every text is read
     recipe = resolved(recipe, len(splits.train), splits.train.num_labels)
     check_kernel(recipe)
-    parts = _cut(splits.train, recipe)
+    parts = run_cut(splits.train, recipe)
     tokens = fit_tokens(parts.rest, recipe.text, recipe.encoder)
     made = augmented(parts.rest, recipe.targets, recipe.seed, recipe.device)
     made = with_synonyms(made, parts.rest, recipe)
@@ -272,11 +250,3 @@ class _Run:
             return None
         ids, scores = held.top(self.encoder, table)
         return fit_calibration(ids, scores, held.splits.test.targets, held.splits.test.exclude)
-
-
-def _cut(points: Dataset, recipe: Recipe) -> Cut:
-    try:
-        return cut(points, recipe)
-    except DataError as error:
-        remedy = f"{error.problem.remedy}, or train without: --validation 0"
-        raise DataError(error.problem.what, remedy=remedy) from error

@@ -51,7 +51,7 @@ def sound_teacher(folder: str | None) -> str:
 
 def _vectors(folder: str, texts: Sequence[str], device: str) -> npt.NDArray[np.floating[Any]]:
     """The teacher's vectors of the label texts."""  # shape: (L, dim)
-    from gandalf.model import load_model
+    from gandalf.model import load_network
 
-    found: npt.NDArray[np.floating[Any]] = load_model(folder, device).vectors(texts).cpu().numpy()
+    found: npt.NDArray[np.floating[Any]] = load_network(folder, device).vectors(texts).cpu().numpy()
     return found

@@ -18,7 +18,7 @@ from gandalf.data.dataset import Splits
 from gandalf.data.formats.table import TableOptions
 from gandalf.data.load import load
 from gandalf.errors import DataError
-from gandalf.model import Model, load_model
+from gandalf.model import Model, load_network
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 from gandalf.predict.index import AT, Hnsw, RowsKind
@@ -78,7 +78,7 @@ def _served(
     folder: str, settings: ServeSettings, splits: Splits | None, tell: Callable[[str], None]
 ) -> tuple[Served, MakePredictor]:
     """The model as it is, and what makes a predictor of it when it has more labels."""
-    model = load_model(folder, settings.device)
+    model = load_network(folder, settings.device)
     make: MakePredictor = Predictor
     if settings.index == "hnsw":
         index, new = stored_or_built(model, Path(folder), settings.rows)

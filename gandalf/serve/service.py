@@ -35,7 +35,7 @@ class Served:
     @property
     def model(self) -> Model:
         """The model."""
-        return self.predictor.model
+        return self.predictor.network
 
     @cached_property
     def names(self) -> LabelNames:

