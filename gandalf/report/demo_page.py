@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from importlib import resources
-from string import Template
 
 from gandalf.data.formats.texts import clean
 from gandalf.graph.postulate import Diagnosis
 from gandalf.report.comparison import MARKS, TOLD, sections, sentence, span, verdicts
+from gandalf.report.page import filled
 from gandalf.report.svg import Axis, Series, bar_chart, legend, line_chart, nice_end
 from gandalf.runs.side_by_side import OURS, Answer, SideBySide
 
@@ -39,8 +38,7 @@ def demo_page(found: SideBySide, commands: Sequence[str], made_by: str) -> str:
         "commands": escape("\n".join(commands)),
         "made": escape(f"Made by {made_by}, seed {recipe['seed']}. All figures are in results.json."),
     }
-    template = (resources.files("gandalf.report") / TEMPLATE).read_text("utf-8")
-    return Template(template).substitute(slots)
+    return filled(TEMPLATE, slots)
 
 
 def _sentence(text: str) -> str:

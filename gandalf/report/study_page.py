@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from importlib import resources
-from string import Template
 
 from gandalf.report.blocks import Answers, Block, Cell, Picture, Section, Table
+from gandalf.report.page import filled
 from gandalf.report.study_report import READING, ROWS
 from gandalf.report.study_tables import CHANCE
 
@@ -26,8 +25,7 @@ def study_page(sections: Sequence[Section], title: str, made_by: str) -> str:
         "sections": "\n".join(map(_section, sections)),
         "made": escape(f"Made by {made_by}."),
     }
-    template = (resources.files("gandalf.report") / TEMPLATE).read_text("utf-8")
-    return Template(template).substitute(slots)
+    return filled(TEMPLATE, slots)
 
 
 def _section(section: Section) -> str:
