@@ -6,6 +6,8 @@
 STUDY is a name in bench/studies.py or a JSON file with a list of runs. Lines are appended to
 bench/results/engine/STUDY.jsonl as runs end, and a run whose line is in any file there is not repeated: start
 the command again to go on. Lines that `--out` put elsewhere are added with `cat OUT/STUDY.jsonl >>`.
+With `--predictions` the ten best labels of every test point are kept too, in OUT/predictions, and only a run
+whose labels are there counts as made: what a paired bootstrap needs (`python -m bench.verdict`).
 
 `validation` runs see nothing of the test split: a tenth of the training points is cut off, the rest is
 trained on, and the tenth is scored. `test` runs train on all training points. Neither holds anything back
@@ -33,7 +35,7 @@ from gandalf.experiments.measure import KEPT, measure
 from gandalf.experiments.parallel import Clock, results
 from gandalf.experiments.sets import data_hash
 from gandalf.experiments.sets import parts as split_parts
-from gandalf.experiments.store import Line, append, read_lines
+from gandalf.experiments.store import Line, append, read_lines, read_predictions, write_predictions
 from gandalf.experiments.variants import recipe_of
 
 __all__ = ["ENGINE", "KEPT", "append", "measured", "parts", "read_lines", "recipe_of"]
@@ -45,11 +47,14 @@ SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 # ---- one run
 
 
-def measured(run: Run, root: Path, first_stages: Path | None = None) -> Line:
-    """Train, score, and what it took."""
+def measured(run: Run, root: Path, first_stages: Path | None = None, keep: Path | None = None) -> Line:
+    """Train, score, and what it took; the best labels are kept in a folder, if there is one."""
     given, scored, digest = parts(run.data, run.split, run.seed if run.split == "validation" else 0, root)
-    line, _ = measure(run, given, scored, first_stages)
-    return {**line, "data_hash": digest}
+    line, ids = measure(run, given, scored, first_stages)
+    line = {**line, "data_hash": digest}
+    if keep is not None:
+        write_predictions(keep, line, ids)
+    return line
 
 
 @lru_cache(maxsize=1)
@@ -77,6 +82,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--first-stages", type=Path, help="folder of encoders that runs share where their first stage is one"
     )
+    parser.add_argument("--predictions", action="store_true", help="keep the best labels, in OUT/predictions")
     parser.add_argument("--commit", help="of the code, where git cannot tell")
     parser.add_argument("--data", nargs="+", help="only runs on these data sets")
     parser.add_argument("--system", nargs="+", help="only runs of these systems")
@@ -107,7 +113,9 @@ def main() -> int:
     name, runs = asked_for(chosen)
     out: Path = chosen.out / f"{name}.jsonl"
     # A run that another study has made is not made again; its line is found there.
-    done = {line["key"] for line in read_lines(*sorted(ENGINE.glob("*.jsonl")), out)}
+    lines = read_lines(*sorted(ENGINE.glob("*.jsonl")), out)
+    keep = chosen.out if chosen.predictions else None
+    done = {line["key"] for line in lines if keep is None or read_predictions(keep, line) is not None}
     left = [run for run in dict.fromkeys(runs) if run.key not in done]
     print(f"{name}: {len(left)} of {len(runs)} runs left", flush=True)
     if chosen.list:
@@ -117,7 +125,7 @@ def main() -> int:
     ended = failed = 0
     clock = Clock(chosen.limit_seconds)
     with suppress(KeyboardInterrupt):
-        work = partial(measured, root=chosen.data_root, first_stages=chosen.first_stages)
+        work = partial(measured, root=chosen.data_root, first_stages=chosen.first_stages, keep=keep)
         for run, answer in results(left, work, chosen.jobs, clock):
             if isinstance(answer, str):
                 failed += 1
