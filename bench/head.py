@@ -142,8 +142,8 @@ def reference(
 def fused_step(labels: int, batch: int, block: int, dtype: torch.dtype, tiles: Tiles | None = None) -> Line:
     """Time and memory of a step, and of its parts for one block."""
     torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
     update = FusedUpdate(table(labels, dtype), SGD, torch.bfloat16, tiles or Tiles())
+    torch.cuda.reset_peak_memory_stats()
     source = material(labels, batch, block)
     batches = [next(source) for _ in range(4)]
     whole = milliseconds(lambda n: update.step(batches[n % 4][0], batches[n % 4][1], None, 1.0, False))
@@ -180,8 +180,8 @@ def parts(update: FusedUpdate, x: Tensor, chunks: tuple[Chunk, ...]) -> dict[str
 def plain_step(labels: int, batch: int, block: int) -> Line:
     """The same by `TableUpdate`, without fused kernels."""
     torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
     update = TableUpdate(table(labels, torch.float32), SGD, binary_cross_entropy, torch.bfloat16)
+    torch.cuda.reset_peak_memory_stats()
     source = material(labels, batch, block)
     batches = [next(source) for _ in range(4)]
     whole = milliseconds(lambda n: update.step(batches[n % 4][0], batches[n % 4][1], None, 1.0, False))

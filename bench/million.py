@@ -34,7 +34,7 @@ from gandalf.train.loop import Stage, Training
 from gandalf.train.optimisers import EncoderOptions
 
 POINTS, LABELS, LENGTH, PER_POINT = 2_248_619, 1_305_265, 32, 20
-WORDS, BLOCK = 30_522, 16_896
+WORDS, BLOCK = 30_522, 33_792
 SHAPES: dict[str, dict[str, Any]] = {
     "distilbert": {"model_type": "distilbert", "dim": 768, "n_layers": 6, "n_heads": 12, "hidden_dim": 3072},
     "minilm": {
