@@ -118,8 +118,8 @@ class Head:
     momentum: float = setting(0.9, "Momentum of SGD, first beta of AdamW.")
     weight_decay: float = setting(0.0, "Weight decay of the rows.")
     kernel: KernelName = setting(
-        "torch",
-        "Of free rows that meet every label. torch: plain. triton: fused. auto: fused where it can be.",
+        "auto",
+        "Of free rows that meet every label. torch: plain. triton: fused. auto: fused where that pays.",
     )
     row_precision: RowPrecision = setting(
         "float32",

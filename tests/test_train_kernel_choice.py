@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from command_line import fails
+from scipy.sparse import csr_array
 from small_runs import same, small, small_splits
 
 from gandalf.errors import DataError
+from gandalf.nets.encoders import build_encoder
+from gandalf.nets.heads import Table
 from gandalf.runs import hardware
 from gandalf.runs import run as runs
 from gandalf.runs.run import train
 from gandalf.train import fused_update, loop
-from gandalf.train.fused_update import missing
+from gandalf.train.batches import Order, Phase, Points
+from gandalf.train.fused_update import FusedUpdate, missing
+from gandalf.train.head_update import TableUpdate
+from gandalf.train.labels import Every
+from gandalf.train.loop import Stage
 
 
 @pytest.fixture
@@ -21,7 +29,7 @@ def splits():
 
 
 def test_where_fused_kernels_cannot_be_had_auto_is_plain(splits):
-    plain = train(splits, small("training.steps=3", "device=cpu"))
+    plain = train(splits, small("training.steps=3", "device=cpu", "head.kernel=torch"))
     same(train(splits, small("training.steps=3", "device=cpu", "head.kernel=auto")), plain)
 
 
@@ -36,7 +44,10 @@ def test_what_was_asked_for_and_cannot_be_had(splits, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (("head.row_precision=bfloat16",), "rows of bfloat16 are for fused kernels alone, and they were not"),
+        (
+            ("head.row_precision=bfloat16", "head.kernel=torch"),
+            "rows of bfloat16 are for fused kernels alone, and they were not",
+        ),
         (
             ("head.row_precision=bfloat16", "head.kernel=auto", "head.kind=gated"),
             "rows of bfloat16 are for fused kernels alone, and rows are not a plain table",
@@ -92,6 +103,54 @@ def test_a_pair_stage_is_not_trained_in_vain(splits, monkeypatch):
 def test_the_loop_itself_falls_back_on_a_shortlist(splits, monkeypatch):
     monkeypatch.setattr(loop, "missing", lambda device, dtype: None)
     train(splits, small("device=cpu", "labels.kind=shortlist", "head.kernel=auto", "training.steps=2"))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "labels", "dtype", "fused"),
+    [
+        ("auto", 65_535, torch.float32, False),
+        ("auto", 65_536, torch.float32, True),
+        ("triton", 10, torch.float32, True),
+        ("auto", 10, torch.bfloat16, True),
+        ("torch", 65_536, torch.float32, False),
+    ],
+)
+def test_they_are_used_where_they_pay(kernel, labels, dtype, fused, monkeypatch):
+    monkeypatch.setattr(loop, "missing", lambda device, dtype: None)
+    found = chosen(kernel, labels, dtype)
+    assert isinstance(found, FusedUpdate if fused else TableUpdate)
+
+
+def test_a_loss_of_ones_own_is_not_theirs(monkeypatch):
+    monkeypatch.setattr(loop, "missing", lambda device, dtype: None)
+    other = {"loss": lambda scores, chunk, weights, value: None}
+    assert isinstance(chosen("auto", 65_536, torch.float32, **other), TableUpdate)
+    with pytest.raises(DataError, match="they know one loss"):
+        chosen("triton", 65_536, torch.float32, **other)
+
+
+def chosen(kernel, labels, dtype, **more):
+    head = Table(labels, 1)
+    head.rows.data = head.rows.data.to(dtype)
+    order = Order([Phase(np.arange(4), 2)], 2, seed=0)
+    return loop._table_update(head, Stage(order, Every(labels, labels), kernel=kernel, **more))
+
+
+def test_a_checkpoint_by_other_kernels_is_not_gone_on_with(monkeypatch):
+    plain, fused = (made_training(kernel, monkeypatch) for kernel in ("torch", "triton"))
+    with pytest.raises(DataError, match=r"other kernels .* resume with --head-kernel torch or triton"):
+        fused.load(*plain.state())
+    with pytest.raises(DataError, match="other kernels"):
+        plain.load(*fused.state())
+    fused.load(*fused.state())
+
+
+def made_training(kernel, monkeypatch):
+    monkeypatch.setattr(loop, "missing", lambda device, dtype: None)
+    points = Points(np.ones((4, 3), np.int32), csr_array(np.eye(4, dtype=np.float32)))
+    encoder = build_encoder({"kind": "bag-of-words", "dim": 8}, 5)
+    stage = Stage(Order([Phase(np.arange(4), 2)], 2, seed=0), Every(4, 4), kernel=kernel)
+    return loop.Training(encoder, Table(4, 8), points, stage)
 
 
 def test_the_command_says_it_in_a_sentence(tmp_path):

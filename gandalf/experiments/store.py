@@ -117,7 +117,7 @@ def _place(entry: Entry) -> tuple[object, ...]:
 def write_predictions(folder: Path, line: Line, ids: npt.NDArray[np.int64]) -> None:
     """Keep the best labels of every test point, the best first; -1 where there are no more."""
     path = _predictions(folder, line)
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with written(path, "wb") as file:
         np.savez_compressed(file, ids=ids[:, :PLACES].astype(np.int32))
 

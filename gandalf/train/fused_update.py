@@ -22,6 +22,7 @@ from gandalf.train.labels import Chunk
 from gandalf.train.scoring import Space
 
 KernelName = Literal["auto", "torch", "triton"]
+PAYS_FROM = 65_536  # labels: measured from 79,000 up (docs/speed.md); few are over before launches count
 UNIT = 2**40  # targets are summed as multiples of its inverse
 # Slopes of float16 are times this: 1e-7 is still told from 0, and a label that is wrong about 4,000 points,
 # or a point about 4,000 labels, does not overflow.
@@ -62,6 +63,12 @@ def refuse(kernel: KernelName, rows: torch.dtype, why: str) -> None:
     if rows != torch.float32:
         what = f"rows of {str(rows).removeprefix('torch.')} are for fused kernels alone, and {why}"
         raise DataError(what, remedy="leave head.row_precision out")
+
+
+def too_few(kernel: KernelName, num_labels: int, rows: torch.dtype) -> str | None:
+    """Why kernels that could be used are not, where nobody asked for them; None where they are."""
+    few = kernel == "auto" and rows == torch.float32 and num_labels < PAYS_FROM
+    return f"there are fewer than {PAYS_FROM:,} labels" if few else None
 
 
 NOT_ASKED_FOR = "they were not asked for (head.kernel)"

@@ -15,7 +15,7 @@ from gandalf.errors import DataError
 from gandalf.nets.heads import Composed, Encoded, Head, Table
 from gandalf.train.batches import Batch, PointOrder, Points, batches
 from gandalf.train.frozen import FrozenVectors, worth_keeping
-from gandalf.train.fused_update import NOT_ASKED_FOR, FusedUpdate, KernelName, missing, refuse
+from gandalf.train.fused_update import NOT_ASKED_FOR, FusedUpdate, KernelName, missing, refuse, too_few
 from gandalf.train.glas import Glas
 from gandalf.train.head_update import RowOptions, TableUpdate
 from gandalf.train.labels import Every, Labels
@@ -199,6 +199,9 @@ class Training:
         }
         self.encoder_update.load(of_encoder, numbers["encoder_update"])
         of_head = self.head_update.tensors()
+        if not all(f"head_update/{name}" in tensors for name in of_head):
+            what = "the checkpoint's rows were trained by other kernels (plain or fused) than are used here"
+            raise DataError(what, remedy="resume with --head-kernel torch or triton, as it was begun")
         self.head_update.load({name: tensors[f"head_update/{name}"] for name in of_head})
         self.step = int(numbers["step"])
 
@@ -217,10 +220,13 @@ def _table_update(head: Table, stage: Stage) -> TableUpdate | FusedUpdate:
     """Fused kernels where they are asked for, or can be had; else the plain ones."""
     every = isinstance(stage.labels, Every)
     why = missing(head.rows.device, stage.dtype) if every else "labels are met by shortlist"
+    if stage.loss is not binary_cross_entropy:
+        why = "they know one loss, binary cross-entropy"
     if stage.glas is not None:
         why = "rows have a regulariser"
     if stage.kernel == "torch":
         why = NOT_ASKED_FOR
+    why = why or too_few(stage.kernel, head.num_labels, head.rows.dtype)
     if why is None:
         return FusedUpdate(head, stage.head, stage.dtype)
     refuse(stage.kernel, head.rows.dtype, why)
