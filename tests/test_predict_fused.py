@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import csr_array, random_array
+from small_runs import small, small_splits
 
 from gandalf.nets.heads import Table
 from gandalf.predict.exact import top_k
 
 triton = pytest.importorskip("triton", reason="needs Triton: make test-kernels")
 
-from gandalf.predict import fused  # noqa: E402
+from gandalf.predict import fused, predictor  # noqa: E402
 from gandalf.predict.fused import FusedSearch  # noqa: E402
+from gandalf.predict.predictor import Predictor  # noqa: E402
+from gandalf.runs.run import train  # noqa: E402
 
 # The interpreter does things that NumPy advises against.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")
@@ -48,6 +51,40 @@ def test_it_finds_what_the_plain_search_finds(shape, filtered):
     ids = ids.masked_fill(scores == -torch.inf, -1)
     np.testing.assert_array_equal(ids.numpy(), expected_ids)
     np.testing.assert_allclose(scores.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_many_points_come_in_batches_and_places_without_a_label_are_told(filtered, monkeypatch):
+    monkeypatch.setattr(fused, "BATCH", 4)
+    head, x = made(30, 16, 10)
+    exclude = csr_array(np.tile(np.arange(30) >= 3, (10, 1)).astype(np.float32)) if filtered else None
+    found, expected = FusedSearch(head, torch.float32)(x, 40, exclude), top_k(x, head, 40, exclude=exclude)
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-5, atol=1e-5)
+    assert (found[0] == -1).sum() == 10 * (37 if filtered else 10)
+
+
+def test_a_predictor_takes_it_where_it_can_and_pays(monkeypatch):
+    model = train(small_splits(), small("training.steps=3")).model
+    texts = model.label_texts[:20]
+    plain = Predictor(model).predict(texts, 4)
+    made_of = []
+
+    class Counted(FusedSearch):
+        def __init__(self, head):
+            made_of.append(head)
+            super().__init__(head, torch.float32)
+
+    monkeypatch.setattr(predictor, "FusedSearch", Counted)
+    monkeypatch.setattr(predictor, "refusal", lambda rows: None)
+    assert Predictor(model).predict(texts, 4) and not made_of  # too few labels
+    monkeypatch.setattr(predictor, "PAYS_FROM", 1)
+    by_kernel = Predictor(model)
+    for _ in range(2):
+        ids, scores = by_kernel.predict(texts, 4)
+        np.testing.assert_array_equal(ids, plain[0])
+        np.testing.assert_allclose(scores, plain[1], rtol=1e-4)
+    assert len(made_of) == 1
 
 
 def test_equal_scores_go_to_the_smaller_label():

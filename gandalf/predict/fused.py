@@ -17,14 +17,14 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from gandalf.errors import DataError
-from gandalf.predict.exact import Found, Head, pair_scores, plain_best
+from gandalf.predict.exact import BATCH, Floats, Found, Head, Ints, pair_scores, plain_best
 
 # Two roundings to 8 bits, each off by 2**-8 at most; their product, and sums of thousands in float32.
 SLACK = 2**-7 + 2**-13
 FIRST = 8_192  # labels that are scored plainly, for the first threshold
 ROOM = 8  # times k: labels of a block that may survive for a point
 TILES = (128, 128, 64)  # points, labels, numbers of the vectors: with more, a core has too few registers
-ALIGNMENT = 16
+PAYS_FROM = 65_536  # labels: measured at 1.3 million (docs/speed.md); few are over before launches count
 
 
 def refusal(rows: Tensor) -> str | None:
@@ -37,7 +37,7 @@ def refusal(rows: Tensor) -> str | None:
 
 
 class FusedSearch:
-    """All labels of a head, ready to be searched."""
+    """All labels of a head, ready to be searched; their rows are held once more, in low precision."""
 
     def __init__(self, head: Head, dtype: torch.dtype = torch.bfloat16) -> None:
         self.head, self.tiles, self.first = head, TILES, FIRST
@@ -48,6 +48,20 @@ class FusedSearch:
             raise DataError("the scores are not numbers", remedy="train again: the training has diverged")
         cuda = rows.device.type == "cuda"
         self.programs = torch.cuda.get_device_properties(rows.device).multi_processor_count if cuda else 4
+
+    def __call__(self, x: Tensor, k: int, exclude: csr_array | None) -> tuple[Ints, Floats]:
+        """What `top_k` gives: -1 and -inf where fewer than k labels remain."""
+        ids = np.full((len(x), k), -1, dtype=np.int64)  # shape: (N, k)
+        scores = np.full((len(x), k), -np.inf, dtype=np.float32)  # shape: (N, k)
+        for start in range(0, len(x), BATCH):
+            rows = slice(start, start + BATCH)
+            found = self.best(x[rows], k, None if exclude is None else exclude[rows])
+            if bool(found[1].isnan().any()):
+                raise DataError("the scores are not numbers", remedy="train again: the training has diverged")
+            width = found[0].shape[1]
+            ids[rows, :width] = found[0].masked_fill(found[1] == -torch.inf, -1).cpu().numpy()
+            scores[rows, :width] = found[1].cpu().numpy()
+        return ids, scores
 
     @torch.no_grad()
     def best(self, x: Tensor, k: int, exclude: csr_array | None = None) -> Found:

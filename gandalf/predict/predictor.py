@@ -14,6 +14,7 @@ from torch import Tensor
 from gandalf.errors import DataError
 from gandalf.model import Calibration, Model, Trees
 from gandalf.predict.exact import Head, top_k
+from gandalf.predict.fused import PAYS_FROM, FusedSearch, refusal
 from gandalf.progress import track
 
 CHUNK = 8_192  # texts whose vectors are held at once
@@ -38,7 +39,7 @@ class Predictor:
 
     A model without a calibration gives the plain sigmoid of its scores. `precision` below float32 finds
     candidates faster where the hardware has it (see `top_k`). `head` stands in for the model's own, and
-    `search` for the exact search over it.
+    `search` for the exact search over it. That one is fused on a GPU that can (`FusedSearch`).
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Predictor:
     ) -> None:
         self.model, self.precision = model, precision
         self._given_head = head
+        self._fused: FusedSearch | None = None  # over the rows as they were at first
         self.search: Search = self._exact if search is None else search
         self.calibration = model.calibration or Calibration()
 
@@ -127,7 +129,12 @@ class Predictor:
         return ids, probabilities(scores, self.calibration)
 
     def _exact(self, x: Tensor, k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
-        return top_k(x, self.head, k, exclude=exclude, precision=self.precision)
+        head = self.head
+        if head.num_labels < PAYS_FROM or refusal(head.block(0, 1)[0]) is not None:
+            return top_k(x, head, k, exclude=exclude, precision=self.precision)
+        if self._fused is None or self._fused.head is not head:
+            self._fused = FusedSearch(head)
+        return self._fused(x, k, exclude)
 
     def _names(self, ids: Ids, scores: Probabilities) -> Named:
         names = self.model.label_texts
