@@ -32,6 +32,7 @@ def line_of(run, value, new=None, **more):
         "seconds": 1.0,
         "peak_memory": 1000,
         "latency_ms": 1.0,
+        "device": "cpu",
         **more,
     }
 
@@ -118,6 +119,8 @@ def test_cost_and_graph_need_no_plateau():
     assert said(results_of({"D": 50, "G": 55}, D=same, G=more))["C9"] == "holds partly"
     unknown = {"latency_ms": None}
     assert said(results_of({"D": 50, "G": 55}, D=unknown, G=unknown))["C9"] == "holds partly"
+    elsewhere = {**more, "device": "cuda"}  # of which nothing can be said beside a CPU
+    assert said(results_of({"D": 50, "G": 55}, D=same, G=elsewhere))["C9"] == "not tested"
     facts = {"some": {"graph_seconds": {"ratio": 100.0}, "labels": 1_305_265}}
     assert said(results_of({"D": 50}, facts=facts))["C15"] == "holds"
     facts["some"]["graph_seconds"]["ratio"] = 121.0

@@ -32,3 +32,22 @@ def test_lines_stay_in_their_picture():
     assert all(0 <= x <= svg.WIDTH and 0 <= y <= svg.HEIGHT for x, y in places)
     assert places[1][1] < places[2][1] < places[0][1]
     assert 'class="even"' in drawn
+
+
+@pytest.mark.parametrize(
+    ("values", "start", "end"),
+    [([59.0, 69.4], 57.5, 70), ([-1.2, 0, 3.4], -2, 4), ([5.0, 5.0], 5.0, 5.001), ([0.0, 26.0], 0, 30)],
+)
+def test_an_axis_is_fitted_to_its_values(values, start, end):
+    axis = svg.fitted("P@1", values)
+    assert axis.start <= min(values) and axis.end >= max(values) and axis.start < axis.end
+    assert (axis.start, axis.end) == (pytest.approx(start, abs=5e-3), pytest.approx(end, abs=5e-3))
+
+
+def test_what_is_below_zero_is_drawn_below_the_line_of_zero():
+    up = svg.fitted("gain", [-2.0, 0.0, 4.0])
+    drawn = svg.line_chart([svg.Series("one", 0, [-2.0, 0.0, 4.0], [0, 1, 2])], svg.Axis("x", 2), up)
+    heights = [float(y) for y in re.findall(r'<circle [^>]*cy="([0-9.]+)"', drawn)]
+    assert heights[0] > heights[1] > heights[2]
+    assert heights[0] - heights[1] == pytest.approx((heights[1] - heights[2]) / 2, abs=0.2)
+    assert ">-2<" in drawn and ">4<" in drawn

@@ -14,7 +14,7 @@ from gandalf.experiments.store import Line, read_predictions
 from gandalf.experiments.studies import SHARES, STUDIES
 from gandalf.metrics.predictions import test_points
 from gandalf.report.blocks import Answers, Picture
-from gandalf.report.svg import Axis, Series, bar_chart, legend, line_chart, nice_end
+from gandalf.report.svg import Axis, Series, bar_chart, fitted, legend, line_chart, nice_end
 
 STYLES = 8  # colours that the page has
 QUERIES, PLACES = 5, 5
@@ -75,8 +75,8 @@ def _shares(results: Results, place: Place, rows: Rows) -> Iterator[Picture]:
             series.append(
                 Series(f"{order} first" if style else order, 2 * style, [*known.values()], [*known])
             )
-        high = nice_end(max(max(each.up, default=0.0) for each in series))
-        svg = line_chart(series, Axis("labels with a label point, %", 100.0), Axis(name, high))
+        up = fitted(name, [value for each in series for value in each.up])
+        svg = line_chart(series, Axis("labels with a label point, %", 100.0), up)
         yield Picture(svg, f"{place.title}: {name} with fewer label points.", legend(series))
 
 
@@ -121,7 +121,7 @@ def density_picture(results: Results, system: str, data: str) -> Picture | None:
         p1 = {row: mean(rows[row], figure("P@1")) for row in ("D", "G")}
         gain = 100 * (p1["G"] - p1["D"]) / max(p1["D"], 1e-9)
         kind = "drawn" if base == "synthetic" else "pairs thinned" if "pairs" in query else "points thinned"
-        found[kind].append((fact["points_per_label"], max(gain, 0.0)))
+        found[kind].append((fact["points_per_label"], gain))
     series = [
         Series(kind, style, [gain for _, gain in sorted(of)], [at for at, _ in sorted(of)])
         for style, (kind, of) in enumerate(found.items())
@@ -130,11 +130,9 @@ def density_picture(results: Results, system: str, data: str) -> Picture | None:
     if not series:
         return None
     far = nice_end(max(max(each.across) for each in series))
-    high = nice_end(max(max(each.up) for each in series))
-    svg = line_chart(series, Axis("points per label", far), Axis("gain of G over D, % of P@1", high))
-    return Picture(
-        svg, f"{system}: gain of G against points per label; losses are drawn as 0.", legend(series)
-    )
+    up = fitted("gain of G over D, % of P@1", [0.0, *(gain for each in series for gain in each.up)])
+    svg = line_chart(series, Axis("points per label", far), up)
+    return Picture(svg, f"{data}, {system}: gain of G against points per label.", legend(series))
 
 
 RULE = "new texts of the test split, at equal distances from its first to its last"

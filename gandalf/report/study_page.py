@@ -59,7 +59,7 @@ def _picture(picture: Picture) -> str:
 
 
 def _table(table: Table) -> str:
-    caption = f"<caption>{escape(table.caption)}</caption>" if table.caption else ""
+    caption = f"<caption><span>{escape(table.caption)}</span></caption>" if table.caption else ""
     first = table.rows[0] if table.rows else ()
     kinds = [' class="word"' if isinstance(cell.order, str) else "" for cell in first] or [""] * len(
         table.head

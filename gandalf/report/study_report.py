@@ -31,7 +31,8 @@ READING = (
     "All rows take equal steps unless they say otherwise. Bold: the best of a column. "
     f"{CHANCE}: the difference to the table's first row may be chance, by a paired bootstrap over test "
     "points where predictions were kept, else by the spread between seeds. New text: test points whose "
-    "text is no label's. Seconds and memory are those of training."
+    "text is no label's. Seconds and memory are those of training, "
+    "where several runs may have shared the processor or GPU."
 )
 ROWS = (
     "D: training points alone. Z: label points alone. U(G,N): as many as D has, drawn from both. Z1: D and "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -34,8 +35,9 @@ def study_table(results: Results, study: str, place: Place) -> Table:
     for name, part in shown.values():
         for row, cell in _column(results, rows, base, name, part).items():
             cells[row].append(cell)
+    device = Counter(line["device"] for lines in rows.values() for line in lines).most_common(1)[0][0]
     for row, lines in rows.items():
-        cells[row] += _cost(lines)
+        cells[row] += [*_cost([line for line in lines if line["device"] == device]), number(len(lines), "d")]
     head = ("", *shown, "seconds", "peak MB", "ms a query", "seeds")
     below = [
         _of_paper(row, found, shown) for row, found in published(_name(rows), study, place.system).items()
@@ -66,12 +68,13 @@ def _real(results: Results, rows: Rows, row: str, base: str, name: str, part: st
 
 
 def _cost(lines: list[Line]) -> list[Cell]:
+    """Time and memory of runs on one kind of device; dashes where there are none."""
     latencies = [line["latency_ms"] for line in lines if line.get("latency_ms") is not None]
+    seconds, memory = [line["seconds"] for line in lines], [line["peak_memory"] for line in lines]
     return [
-        number(float(np.mean([line["seconds"] for line in lines])), ",.1f"),
-        number(max(line["peak_memory"] for line in lines) / 2**20, ",.0f"),
+        number(float(np.mean(seconds)) if seconds else None, ",.1f"),
+        number(max(memory) / 2**20 if memory else None, ",.0f"),
         number(min(latencies) if latencies else None),
-        number(len(lines), "d"),
     ]
 
 

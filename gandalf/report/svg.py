@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 360.0, 240.0  # about a phone's width, where letters keep their size
-LEFT, RIGHT, TOP, BOTTOM = 34.0, 8.0, 14.0, 42.0
+LEFT, RIGHT, TOP, BOTTOM = 34.0, 14.0, 14.0, 42.0
 ROOM_FOR_NUMBER = 20.0  # of a bar's width
 STEPS = 5  # of an axis, about
 
@@ -30,10 +30,19 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """What an axis measures and how far it goes."""
+    """What an axis measures, and from where to where."""
 
     title: str
     end: float
+    start: float = 0.0
+
+
+def fitted(title: str, values: Sequence[float]) -> Axis:
+    """An axis from the round number below the values to the one above them."""
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    step = _step(max(high - low, 1e-3 * max(abs(high), abs(low), 1e-3)))
+    first = math.floor(low / step + 1e-6)
+    return Axis(title, step * max(math.ceil(high / step - 1e-6), first + 1), step * first)
 
 
 def nice_end(highest: float) -> float:
@@ -46,14 +55,14 @@ def nice_end(highest: float) -> float:
 
 def bar_chart(groups: Sequence[Sequence[str]], series: Sequence[Series], title: str) -> str:
     """Bars of each series in each group; a group's name may have several lines."""
-    high = nice_end(max((max(each.up, default=0.0) for each in series), default=0.0))
-    marks = [*_scale(Axis(title, high))]
+    axis = Axis(title, nice_end(max((max(each.up, default=0.0) for each in series), default=0.0)))
+    marks = [*_scale(axis)]
     slot = (WIDTH - LEFT - RIGHT) / max(len(groups), 1)
     width = 0.84 * slot / max(len(series), 1)
     for at, lines in enumerate(groups):
         start = LEFT + slot * at + 0.08 * slot
         marks += [
-            _bar(start + width * n, width, each.up[at], high, each.style) for n, each in enumerate(series)
+            _bar(start + width * n, width, each.up[at], axis, each.style) for n, each in enumerate(series)
         ]
         marks += [
             _text(start + 0.42 * slot, HEIGHT - BOTTOM + 15 + 12 * n, line, "middle")
@@ -70,12 +79,10 @@ def line_chart(series: Sequence[Series], across: Axis, up: Axis, *, diagonal: bo
     """A line for each series, with dots; `diagonal` adds where the two axes are equal."""
     marks = [*_scale(up), *_across(across)]
     if diagonal:
-        ends = (_x(0, across), _y(0, up.end), _x(across.end, across), _y(up.end, up.end))
+        ends = (_x(0, across), _y(0, up), _x(across.end, across), _y(up.end, up))
         marks.append('<line class="even" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>'.format(*ends))
     for each in series:
-        places = [
-            (_x(a, across), _y(u, up.end)) for a, u in zip(each.across, each.up, strict=True)
-        ]  # in pixels
+        places = [(_x(a, across), _y(u, up)) for a, u in zip(each.across, each.up, strict=True)]  # in pixels
         drawn = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         marks.append(f'<polyline class="line s{each.style}" points="{drawn}"/>')
         sizes = [2.5 if each.weights is None else 2 + 9 * math.sqrt(w) for w in each.weights or each.up]
@@ -103,31 +110,37 @@ def _picture(marks: Sequence[str], said: str) -> str:
 
 def _scale(axis: Axis) -> Iterator[str]:
     """The axis that goes up: its lines, numbers and title."""
-    for value in _ticks(axis.end):
-        y = _y(value, axis.end)
+    for value in _ticks(axis):
+        y = _y(value, axis)
         yield f'<line class="grid" x1="{LEFT:g}" y1="{y:.1f}" x2="{WIDTH - RIGHT:g}" y2="{y:.1f}"/>'
         yield _text(LEFT - 5, y + 4, f"{value:g}", "end")
     yield _text(LEFT, TOP - 5, axis.title, "start", "title")
 
 
 def _across(axis: Axis) -> Iterator[str]:
-    for value in _ticks(axis.end):
+    for value in _ticks(axis):
         yield _text(_x(value, axis), HEIGHT - BOTTOM + 15, f"{value:,g}", "middle")
     yield _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - BOTTOM + 32, axis.title, "middle", "title")
 
 
-def _ticks(end: float) -> list[float]:
-    rough = end / STEPS
+def _ticks(axis: Axis) -> list[float]:
+    step = _step(axis.end - axis.start)
+    first, last = math.ceil(axis.start / step - 1e-6), math.floor(axis.end / step + 1e-6)
+    return [step * n for n in range(first, last + 1)]
+
+
+def _step(span: float) -> float:
+    """The distance of ticks, a round number."""
+    rough = span / STEPS
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= rough * 0.9999)
-    return [step * n for n in range(int(end / step + 1e-6) + 1)]
+    return next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= rough * 0.9999)
 
 
-def _bar(x: float, width: float, value: float, high: float, style: int) -> str:
-    y = _y(value, high)
+def _bar(x: float, width: float, value: float, axis: Axis, style: int) -> str:
+    y = _y(value, axis)
     shape = (
         f'<rect class="bar s{style}" x="{x:.1f}" y="{y:.1f}" width="{0.9 * width:.1f}" '
-        f'height="{_y(0, high) - y:.1f}"/>'
+        f'height="{_y(0, axis) - y:.1f}"/>'
     )
     if width < ROOM_FOR_NUMBER:
         return shape
@@ -139,8 +152,12 @@ def _text(x: float, y: float, text: str, anchor: str, kind: str = "tick") -> str
 
 
 def _x(value: float, axis: Axis) -> float:
-    return LEFT + 6 + (WIDTH - LEFT - RIGHT - 12) * value / axis.end
+    return LEFT + 6 + (WIDTH - LEFT - RIGHT - 12) * _share(value, axis)
 
 
-def _y(value: float, high: float) -> float:
-    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / high
+def _y(value: float, axis: Axis) -> float:
+    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * _share(value, axis)
+
+
+def _share(value: float, axis: Axis) -> float:
+    return (value - axis.start) / (axis.end - axis.start)
