@@ -1,9 +1,11 @@
 """A served model under load on loopback: requests a second and latencies, exact and by an index.
 
-python -m bench.serve --labels 8000 79000 --seconds 10
+    python -m bench.serve --labels 8000 79000 --seconds 10
+    python -m bench.serve --model docs-model --data LF-DocsSeeAlsoTitles-79K --name serve_docs
 
-Rows are made up: each label's row is the encoder's vector of its text, and a little of its own. Server and
-client share the machine, so with two cores the client's own work is part of every figure.
+Rows are made up: each label's row is the encoder's vector of its text, and a little of its own; or they are
+those of a trained model, which is asked texts of the data's test split. Server and client share the machine,
+so with two cores the client's own work is part of every figure.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ import torch
 
 from bench.http_load import bodies, closed_loop, open_loop
 from bench.machine import keep
-from gandalf.model import Calibration, Model, save_model
+from gandalf.data.load import load
+from gandalf.model import Calibration, Model, load_network, save_model
 from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
+from gandalf.predict.codes import build_codes
 from gandalf.predict.exact import top_k
 from gandalf.predict.index import build_hnsw, recalled, row_blocks
 from gandalf.text.words import Words, WordsOptions
@@ -122,10 +126,11 @@ def in_process(model: Model, texts: list[str]) -> dict[str, Any]:
 
     x = model.vectors(texts)
     exact = top_k(x, model.head, K)[0]
-    index = build_hnsw(model)
+    index, codes = build_hnsw(model), build_codes(model)
     searches: dict[str, Callable[[torch.Tensor], np.ndarray[Any, Any]]] = {
         "exact": lambda some: top_k(some, model.head, K)[0],
         "hnsw": lambda some: index.over(model.head)(some, K)[0],
+        "codes": lambda some: codes.over(model.head)(some, K)[0],
     }
     rows = np.concatenate(row_blocks(model.head))
     flat = faiss.IndexFlatIP(rows.shape[1])
@@ -174,6 +179,19 @@ def _timed(
     }
 
 
+def asked_models(given: argparse.Namespace) -> Iterator[tuple[Model, list[str]]]:
+    """Models and the texts that they are asked."""
+    if given.model is None:
+        for labels in given.labels:
+            model = made_up_model(labels)
+            yield model, queries(model)
+        return
+    test = load(given.data).test
+    assert test is not None and test.texts is not None
+    places = np.random.default_rng(1).choice(len(test), 500, replace=False).tolist()
+    yield load_network(given.model), [test.texts[place] for place in places]
+
+
 def main() -> None:
     """Measure every size, print as it goes and keep the figures."""
     parser = argparse.ArgumentParser(
@@ -183,19 +201,20 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--name", default="serve")
+    parser.add_argument("--model", type=Path, help="a trained one, in place of made-up rows")
+    parser.add_argument("--data", help="whose test texts it is asked")
     given = parser.parse_args()
     results = []
-    for labels in given.labels:
-        print(f"{labels:,} labels", flush=True)
-        model = made_up_model(labels)
-        texts = queries(model)
-        row: dict[str, Any] = {"labels": labels, "dim": model.head.dim, "search": in_process(model, texts)}
+    for model, texts in asked_models(given):
+        print(f"{model.num_labels:,} labels", flush=True)
+        row: dict[str, Any] = {"labels": model.num_labels, "dim": model.head.dim}
+        row["search"] = in_process(model, texts)
         print(f"  search: {row['search']}", flush=True)
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name) / "model"
             save_model(model, folder)
             del model
-            for index in ("exact", "hnsw"):
+            for index in ("exact", "hnsw", "codes"):
                 row[index] = under_load(folder, index, bodies(texts, K), given.seconds, given.rate)
                 print(f"  {index}: {row[index]}", flush=True)
         results.append(row)

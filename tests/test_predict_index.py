@@ -16,7 +16,8 @@ from gandalf.model.layout import INDEX, INDEX_FACTS
 from gandalf.model.save import foreign_files, save_derived
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
-from gandalf.predict import index_files
+from gandalf.predict import codes, index_files
+from gandalf.predict.codes import build_codes
 from gandalf.predict.exact import top_k
 from gandalf.predict.index import ENOUGH, build_hnsw, recalled
 from gandalf.predict.index_files import stored_or_built
@@ -33,9 +34,12 @@ def model():
     return small_model(labels=LABELS, ids=False)
 
 
-@pytest.fixture(scope="module")
-def index(model):
-    return build_hnsw(model)
+INDEXES = {"hnsw": build_hnsw, "codes": build_codes}
+
+
+@pytest.fixture(scope="module", params=INDEXES)
+def index(model, request):
+    return INDEXES[request.param](model)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +89,7 @@ def test_many_labels_are_searched_exactly(model, index, x):
     ids, scores = index.over(model.head)(x[:3], 1300, nothing)
     exact = top_k(x[:3], model.head, 1300)
     assert (ids == exact[0]).all() and (scores == exact[1]).all() and (ids[:, 1200:] == -1).all()
-    as_found = index.over(model.head)(x[:3], 1300)[0]
+    as_found = index.over(model.head)(x[:3], 1300)[0]  # an index with the head's own scores answers itself
     assert (
         as_found.shape == (3, 1300)
         and (as_found[:, 1200:] == -1).all()
@@ -108,6 +112,39 @@ def test_a_predictor_with_an_index(model, index):
     assert [label for label, _ in one] == [label for label, _ in answer(exact, [query])[0][0]]
     assert len(other) == 3
     assert fast.named("colouraa thingbb", 1)[0][0] == "colouraa thingbb"
+
+
+def test_more_candidates_are_scored_again_until_the_recall_suffices(model, monkeypatch):
+    """Of codes that tell little apart the best of all labels are found when nearly all are scored again."""
+    scan = codes._scan
+
+    def coarse(head):
+        few = Table(head.num_labels, head.dim)
+        few.rows.data, few.bias.data = (
+            head.rows.data * torch.tensor([1.0, *[0.0] * (head.dim - 1)]),
+            head.bias.data,
+        )
+        return scan(few)
+
+    monkeypatch.setattr(codes, "_scan", coarse)
+    found = build_codes(model)
+    assert found.depth > build_codes_of(model, scan, monkeypatch).depth
+    asked = model.vectors(LABELS[::11])
+    assert found.recall >= ENOUGH or found.depth == 1200
+    assert recalled(found.over(model.head)(asked, 10)[0], top_k(asked, model.head, 10)[0]) > 0.95
+
+
+def build_codes_of(model, scan, monkeypatch):
+    monkeypatch.setattr(codes, "_scan", scan)
+    return build_codes(model)
+
+
+def test_a_handful_of_labels_has_codes_too():
+    model = small_model(labels=LABELS[:5], ids=False)
+    found = build_codes(model)
+    assert (found.recall, found.depth) == (1.0, 5)
+    x = model.vectors(LABELS[:3])
+    np.testing.assert_array_equal(found.over(model.head)(x, 2)[0], top_k(x, model.head, 2)[0])
 
 
 # ---- files

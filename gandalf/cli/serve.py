@@ -34,9 +34,11 @@ Added = Annotated[
     ),
 ]
 Index = Annotated[
-    Literal["exact", "hnsw"],
+    Literal["exact", "hnsw", "codes"],
     typer.Option(
-        "--index", help="hnsw: far faster with very many labels, misses a few; built once, kept in MODEL."
+        "--index",
+        help="Faster with many labels, misses a few. codes: up to some hundred thousand, made at each start. "
+        "hnsw: millions; made once, kept in MODEL.",
     ),
 ]
 Rows = Annotated[

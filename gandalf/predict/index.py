@@ -1,14 +1,14 @@
-"""The best labels by an HNSW graph: a small part of the rows is looked at, and a few labels are missed.
+"""The best labels by an index: a small part of the rows is looked at, and a few labels are missed.
 
-faiss builds and walks the graph. What it finds has the score of the exact search: rounded rows are scored
-again with the head's own. Only a label that was not found at all can be missing. Labels that were added since
-the graph was built are few, and all of them are looked at.
+faiss builds and walks the graph of HNSW. What an index finds has the score of the exact search: rounded rows
+are scored again with the head's own. Only a label that was not found at all can be missing. Labels that were
+added since the index was built are few, and all of them are looked at.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,24 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
 
+class Index(Protocol):
+    """Finds labels that may be among the best; how many of them it finds was measured when it was built."""
+
+    @property
+    def labels(self) -> int:
+        """Labels of a head, from the first on, that are in it."""
+        ...
+
+    @property
+    def exact_scores(self) -> bool:
+        """Whether scores of what it finds are the head's own."""
+        ...
+
+    def candidates(self, x: Tensor, number: int) -> tuple[Floats, Ints]:
+        """Scores and labels of at least so many that may be the best of each; -1 is no label."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Hnsw:
     """A graph over the first labels of a head, how widely it is searched, and the recall that this gave."""
@@ -43,27 +61,45 @@ class Hnsw:
     queries: int  # that the recall was measured with
     rows: RowsKind = "float32"
 
-    def over(self, head: Head) -> HnswSearch:
+    @property
+    def exact_scores(self) -> bool:
+        """Whether the rows in it are the head's own."""
+        return self.rows == "float32"
+
+    def candidates(self, x: Tensor, number: int) -> tuple[Floats, Ints]:
+        """The best that a walk through the graph comes by."""
+        import faiss
+
+        library: Any = faiss
+        width = library.SearchParametersHNSW(efSearch=max(self.width, number))
+        found: tuple[Floats, Ints] = self.graph.search(with_one(x), number, params=width)
+        return found
+
+    def over(self, head: Head) -> IndexSearch:
         """Search the head with it; the head may have more labels than the graph."""
-        return HnswSearch(self, head)
+        return IndexSearch(self, head)
+
+    def __str__(self) -> str:
+        return f"hnsw index, search width {self.width:,}"
 
 
-class HnswSearch:
+class IndexSearch:
     """A `Search` for a `Predictor`."""
 
-    def __init__(self, index: Hnsw, head: Head) -> None:
+    def __init__(self, index: Index, head: Head) -> None:
         self.index, self.head = index, head
 
     @torch.no_grad()
     def __call__(self, x: Tensor, k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
         """Ids and scores of the k best labels that are found, as `top_k` gives them."""
-        if exclude is None and self.index.rows == "float32" and self.head.num_labels == self.index.labels:
+        if exclude is None and self.index.exact_scores and self.head.num_labels == self.index.labels:
             return self._as_found(x, k)
         denied = 0 if exclude is None else int(np.diff(exclude.indptr).max(initial=0))
         number = 2 * k + SPARE + denied
         if number >= self.index.labels // 2:
             return top_k(x, self.head, k, exclude=exclude)  # most of them are asked for anyway
-        ids = torch.from_numpy(self._candidates(x, number)[1]).to(x.device)  # shape: (N, number)
+        ids = torch.from_numpy(self.index.candidates(x, number)[1]).to(x.device)  # shape: (N, number or more)
+        ids = ids if ids.shape[1] <= number else self._narrowed(x, ids, number)
         later = torch.arange(self.index.labels, self.head.num_labels, device=x.device)
         ids = torch.cat([ids, later.expand(len(x), -1)], dim=1)
         ids = torch.sort(ids, dim=1).values  # so that ties go to the smaller label
@@ -75,27 +111,28 @@ class HnswSearch:
         found, values = ids.gather(1, best.indices[:, :k]), best.values[:, :k]
         return _filled(found.masked_fill(values == -torch.inf, -1), values, k)
 
+    def _narrowed(self, x: Tensor, ids: Tensor, number: int) -> Tensor:
+        """The best of many candidates, by scores that may be off in their last digits."""  # (N, number)
+        kept = []
+        for vector, own in zip(x, ids, strict=True):  # the rows of one text stay in a processor's cache
+            rows, bias = self.head.at(own.clamp_min(0))
+            scores = (rows.float() @ vector.float() + bias.float()).masked_fill(own < 0, -torch.inf)
+            kept.append(own[torch.topk(scores, number).indices])
+        return torch.stack(kept) if kept else ids[:, :number]
+
     def _as_found(self, x: Tensor, k: int) -> tuple[Ints, Floats]:
         """What the graph gives: its rows are the head's own, so are its scores."""
-        scores, ids = self._candidates(x, min(k, self.index.labels))
+        scores, ids = self.index.candidates(x, min(k, self.index.labels))
         scores = np.where(ids < 0, -np.inf, scores).astype(np.float32)
         order = np.lexsort((ids, -scores), axis=1)  # ties to the smaller label
         ids, scores = np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
         return _filled(torch.from_numpy(ids), torch.from_numpy(scores), k)
 
-    def _candidates(self, x: Tensor, number: int) -> tuple[Floats, Ints]:
-        import faiss
-
-        library: Any = faiss
-        width = library.SearchParametersHNSW(efSearch=max(self.index.width, number))
-        found: tuple[Floats, Ints] = self.index.graph.search(_with_one(x), number, params=width)
-        return found
-
 
 def build_hnsw(model: Model, rows: RowsKind = "float32") -> Hnsw:
     """Build the graph, and search it as widely as the recall asks for."""
     graph = _graph(model.head, rows)
-    x = model.vectors(_asked(model))
+    x = model.vectors(asked(model))
     exact = top_k(x, model.head, min(AT, model.num_labels))[0]
     found = Hnsw(graph, model.num_labels, WIDTHS[0], 0.0, len(x), rows)
     for width in WIDTHS:
@@ -114,11 +151,7 @@ def recalled(found: Ints, exact: Ints) -> float:
 
 def empty_graph(dim: int, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has no types
     """A graph without labels."""
-    try:
-        import faiss
-    except ImportError as error:
-        raise DataError("an index needs faiss", remedy="pip install 'gandalf-xmc[train]'") from error
-    library: Any = faiss  # its types are not those of its functions
+    library = needed_faiss()
     kind, eight_bits = library.METRIC_INNER_PRODUCT, library.ScalarQuantizer.QT_8bit
     graph: Any = (
         library.IndexHNSWFlat(dim + 1, LINKS, kind)
@@ -127,6 +160,15 @@ def empty_graph(dim: int, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has no 
     )
     graph.hnsw.efConstruction = BUILD_WIDTH
     return graph
+
+
+def needed_faiss() -> Any:  # noqa: ANN401  its types are not those of its functions
+    """The library, or a sentence on how to get it."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise DataError("an index needs faiss", remedy="pip install 'gandalf-xmc[train]'") from error
+    return faiss
 
 
 def row_blocks(head: Head) -> list[Floats]:
@@ -149,15 +191,17 @@ def _graph(head: Head, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has no typ
     return graph
 
 
-def _asked(model: Model) -> list[str]:
+def asked(model: Model) -> list[str]:
     """Texts that recall is measured with: labels', at equal distances."""
     places = np.unique(np.linspace(0, model.num_labels - 1, QUERIES).astype(np.int64))
     return [model.label_texts[place] for place in places.tolist()]
 
 
-def _with_one(x: Tensor) -> Floats:
+def with_one(x: Tensor) -> Floats:
+    """Vectors as rows with biases are multiplied by them."""  # shape: (N, dim + 1)
     ones = torch.ones(len(x), 1, device=x.device)
-    return np.ascontiguousarray(torch.cat([x.float(), ones], dim=1).cpu().numpy())
+    found: Floats = np.ascontiguousarray(torch.cat([x.float(), ones], dim=1).cpu().numpy())
+    return found
 
 
 def _pairs(ids: Ints, exclude: csr_array) -> Tensor:

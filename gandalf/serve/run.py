@@ -8,6 +8,7 @@ import socket
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from gandalf.errors import DataError
 from gandalf.model import Model, load_network
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
+from gandalf.predict.codes import Codes, build_codes
 from gandalf.predict.index import AT, Hnsw, RowsKind
 from gandalf.predict.index_files import stored_or_built
 from gandalf.predict.predictor import Predictor
@@ -31,7 +33,7 @@ from gandalf.serve.journal import Journal
 from gandalf.serve.metrics import FOLDER
 from gandalf.serve.service import MakePredictor, Served, Service
 
-IndexKind = Literal["exact", "hnsw"]
+IndexKind = Literal["exact", "hnsw", "codes"]
 
 SETTINGS = "GANDALF_SERVE"  # what worker processes find their settings under
 FACTORY = "gandalf.serve.run:app_of_worker"
@@ -71,7 +73,7 @@ def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sent
 
 def _threads(settings: ServeSettings) -> int:
     """By default one core is left for HTTP; an index looks at so few rows that threads would only wait."""
-    return 1 if settings.index == "hnsw" else max(1, (os.cpu_count() or 1) // settings.workers - 1)
+    return 1 if settings.index != "exact" else max(1, (os.cpu_count() or 1) // settings.workers - 1)
 
 
 def _served(
@@ -83,20 +85,26 @@ def _served(
     if settings.index == "hnsw":
         index, new = stored_or_built(model, Path(folder), settings.rows)
         tell(_about_index(folder, index, new))
-
-        def make(longer: Model) -> Predictor:
-            return Predictor(longer, search=index.over(longer.head))
-
+        make = partial(_searched, index=index)
+    if settings.index == "codes":
+        codes = build_codes(model)
+        tell(_about_index(folder, codes, True))
+        make = partial(_searched, index=codes)
     if settings.rows == "int8" and isinstance(model.head, Table):
         model.head = Int8Table.of(model.head)
     background = None if splits is None else background_of(model, splits)
     return Served(make(model), background), make
 
 
-def _about_index(folder: str, index: Hnsw, new: bool) -> str:
+def _searched(model: Model, index: Hnsw | Codes) -> Predictor:
+    """A predictor of a model that may have more labels than the index."""
+    return Predictor(model, search=index.over(model.head))
+
+
+def _about_index(folder: str, index: Hnsw | Codes, new: bool) -> str:
     done = "built" if new else "read"
     what = f"recall@{AT} {index.recall:.3f} against exact search on {index.queries:,} label texts"
-    return f"{folder}: hnsw index {done}; {what}, search width {index.width}"
+    return f"{folder}: {index}, {done}; {what}"
 
 
 def _options(table: dict[str, str | None]) -> TableOptions:

@@ -1,0 +1,90 @@
+"""The best labels by four-bit codes of all rows: every label is looked at, in a sixteenth of the bytes.
+
+faiss cuts rows into pairs of numbers, each rounded to one of sixteen places, and adds up scores of pairs from
+a table that fits a processor's registers. The labels that score best so are scored again with the head's own
+rows. No graph has to be built, so that an index is made in seconds whenever a server starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gandalf.model import Model
+from gandalf.predict.exact import Head, top_k
+from gandalf.predict.index import (
+    AT,
+    ENOUGH,
+    Floats,
+    IndexSearch,
+    Ints,
+    asked,
+    needed_faiss,
+    recalled,
+    row_blocks,
+    with_one,
+)
+
+DEPTHS = (100, 300, 1_000, 3_000, 10_000)  # labels of a text that are scored again: the first that suffices
+NUMBERS, BITS = 2, 4  # of a row's numbers in a code, and its bits: what the processor's tables are made for
+TAUGHT = (1_000, 40_000)  # rows that the places are learnt from, at least and at most; of fewer, some twice
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """Codes of the first labels of a head, how many of the best are scored again, and the recall it gave."""
+
+    scan: Any  # faiss.IndexPQFastScan, of rows with the bias as one more number
+    labels: int
+    depth: int
+    recall: float = 0.0
+    queries: int = 0  # that the recall was measured with
+    exact_scores: bool = False
+
+    def candidates(self, x: Tensor, number: int) -> tuple[Floats, Ints]:
+        """The best by their codes."""
+        places = min(max(self.depth, number), self.labels)
+        found: tuple[Floats, Ints] = self.scan.search(_padded(with_one(x)), places)
+        return found
+
+    def over(self, head: Head) -> IndexSearch:
+        """Search the head with it; the head may have more labels than there are codes."""
+        return IndexSearch(self, head)
+
+    def __str__(self) -> str:
+        return f"four-bit codes, {self.depth:,} labels scored again"
+
+
+def build_codes(model: Model) -> Codes:
+    """Make the codes, and score as many labels again as the recall asks for."""
+    scan = _scan(model.head)
+    x = model.vectors(asked(model))
+    exact = top_k(x, model.head, min(AT, model.num_labels))[0]
+    found = Codes(scan, model.num_labels, DEPTHS[0], queries=len(x))
+    for depth in DEPTHS:
+        found = replace(found, depth=min(depth, model.num_labels))
+        best = [found.over(model.head)(part, exact.shape[1])[0] for part in torch.split(x, 64)]
+        found = replace(found, recall=recalled(np.concatenate(best), exact))
+        if found.recall >= ENOUGH or depth >= model.num_labels:
+            break
+    return found
+
+
+def _scan(head: Head) -> Any:  # noqa: ANN401  faiss has no types
+    library = needed_faiss()
+    rows = _padded(np.concatenate(row_blocks(head)))  # shape: (L, dim and a few)
+    scan = library.IndexPQFastScan(
+        rows.shape[1], rows.shape[1] // NUMBERS, BITS, library.METRIC_INNER_PRODUCT
+    )
+    scan.train(rows[np.linspace(0, len(rows) - 1, int(np.clip(len(rows), *TAUGHT))).astype(np.int64)])
+    scan.add(rows)
+    return scan
+
+
+def _padded(rows: Floats) -> Floats:
+    """With zeros behind, so that they can be cut into pairs, and those into pairs again."""
+    return np.pad(rows, ((0, 0), (0, -rows.shape[1] % (2 * NUMBERS))))
