@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -40,6 +41,7 @@ FACTORY = "gandalf.serve.run:app_of_worker"
 LEAST_TOKEN = 16  # characters
 DRAIN = 30  # seconds that requests have to end in when the server is told to
 BACKLOG = 2_048
+SWITCH = 5e-4  # seconds that the thread which predicts may keep others waiting; Python's own are ten times that
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class ServeSettings:
 
 def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sentence: None) -> FastAPI:
     """Load everything, and make the application of it."""
+    sys.setswitchinterval(SWITCH)
     token = None if settings.token_file is None else read_token(Path(settings.token_file))
     splits = None if settings.data is None else load(settings.data, options=_options(settings.table))
     served, make = _served(settings.model, settings, splits, tell)
