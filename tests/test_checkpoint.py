@@ -9,7 +9,7 @@ import torch
 from command_line import python
 
 from gandalf.errors import DataError
-from gandalf.train import checkpoint, shards
+from gandalf.train import shards
 from gandalf.train.checkpoint import STATE, TENSORS, Checkpoints, fingerprint
 
 # Every tensor of a checkpoint holds the step its state tells, so that a mixture would be seen.

@@ -53,27 +53,21 @@ class Checkpoints:
             own = {name: tensor for name, tensor in tensors.items() if per_label(name)}
             tensors = {name: tensor for name, tensor in tensors.items() if name not in own}
         path = ranks.first(lambda: self.folder / f"checkpoint-{max(self._numbered(), default=0) + 1:06d}")
-        with ExitStack() as stack, _told(path):
+        with ExitStack() as stack:
             part = ranks.first(lambda: _entered(stack, path))
             shards = ranks.everyone(_shard(part, own, ranks)) if own else []
             if failed := [each for each in shards if isinstance(each, str)]:
                 raise DataError(f"cannot be written ({failed[0]})", file=path)
-            ranks.first(lambda: self._finish(stack, part, tensors, state, shards))
 
-    def _finish(
-        self,
-        stack: ExitStack,
-        part: Path,
-        tensors: Mapping[str, Tensor],
-        state: Mapping[str, Any],
-        shards: Sequence[Shard | str],
-    ) -> None:
-        """Write what is left and give the folder its name: only now is it a checkpoint."""
-        with _told(self.folder):
-            _write(part, tensors, state, shards)
-            stack.close()
-            _sync(self.folder)
-            self._clean()
+            def finish() -> None:
+                """Write what is left and give the folder its name: only now is it a checkpoint."""
+                with _told(path):
+                    _write(part, tensors, state, shards)
+                    stack.close()
+                    _sync(self.folder)
+                    self._clean()
+
+            ranks.first(finish)
 
     def latest(
         self,
@@ -178,7 +172,7 @@ def _write(
         _sync(path)
 
 
-def _read(folder: Path, own: slice | None) -> Saved:
+def _read(folder: Path, own: slice | None = None) -> Saved:
     try:
         written = json.loads((folder / STATE).read_text("utf-8"))
         sums, text, shards = written["checksums"], written["state"], written.get("shards", [])
