@@ -53,10 +53,11 @@ class Several:
         """By gloo between CPUs; between GPUs by NCCL, and by gloo what stays on the host."""
         from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
-        if device == "cuda":
+        gpu = device != "cpu" and torch.cuda.is_available()
+        if gpu:
             _take_gpu(self.here, self.rank % self.here)
         store = PrefixStore("ranks", self._store)  # type: ignore[arg-type]
-        backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
+        backend = "cpu:gloo,cuda:nccl" if gpu else "gloo"
         dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world, timeout=TIMEOUT)
 
     def share(self, total: int) -> slice:
@@ -71,7 +72,7 @@ class Several:
         found = own.new_empty(self.world * most, *own.shape[1:])
         self._counted("vectors", padded)
         with self.guarded():
-            dist.all_gather_into_tensor(found, padded)
+            dist.all_gather(list(torch.split(found, most)), padded)
         parts = zip(
             torch.split(found, most),
             (share(total, rank, self.world) for rank in range(self.world)),
@@ -220,11 +221,6 @@ def joined(environment: Mapping[str, str] = os.environ) -> Iterator[Ranks]:
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
-
-
-def follows(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process is one of several and not the first, and so need not say what all know."""
-    return int(environment.get("WORLD_SIZE", "1")) > 1 and environment.get("RANK", "0") != "0"
 
 
 def _take_gpu(here: int, place: int) -> None:

@@ -29,7 +29,7 @@ class Ranks(Protocol):
     sent: Counter[str]  # bytes handed over, by what they are
 
     def meet(self, device: str) -> None:
-        """Open the lines to the others; before, nothing but `say` can be done."""
+        """Open the lines to the others, from this device or `auto`; before, only `say` can be done."""
         ...
 
     def share(self, total: int) -> slice:
