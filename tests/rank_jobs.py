@@ -1,0 +1,143 @@
+"""Several processes that train together, on this machine's loopback, and what each is to do."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import socket
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from small_runs import small_splits, weights
+from torch.nn import functional as F
+
+from gandalf.errors import DataError
+from gandalf.runs import run as runs
+from gandalf.runs import shortlists
+from gandalf.runs.hooks import Interrupted
+from gandalf.train.distributed import joined
+from gandalf.train.logs import read_log
+from gandalf.train.loop import Training
+
+PATIENCE = 300  # seconds for all that some processes are asked for, on a machine that is busy
+
+
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return bound.getsockname()[1]
+
+
+def environment(rank: int, world: int, port: int) -> dict[str, str]:
+    """What torchrun would set; nothing leaves the machine."""
+    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+    named = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": 1,
+    }
+    return {name: str(value) for name, value in (numbers | named).items()}
+
+
+def over_ranks(world: int, work, *given) -> None:
+    """Have `work(ranks, *given)` done by so many processes; all must succeed."""
+    context, port = multiprocessing.get_context("spawn"), free_port()
+    started = [
+        context.Process(target=_rank, args=(environment(rank, world, port), work, given))
+        for rank in range(world)
+    ]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(PATIENCE)
+    ended = [process.exitcode for process in started]
+    for process in started:
+        process.kill()
+    assert ended == [0] * world, f"ranks ended with {ended}"
+
+
+def _rank(variables, work, given) -> None:
+    os.environ.update(variables)
+    torch.set_num_threads(1)
+    with joined() as ranks:
+        ranks.meet("cpu")
+        work(ranks, *given)
+
+
+# ---- work
+
+
+def nothing_is_dropped(patch=setattr) -> None:
+    """No dropout anywhere, and hard negatives by exact products: what is left does not depend on chance."""
+    patch(F, "dropout", lambda x, *_, **__: x)
+    patch(shortlists, "_by_index", lambda *_: None)
+
+
+def train_all(ranks, recipes, folder: Path) -> None:
+    """Train by each of the recipes, and leave weights and validations."""
+    nothing_is_dropped()
+    for name, recipe in recipes.items():
+        keep(runs.train(small_splits(), recipe, runs.Place(folder / name, ranks=ranks)), ranks, folder / name)
+
+
+def broken_off_at(ranks, recipe, folder: Path, step: int) -> None:
+    """Train until a step, at which the last rank alone is asked to stop; there is a checkpoint then."""
+    nothing_is_dropped()
+    train_batch = Training._train
+
+    def counted(self, batch, value):
+        if self.all_steps == step - 1 and ranks.rank == ranks.world - 1:
+            os.kill(os.getpid(), 2)
+        train_batch(self, batch, value)
+
+    Training._train = counted
+    try:
+        runs.train(small_splits(), recipe, runs.Place(folder, ranks=ranks))
+    except Interrupted as stopped:
+        assert f"after step {step} of" in str(stopped)
+        return
+    raise AssertionError("nobody stopped")
+
+
+def resumed(ranks, recipe, folder: Path) -> None:
+    nothing_is_dropped()
+    keep(runs.train(small_splits(), recipe, runs.Place(folder, resume=True, ranks=ranks)), ranks, folder)
+
+
+def refused(ranks, recipe, folder: Path, sentence: str) -> None:
+    """All ranks end with the same sentence."""
+    try:
+        runs.train(small_splits(), recipe, runs.Place(folder, ranks=ranks))
+    except DataError as error:
+        assert sentence in str(error), error
+        return
+    raise AssertionError("it was not refused")
+
+
+def keep(trained, ranks, folder: Path) -> None:
+    if ranks.rank:
+        return
+    save_file({name: each.clone() for name, each in weights(trained).items()}, folder / "weights")
+    (folder / "history").write_text(json.dumps(trained.history))
+
+
+def course(folder: Path):
+    """Weights, losses and validations of a run that is over."""
+    losses = [line["loss"] for line in read_log(folder / "log.jsonl") if line["kind"] == "train"]
+    return load_file(folder / "weights"), losses, json.loads((folder / "history").read_text())
+
+
+def assert_alike(one: Path, other: Path, most: float = 1e-4) -> None:
+    """The same run but for the order in which numbers are added up."""
+    (left, losses, history), (right, other_losses, other_history) = course(one), course(other)
+    assert left.keys() == right.keys() and len(losses) == len(other_losses) > 3
+    torch.testing.assert_close(torch.tensor(losses), torch.tensor(other_losses), rtol=most, atol=0)
+    for name in left:
+        scale = float(left[name].abs().max().clamp_min(1e-3))
+        torch.testing.assert_close(
+            left[name], right[name], rtol=0, atol=most * scale, msg=lambda said, n=name: f"{n}: {said}"
+        )
+    assert [each["value"] for each in history] == [each["value"] for each in other_history]
