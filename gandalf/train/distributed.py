@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +21,7 @@ from gandalf.train.labels import share
 from gandalf.train.ranks import ONE, LostRankError, Ranks
 
 TIMEOUT = timedelta(minutes=10)  # that a rank may keep the others waiting
-ANSWER = timedelta(seconds=10)  # for saying that one is still there
+ANSWER = 5.0  # seconds for saying that one is still there
 JOINED = 1 << 18  # numbers: smaller gradients are sent together
 
 Value = TypeVar("Value")
@@ -36,8 +38,8 @@ class Store(Protocol):
         """Count, and tell how many there are."""
         ...
 
-    def wait(self, keys: list[str], timeout: timedelta) -> None:
-        """Until somebody has written these."""
+    def check(self, keys: list[str]) -> bool:
+        """Whether somebody has written these."""
         ...
 
 
@@ -48,6 +50,7 @@ class Several:
         self.rank, self.world, self.here = rank, world, here
         self.sent: Counter[str] = Counter()
         self._store = store
+        self._left = threading.Event()
 
     def meet(self, device: str) -> None:
         """By gloo between CPUs; between GPUs by NCCL, and by gloo what stays on the host."""
@@ -59,6 +62,13 @@ class Several:
         store = PrefixStore("ranks", self._store)  # type: ignore[arg-type]
         backend = "cpu:gloo,cuda:nccl" if gpu else "gloo"
         dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world, timeout=TIMEOUT)
+        threading.Thread(target=self._answer, daemon=True).start()
+
+    def leave(self) -> None:
+        """Close the lines."""
+        self._left.set()
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
     def share(self, total: int) -> slice:
         """Its part: all parts are as large as the others, or larger by one."""
@@ -184,9 +194,6 @@ class Several:
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            # Those that wait for this rank, and not for the lost one, are to hear of it too.
-            with suppress(RuntimeError, AssertionError, ValueError):
-                dist.destroy_process_group()
             lost = self._silent()
             if not lost:
                 raise
@@ -194,17 +201,24 @@ class Several:
 
     def _silent(self) -> list[int]:
         """The ranks that do not answer; the one that keeps the store, where nobody can be asked."""
+        end, missing = time.monotonic() + ANSWER, list(range(self.world))
         try:
-            self._store.set(f"alive/{self.rank}", "yes")
+            self._store.set("roll call", "now")
+            while missing and time.monotonic() < end and not self._store.check(["called"]):
+                missing = [rank for rank in missing if not self._store.check([f"alive/{rank}"])]
+                time.sleep(0.05 if missing else 0)
+            self._store.set("called", "yes")  # whoever hears of it later need not wait for those again
+            return [rank for rank in missing if not self._store.check([f"alive/{rank}"])]
         except RuntimeError:
             return [0]
-        found = []
-        for rank in range(self.world):
-            try:
-                self._store.wait([f"alive/{rank}"], ANSWER)
-            except RuntimeError:
-                found.append(rank)
-        return found
+
+    def _answer(self) -> None:
+        """Say that one is there when the roll is called, whatever one is about."""
+        with suppress(RuntimeError):  # the store is gone, and so is who asks
+            while not self._left.wait(0.5):
+                if self._store.check(["roll call"]):
+                    self._store.set(f"alive/{self.rank}", "yes")
+                    return
 
 
 @contextmanager
@@ -216,11 +230,11 @@ def joined(environment: Mapping[str, str] = os.environ) -> Iterator[Ranks]:
     from torch.distributed import rendezvous  # type: ignore[attr-defined]
 
     store, rank, world = next(iter(rendezvous("env://", timeout=TIMEOUT)))
+    ranks = Several(store, rank, world, int(environment.get("LOCAL_WORLD_SIZE", "1")))
     try:
-        yield Several(store, rank, world, int(environment.get("LOCAL_WORLD_SIZE", "1")))
+        yield ranks
     finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        ranks.leave()
 
 
 def _take_gpu(here: int, place: int) -> None:
