@@ -17,9 +17,11 @@ from gandalf.errors import DataError
 from gandalf.runs import run as runs
 from gandalf.runs import shortlists
 from gandalf.runs.hooks import Interrupted
+from gandalf.train import distributed
 from gandalf.train.distributed import joined
 from gandalf.train.logs import read_log
 from gandalf.train.loop import Training
+from gandalf.train.ranks import LostRankError
 
 PATIENCE = 300  # seconds for all that some processes are asked for, on a machine that is busy
 
@@ -42,8 +44,8 @@ def environment(rank: int, world: int, port: int) -> dict[str, str]:
     return {name: str(value) for name, value in (numbers | named).items()}
 
 
-def over_ranks(world: int, work, *given) -> None:
-    """Have `work(ranks, *given)` done by so many processes; all must succeed."""
+def over_ranks(world: int, work, *given, ends: dict[int, int] | None = None) -> None:
+    """Have `work(ranks, *given)` done by so many processes; `ends`: which are not to end well, and how."""
     context, port = multiprocessing.get_context("spawn"), free_port()
     started = [
         context.Process(target=_rank, args=(environment(rank, world, port), work, given))
@@ -56,7 +58,7 @@ def over_ranks(world: int, work, *given) -> None:
     ended = [process.exitcode for process in started]
     for process in started:
         process.kill()
-    assert ended == [0] * world, f"ranks ended with {ended}"
+    assert ended == [(ends or {}).get(rank, 0) for rank in range(world)], f"ranks ended with {ended}"
 
 
 def _rank(variables, work, given) -> None:
@@ -68,6 +70,12 @@ def _rank(variables, work, given) -> None:
 
 
 # ---- work
+
+
+def one_by_one(ranks, jobs) -> None:
+    """Several jobs, for which processes are started once."""
+    for work, *given in jobs:
+        work(ranks, *given)
 
 
 def nothing_is_dropped(patch=setattr) -> None:
@@ -107,12 +115,37 @@ def resumed(ranks, recipe, folder: Path) -> None:
     keep(runs.train(small_splits(), recipe, runs.Place(folder, resume=True, ranks=ranks)), ranks, folder)
 
 
-def refused(ranks, recipe, folder: Path, sentence: str) -> None:
-    """All ranks end with the same sentence."""
+def lose_last(ranks, recipe, folder: Path, step: int) -> None:
+    """The last rank is gone at a step, without a word; the others say so."""
+    distributed.ANSWER = 2.0
+    train_batch = Training._train
+
+    def counted(self, batch, value):
+        if self.all_steps == step and ranks.rank == ranks.world - 1:
+            os._exit(9)
+        train_batch(self, batch, value)
+
+    Training._train = counted
     try:
-        runs.train(small_splits(), recipe, runs.Place(folder, ranks=ranks))
+        runs.train(small_splits(), recipe, runs.Place(folder, minutes=0, ranks=ranks))
+    except LostRankError as error:
+        last = ranks.world - 1
+        kept = f"at step {step}; the last checkpoint is of step {step}: run the same command with --resume"
+        assert str(error) == f"rank {last} of {ranks.world} was lost {kept}"
+        return
+    raise AssertionError("nobody was missed")
+
+
+def refused(ranks, folder: Path) -> None:
+    """What the first rank finds wrong is wrong for all."""
+
+    def wrong() -> None:
+        raise DataError("is not empty", remedy="choose another", file=folder)
+
+    try:
+        ranks.first(wrong)
     except DataError as error:
-        assert sentence in str(error), error
+        assert str(error) == f"{folder}: is not empty; choose another"
         return
     raise AssertionError("it was not refused")
 
@@ -122,6 +155,8 @@ def keep(trained, ranks, folder: Path) -> None:
         return
     save_file({name: each.clone() for name, each in weights(trained).items()}, folder / "weights")
     (folder / "history").write_text(json.dumps(trained.history))
+    (folder / "sent").write_text(json.dumps(ranks.sent))
+    ranks.sent.clear()
 
 
 def course(folder: Path):

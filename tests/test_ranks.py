@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import re
+import signal
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import rank_jobs
 import torch
-from small_runs import small_splits
+import train_command
+from small_runs import at_step, small, small_splits
 from small_systems import small_system
 
+from gandalf.errors import DataError
 from gandalf.nets.heads import Table
+from gandalf.runs.hooks import Interrupted
+from gandalf.runs.rank_limits import check_ranks, check_shares, rank_shape
 from gandalf.runs.run import Place, train
+from gandalf.train import memory
+from gandalf.train.batches import Order, Phase
 from gandalf.train.checkpoint import Checkpoints
 from gandalf.train.labels import Every, Shortlist, own_chunks, share
-from gandalf.train.ranks import ONE
+from gandalf.train.memory import RunShape, memory_plan, require_memory
+from gandalf.train.ranks import One
 
 STEPS = ("training.steps=12", "targets.targets=ratio", "validation.every=0.3")
 EVERY = ("labels.kind=every", *STEPS)
@@ -42,7 +55,7 @@ def alone(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         rank_jobs.nothing_is_dropped(patch.setattr)
         for name, recipe in recipes().items():
-            rank_jobs.keep(train(small_splits(), recipe, Place(folder / name)), ONE, folder / name)
+            rank_jobs.keep(train(small_splits(), recipe, Place(folder / name)), One(), folder / name)
     return folder
 
 
@@ -72,6 +85,106 @@ def test_the_checkpoint_of_two_ranks_is_in_shards(alone, two):
     assert {name: each.shape for name, each in found.items()} == {
         name: each.shape for name, each in expected.items()
     }
+
+
+def test_what_is_sent_in_a_step_does_not_grow_with_the_labels(two):
+    """Vectors of 32 points, 16 from each rank, and their gradient; and the encoder's, which is small here."""
+    sent = json.loads((two / "free rows" / "sent").read_text())
+    steps, numbers = 12, 16
+    assert sent["vectors"] == steps * 16 * numbers * 4
+    assert sent["gradient of the vectors"] == steps * 32 * numbers * 4
+    layers = numbers * numbers + numbers
+    assert sent["gradient of the encoder"] > steps * layers * 4
+    assert (sent["gradient of the encoder"] - steps * layers * 4) % (numbers * 4) == 0  # word vectors
+
+
+# ---- broken off
+
+
+@pytest.mark.parametrize("name", ["attention", "pairs"])
+def test_a_run_goes_on_with_another_number_of_ranks(name, alone, tmp_path, monkeypatch):
+    recipe = recipes(name)[name]
+    with monkeypatch.context() as patch:
+        rank_jobs.nothing_is_dropped(patch.setattr)
+        at_step(patch, 4, lambda: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(Interrupted):
+            train(small_splits(), recipe, Place(tmp_path / "one, then two"))
+    jobs = [
+        (rank_jobs.broken_off_at, recipe, tmp_path / "two, then one", 5),
+        (rank_jobs.resumed, recipe, tmp_path / "one, then two"),
+        (rank_jobs.refused, tmp_path),
+    ]
+    rank_jobs.over_ranks(2, rank_jobs.one_by_one, jobs)
+    rank_jobs.nothing_is_dropped(monkeypatch.setattr)
+    folder = tmp_path / "two, then one"
+    rank_jobs.keep(train(small_splits(), recipe, Place(folder, resume=True)), One(), folder)
+    for each in ("two, then one", "one, then two"):
+        rank_jobs.assert_alike(alone / name, tmp_path / each)
+
+
+def test_a_lost_rank_stops_the_others_and_costs_no_checkpoint(alone, tmp_path, monkeypatch):
+    recipe = recipes("free rows")["free rows"]
+    rank_jobs.over_ranks(2, rank_jobs.lose_last, recipe, tmp_path, 6, ends={1: 9})
+    assert not [path for path in (tmp_path / "checkpoints").iterdir() if path.name.startswith(".")]
+    rank_jobs.nothing_is_dropped(monkeypatch.setattr)
+    trained = train(small_splits(), recipe, Place(tmp_path, resume=True))
+    assert trained.steps == 12
+
+
+# ---- refused
+
+
+@pytest.mark.parametrize(
+    ("settings", "labels", "sentence"),
+    [
+        ((), 1, "2 ranks cannot share 1 labels: each needs one of its own; start 1 ranks at most"),
+        (
+            ("baselines.glas=0.1",),
+            9,
+            "the GLaS regulariser does not run over several ranks yet; set baselines",
+        ),
+        (("targets.targets=auto",), 9, "the choice of targets (--targets auto) does not run over several"),
+        (("trees.kind=parabel",), 9, "the system astec does not run over several ranks yet; leave torchrun"),
+    ],
+)
+def test_what_does_not_run_over_several_ranks_is_refused(settings, labels, sentence):
+    recipe = small(*settings)
+    with pytest.raises(DataError, match=re.escape(sentence)):
+        check_ranks(recipe, labels, 2)
+    check_ranks(recipe, labels, 1)
+
+
+def test_a_batch_has_a_point_for_each_rank():
+    order = Order([Phase(np.arange(10), 5), Phase(np.arange(3), 5)], 8, seed=0)
+    check_shares(order, 3)
+    with pytest.raises(DataError, match="4 ranks cannot share a batch of 3"):
+        check_shares(order, 4)
+
+
+def test_a_rank_holds_its_share():
+    shape = RunShape(labels=1001, dim=8, batch=100, block=500, activations=30)
+    assert rank_shape(shape, 1) == shape
+    found = rank_shape(shape, 4)
+    assert (found.labels, found.batch, found.micro_batch, found.block) == (251, 100, 25, 500)
+    rows = memory_plan(replace(shape, encoder_parameters=0)).parameters
+    assert memory_plan(found).parameters == pytest.approx(rows / 4, rel=0.01)
+
+
+def test_ranks_on_one_machine_share_its_memory(monkeypatch):
+    shape = RunShape(labels=1000, dim=100, batch=10, block=100)
+    monkeypatch.setattr(memory, "available_bytes", lambda *_: 2 * memory_plan(shape).total)
+    require_memory(shape, ranks=2)
+    with pytest.raises(DataError, match="not enough"):
+        require_memory(shape, ranks=3)
+
+
+def test_what_all_ranks_know_only_the_first_says(monkeypatch, made_up, tmp_path):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+    result = train_command.run(made_up, tmp_path / "out", "--set", "encoder.dims=3")
+    assert result.exit_code == 2 and result.output == ""
+    monkeypatch.setenv("RANK", "0")
+    assert "encoder.dim" in train_command.fails(made_up, tmp_path / "out", "--set", "encoder.dims=3")
 
 
 # ---- parts

@@ -51,6 +51,7 @@ class Several:
         self.sent: Counter[str] = Counter()
         self._store = store
         self._left = threading.Event()
+        self._answering = threading.Thread(target=self._answer, daemon=True)
 
     def meet(self, device: str) -> None:
         """By gloo between CPUs; between GPUs by NCCL, and by gloo what stays on the host."""
@@ -62,11 +63,13 @@ class Several:
         store = PrefixStore("ranks", self._store)  # type: ignore[arg-type]
         backend = "cpu:gloo,cuda:nccl" if gpu else "gloo"
         dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world, timeout=TIMEOUT)
-        threading.Thread(target=self._answer, daemon=True).start()
+        self._answering.start()
 
     def leave(self) -> None:
         """Close the lines."""
         self._left.set()
+        if self._answering.is_alive():
+            self._answering.join(ANSWER)  # a thread that asks the store when Python ends would end it badly
         if dist.is_initialized():
             dist.destroy_process_group()
 
