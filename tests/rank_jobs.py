@@ -80,7 +80,9 @@ def one_by_one(ranks, jobs) -> None:
 
 def nothing_is_dropped(patch=setattr) -> None:
     """No dropout anywhere, and hard negatives by exact products: what is left does not depend on chance."""
+    attention = F.scaled_dot_product_attention
     patch(F, "dropout", lambda x, *_, **__: x)
+    patch(F, "scaled_dot_product_attention", lambda *x, dropout_p=0.0, **more: attention(*x, **more))
     patch(shortlists, "_by_index", lambda *_: None)
 
 
