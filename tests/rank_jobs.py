@@ -168,13 +168,15 @@ def course(folder: Path):
 
 
 def assert_alike(one: Path, other: Path, most: float = 1e-4) -> None:
-    """The same run but for the order in which numbers are added up."""
+    """The same run but for the order in which numbers are added up.
+
+    Adam divides a gradient by its own size: where that is next to nothing, a number may go its own way.
+    """
     (left, losses, history), (right, other_losses, other_history) = course(one), course(other)
     assert left.keys() == right.keys() and len(losses) == len(other_losses) > 3
     torch.testing.assert_close(torch.tensor(losses), torch.tensor(other_losses), rtol=most, atol=0)
     for name in left:
-        scale = float(left[name].abs().max().clamp_min(1e-3))
-        torch.testing.assert_close(
-            left[name], right[name], rtol=0, atol=most * scale, msg=lambda said, n=name: f"{n}: {said}"
-        )
+        apart, size = (left[name] - right[name]).double(), left[name].double().norm().clamp_min(1e-2)
+        assert apart.norm() <= most * size, f"{name}: {apart.norm() / size}"
+        assert apart.abs().max() <= 50 * most * left[name].abs().max().clamp_min(1e-2), name
     assert [each["value"] for each in history] == [each["value"] for each in other_history]
