@@ -88,7 +88,7 @@ class Training:
         encoder.requires_grad_(not stage.frozen)  # words that rows of labels are made of stay, too
         learnt = nn.ModuleList([*([] if stage.frozen else [encoder]), *head.learnt()])
         self.encoder_update = EncoderUpdate(learnt, stage.encoder, stage.clip)
-        self.head_update = _head_update(head, stage)
+        self.head_update = _head_update(head, stage, points.targets.shape[1] // ranks.world)
         self._frozen: FrozenVectors | Literal[False] | None = None  # None: to be seen
         self.step = 0
         self.loss = float("nan")  # of a recent step
@@ -238,18 +238,20 @@ class Training:
         self.step = int(numbers["step"])
 
 
-def _head_update(head: Head, stage: Stage) -> TableUpdate | FusedUpdate | ComposedUpdate | PairUpdate:
+def _head_update(
+    head: Head, stage: Stage, labels: int
+) -> TableUpdate | FusedUpdate | ComposedUpdate | PairUpdate:
     if isinstance(head, Encoded):
         if stage.pairs is None:
             raise DataError("a head of encoded label texts learns from pairs, and the stage has no such loss")
         return PairUpdate(stage.pairs)
     if isinstance(head, Composed):
         return ComposedUpdate(head, stage.head, stage.loss, stage.dtype)
-    return _table_update(head, stage)
+    return _table_update(head, stage, labels)
 
 
-def _table_update(head: Table, stage: Stage) -> TableUpdate | FusedUpdate:
-    """Fused kernels where they are asked for, or can be had; else the plain ones."""
+def _table_update(head: Table, stage: Stage, labels: int) -> TableUpdate | FusedUpdate:
+    """Fused kernels where they are asked for, or can be had; else the plain ones: the same for all ranks."""
     every = isinstance(stage.labels, Every)
     why = missing(head.rows.device, stage.dtype) if every else "labels are met by shortlist"
     if stage.loss is not binary_cross_entropy:
@@ -258,7 +260,7 @@ def _table_update(head: Table, stage: Stage) -> TableUpdate | FusedUpdate:
         why = "rows have a regulariser"
     if stage.kernel == "torch":
         why = NOT_ASKED_FOR
-    why = why or too_few(stage.kernel, head.num_labels, head.rows.dtype)
+    why = why or too_few(stage.kernel, labels, head.rows.dtype)
     if why is None:
         return FusedUpdate(head, stage.head, stage.dtype)
     refuse(stage.kernel, head.rows.dtype, why)
