@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PEERS  ?= .peers
 
-.PHONY: install demo test test-kernels lint format bench peers clean
+.PHONY: install demo test cluster-test test-kernels lint format bench peers clean
 
 install: $(VENV)/.installed
 
@@ -22,6 +22,10 @@ demo: install
 # A worker on each core, each with one thread: several threads in several processes wait for one another.
 test: install lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+# Slower tests of several processes on this machine.
+cluster-test: install
+	$(BIN)/python -m pytest -m cluster
 
 # Fused kernels by Triton's interpreter, without a GPU; in an environment of its own, since Triton takes 1 GB.
 test-kernels:

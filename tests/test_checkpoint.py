@@ -9,7 +9,7 @@ import torch
 from command_line import python
 
 from gandalf.errors import DataError
-from gandalf.train import checkpoint
+from gandalf.train import shards
 from gandalf.train.checkpoint import STATE, TENSORS, Checkpoints, fingerprint
 
 # Every tensor of a checkpoint holds the step its state tells, so that a mixture would be seen.
@@ -207,7 +207,7 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "save_file", full)
+    monkeypatch.setattr(shards, "save_file", full)
     with pytest.raises(DataError, match=r"checkpoint-000002: cannot be written \(No space left on device\)"):
         kept.save({"t": torch.ones(1)}, {"step": 2})
     assert names(tmp_path) == ["checkpoint-000001"]

@@ -133,7 +133,7 @@ def chosen(kernel, labels, dtype, **more):
     head = Table(labels, 1)
     head.rows.data = head.rows.data.to(dtype)
     order = Order([Phase(np.arange(4), 2)], 2, seed=0)
-    return loop._table_update(head, Stage(order, Every(labels, labels), kernel=kernel, **more))
+    return loop._table_update(head, Stage(order, Every(labels, labels), kernel=kernel, **more), labels)
 
 
 def test_a_checkpoint_by_other_kernels_is_not_gone_on_with(monkeypatch):

@@ -14,13 +14,16 @@ from rich.markup import escape
 from gandalf.cli.engine import engine
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
+from gandalf.cli.ranks import as_one, known_to_all
 from gandalf.cli.recipe_options import ASKED, Asked
 from gandalf.data.dataset import Splits
 from gandalf.report.choice import choice_report
 from gandalf.report.scores import score_report
 
 if TYPE_CHECKING:
+    from gandalf.recipe import Recipe
     from gandalf.runs.output import Outcome
+    from gandalf.runs.run import Place
 
 EXAMPLE = 80  # characters of the text to try
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -74,24 +77,43 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
 
     Options change the system's recipe: first --config, then the named options, then --set.
     Ctrl-C stops after a checkpoint; the same command with --resume goes on, and so it does after a crash.
+
+    Over several processes, each with a share of the labels' rows (docs/scaling.md):
+
+    [bold]torchrun --nproc-per-node 2 -m gandalf train man my-model[/]
     """
-    recipe = asked.recipe()
+    with known_to_all():
+        recipe = asked.recipe()
     with engine("training"):
         from gandalf.runs.hooks import Interrupted
-        from gandalf.runs.output import claimed, is_finished, train_claimed
         from gandalf.runs.run import Place
-    place = Place(out, running.resume, running.checkpoint_minutes, running.tensorboard)
-    try:
-        with claimed(out, resume=running.resume, overwrite=running.overwrite):
-            if running.resume and is_finished(out):
-                _show_finished(out, json)
-                return
-            splits = source.load_original()
-            outcome = train_claimed(splits, recipe, place, _silent if json else _show_choice)
-    except Interrupted as stopped:
-        again = "go on" if stopped.saved else "nothing was saved yet: begin again"
-        typer.secho(f"{stopped}; {again} with the same command and --resume", err=True)
-        raise typer.Exit(INTERRUPTED) from stopped
+        from gandalf.train.distributed import joined
+    with joined() as ranks, as_one(ranks):
+        ranks.meet(recipe.device)
+        minutes, tensorboard = running.checkpoint_minutes, running.tensorboard
+        place = Place(out, running.resume, minutes, tensorboard, ranks=ranks)
+        try:
+            _train(source, recipe, place, running.overwrite, json)
+        except Interrupted as stopped:
+            again = "go on" if stopped.saved else "nothing was saved yet: begin again"
+            typer.secho(f"{stopped}; {again} with the same command and --resume", err=True)
+            raise typer.Exit(INTERRUPTED) from stopped
+
+
+def _train(source: Source, recipe: Recipe, place: Place, overwrite: bool, json: bool) -> None:
+    from gandalf.runs.claim import by_first
+    from gandalf.runs.output import claimed, is_finished, train_claimed
+
+    out, ranks = place.folder, place.ranks
+    assert out is not None
+    with by_first(ranks, lambda: claimed(out, resume=place.resume, overwrite=overwrite)):
+        if ranks.first(lambda: place.resume and is_finished(out)):
+            _show_finished(out, json)
+            return
+        splits = source.load_original()
+        outcome = train_claimed(splits, recipe, place, _silent if json else _show_choice)
+    if ranks.rank:
+        return
     if json:
         print_json(outcome.metrics)
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,23 @@ class Table(nn.Module):
         # A point has a few of L labels: at the start each is as likely as that.
         self.bias = nn.Parameter(torch.full((num_labels,), -math.log(max(num_labels, 2))))
         nn.init.normal_(self.rows, 0.0, dim**-0.5)
+
+    @staticmethod
+    def part(num_labels: int, dim: int, own: slice) -> Table:
+        """Some of the labels of a larger table as that one starts; the whole is never held."""
+        if own == slice(0, num_labels):
+            return Table(num_labels, dim)
+        with torch.device("meta"):
+            made = Table(own.stop - own.start, dim)
+        made.to_empty(device="cpu")
+        made.bias.data.fill_(-math.log(max(num_labels, 2)))
+        # What others begin with is drawn as well: so all numbers are those that one draw of all rows gives.
+        for start, stop in pairwise(_drawn_at_once(num_labels)):
+            rows = torch.empty(stop - start, dim).normal_(0.0, dim**-0.5)
+            first, last = max(start, own.start), min(stop, own.stop)
+            if first < last:
+                made.rows.data[first - own.start : last - own.start] = rows[first - start : last - start]
+        return made
 
     def block(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Rows and biases of a range of labels, as views."""  # shape: (C, dim), (C,)
@@ -121,6 +139,16 @@ class Encoded(nn.Module):
 
 
 Head = Table | Composed | Encoded
+
+
+def _drawn_at_once(num_labels: int) -> list[int]:
+    """Where blocks of rows begin and end that give the same numbers drawn one by one as drawn together.
+
+    Random numbers come by sixteens, but for the last few of a draw; so blocks are of whole sixteens, and the
+    last is no short one.
+    """
+    starts = list(range(0, max(num_labels - BLOCK, 1), BLOCK))
+    return [*starts, num_labels]
 
 
 def _filled(like: Table, rows_of: Callable[[slice], Tensor], batch: int = BLOCK) -> Table:

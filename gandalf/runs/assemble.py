@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.sparse import csr_array
 from torch import nn
 
 from gandalf.errors import DataError
@@ -28,6 +29,7 @@ from gandalf.text.tokens import Tokens
 from gandalf.text.vectors import static_vectors
 from gandalf.train.batches import Points
 
+TEXTS = 1 << 16  # read at once where a rank has rows of some labels alone
 SETTLED = 256  # points that say how long a transformer's vectors are
 
 
@@ -78,18 +80,29 @@ def assemble_encoder(recipe: Recipe, tokens: Tokens, texts: npt.NDArray[np.int64
     return encoder
 
 
-def assemble_head(recipe: Recipe, encoder: TextEncoder, points: Points, texts: LabelTexts | None) -> Head:
-    """The head before its first step: free rows as the recipe starts them, and what it mixes them with."""
+def assemble_head(
+    recipe: Recipe,
+    encoder: TextEncoder,
+    points: Points,
+    texts: LabelTexts | None,
+    own: slice | None = None,
+) -> Head:
+    """The head before its first step: free rows as the recipe starts them, and what it mixes them with.
+
+    With `own` it is of that range of labels alone, and starts as their part of the whole would.
+    """
+    num_labels = points.targets.shape[1]
+    own = own or slice(0, num_labels)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed + 1)
-        table = Table(points.targets.shape[1], encoder.dim).to(recipe.device)
-        START[recipe.head.start](encoder, table, points, texts)
+        table = Table.part(num_labels, encoder.dim, own).to(recipe.device)
+        START[recipe.head.start](encoder, table, points, texts, own)
         table.rows.data = table.rows.data.to(DTYPES[recipe.head.row_precision])
         names = PARTS[recipe.head.kind]
         if not names or texts is None or isinstance(encoder, Transformer):
             return table
         block = recipe.encoder.residual
-        live = [LabelText(encoder.words, texts.bags[name], encoder.dim, block) for name in names]
+        live = [LabelText(encoder.words, texts.bags[name][own], encoder.dim, block) for name in names]
         live = [part.to(recipe.device) for part in live]
         mix = MIXES[recipe.head.kind](encoder.dim, 1 + len(live))
         parts = [Frozen(part) for part in live] if recipe.head.rows == "frozen" else live
@@ -117,32 +130,40 @@ def _begin(encoder: TextEncoder, recipe: Recipe, tokens: Tokens) -> None:
 
 
 @torch.no_grad()
-def start_from_points(encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None) -> None:
+def start_from_points(
+    encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None, own: slice | None = None
+) -> None:
     """Let each label's row begin as the direction of its points' mean vector; without points, as drawn."""
-    vectors = encoded(encoder, points.tokens).cpu().numpy()  # shape: (N, dim)
-    mean = points.targets.T.tocsr() @ vectors  # shape: (L, dim)
-    del vectors  # both are large, and whatever is done with the mean is done in its place
-    _start(head, mean)
+    of_labels = points.targets[:, own or slice(None)].T.tocsr()  # shape: (own labels, N)
+    _start(head, _combined(encoder, points.tokens, of_labels, head.num_labels == points.targets.shape[1]))
 
 
 @torch.no_grad()
-def start_from_text(encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None) -> None:
+def start_from_text(
+    encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None, own: slice | None = None
+) -> None:
     """Let each label's row begin as the direction of its text's vector."""
-    _start(head, _of_texts(encoder, texts))
+    assert texts is not None
+    _start(head, encoded(encoder, texts.tokens[own or slice(None)]).cpu().numpy())
 
 
 @torch.no_grad()
-def start_from_graph(encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None) -> None:
+def start_from_graph(
+    encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None, own: slice | None = None
+) -> None:
     """Let each label's row begin as the direction of the mean over its and its neighbours' texts."""
     assert texts is not None and texts.graph is not None
-    _start(head, texts.graph.astype(np.float32) @ _of_texts(encoder, texts))
+    graph = texts.graph[own or slice(None)].astype(np.float32)  # shape: (own labels, L)
+    _start(head, _combined(encoder, texts.tokens, graph, head.num_labels == len(texts.tokens)))
 
 
-def start_at_random(encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None) -> None:
+def start_at_random(
+    encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None, own: slice | None = None
+) -> None:
     """Leave the rows as they were drawn."""
 
 
-Start = Callable[[nn.Module, Table, Points, "LabelTexts | None"], None]
+Start = Callable[[nn.Module, Table, Points, "LabelTexts | None", "slice | None"], None]
 START: dict[str, Start] = {
     "points": start_from_points,
     "text": start_from_text,
@@ -151,9 +172,18 @@ START: dict[str, Start] = {
 }
 
 
-def _of_texts(encoder: nn.Module, texts: LabelTexts | None) -> npt.NDArray[np.float32]:
-    assert texts is not None
-    return encoded(encoder, texts.tokens).cpu().numpy()  # shape: (L, dim)
+def _combined(
+    encoder: nn.Module, tokens: npt.NDArray[np.int32], weights: csr_array, at_once: bool
+) -> npt.NDArray[np.float32]:
+    """Vectors of texts, summed with these weights; some texts at a time where few rows are wanted."""
+    size = len(tokens) if at_once else TEXTS
+    found: npt.NDArray[np.float32] | None = None
+    for start in range(0, len(tokens), size):
+        vectors = encoded(encoder, tokens[start : start + size]).cpu().numpy()  # shape: (size, dim)
+        part = (weights if at_once else weights[:, start : start + size]) @ vectors  # shape: (own, dim)
+        found = part if found is None else np.add(found, part, out=found)
+    assert found is not None, "no texts"
+    return found
 
 
 def _start(head: Table, rows: npt.NDArray[np.float32]) -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from gandalf.errors import DataError
 from gandalf.model.layout import LOCK
+from gandalf.train.ranks import Ranks
+
+
+@contextmanager
+def by_first(ranks: Ranks, make: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Something for the first rank alone to enter and leave; the others go on when it has entered."""
+    with ExitStack() as stack:
+        ranks.first(lambda: stack.enter_context(make()))
+        yield
 
 
 @contextmanager

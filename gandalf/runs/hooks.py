@@ -21,6 +21,7 @@ from gandalf.train.labels import Shortlist
 from gandalf.train.logs import RunLog, TrainingBar
 from gandalf.train.loop import Training
 from gandalf.train.orders import Clustered
+from gandalf.train.ranks import ONE, Ranks
 
 
 class Interrupted(KeyboardInterrupt):
@@ -100,8 +101,10 @@ class LogValidation:
 class Between:
     """What is looked at after every step: the bar, the clock that asks for checkpoints, and Ctrl-C."""
 
-    def __init__(self, bar: TrainingBar, stop: Stop, save: Callable[[], None], minutes: float) -> None:
-        self.bar, self.stop, self.save = bar, stop, save
+    def __init__(
+        self, bar: TrainingBar, stop: Stop, save: Callable[[], None], minutes: float, ranks: Ranks
+    ) -> None:
+        self.bar, self.stop, self.save, self.ranks = bar, stop, save, ranks
         self.seconds, self.last = 60 * minutes, time.monotonic()
 
     def __call__(self, training: Training) -> bool:
@@ -109,7 +112,8 @@ class Between:
         self.bar.advance(training.stage.order.batch)
         if training.step == training.steps:
             return False  # nothing is left to do, so nothing to go on with
-        if self.stop.asked or time.monotonic() - self.last >= self.seconds:
+        self.stop.asked = self.ranks.any(self.stop.asked)  # ranks hear of it at different steps
+        if self.stop.asked or self.ranks.any(time.monotonic() - self.last >= self.seconds):
             self.save()
             self.last = time.monotonic()
         return self.stop.asked
@@ -123,10 +127,11 @@ class Saving:
     stop: Stop
     save: Callable[[], None]
     minutes: float
+    ranks: Ranks = ONE
 
     def between(self, bar: TrainingBar) -> Between:
         """What is looked at after every step of a stage with this bar."""
-        return Between(bar, self.stop, self.save, self.minutes)
+        return Between(bar, self.stop, self.save, self.minutes, self.ranks)
 
 
 class Memory:

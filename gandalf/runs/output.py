@@ -23,8 +23,9 @@ from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, LOCK, METRICS, WE
 from gandalf.model.trees import SETTINGS
 from gandalf.model.trees import WORDS as TREE_WORDS
 from gandalf.recipe import Recipe
-from gandalf.runs.claim import alone_in
+from gandalf.runs.claim import alone_in, by_first
 from gandalf.runs.limits import check_points, check_recipe
+from gandalf.runs.rank_limits import check_ranks
 from gandalf.runs.run import CHECKPOINTS, Place, train
 from gandalf.runs.testing import test_scores
 from gandalf.runs.trained import Trained
@@ -134,16 +135,22 @@ def train_to_folder(
 def train_claimed(
     splits: Splits, recipe: Recipe, place: Place, tell: Callable[[dict[str, Any]], None]
 ) -> Outcome:
-    """The same in a folder that is claimed already and holds no finished run, unless it may be removed."""
-    folder = place.folder
+    """The same in a folder that is claimed already and holds no finished run, unless it may be removed.
+
+    Of several ranks the first writes what is not checkpoints.
+    """
+    folder, ranks = place.folder, place.ranks
     assert folder is not None
     check_recipe(recipe)
     check_points(splits.train)
-    with _begun(folder, recipe, fresh=not place.resume):
+    check_ranks(recipe, splits.train.num_labels, ranks.world)
+    with by_first(ranks, lambda: _begun(folder, recipe, fresh=not place.resume)):
         chosen, table = _chosen(splits, recipe, folder)
         if table is not None:
             tell(table)
         trained = train(splits, chosen, place)
+    if ranks.rank:
+        return Outcome(trained, None, {})
     scores, notes = _scores(trained, splits)
     metrics = _metrics(trained, scores) | ({} if table is None else {"choice": table})
     write_model(trained.model, folder, metrics=metrics)

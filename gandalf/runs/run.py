@@ -12,6 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from gandalf.data.dataset import Splits
+from gandalf.errors import DataError
 from gandalf.model import Model
 from gandalf.model.calibration import Calibration
 from gandalf.nets.heads import Table
@@ -25,6 +26,8 @@ from gandalf.runs.hooks import Interrupted, Log, LogValidation, Saving, Stop
 from gandalf.runs.label_texts import LabelTexts
 from gandalf.runs.limits import check_encoder, check_points, check_recipe
 from gandalf.runs.material import augmented, fit_tokens, loop_points, run_cut
+from gandalf.runs.over_ranks import together, whole_table
+from gandalf.runs.rank_limits import check_ranks, rank_shape
 from gandalf.runs.shape import run_shape
 from gandalf.runs.stages import Material, begin, stages_of
 from gandalf.runs.teacher import sound_teacher
@@ -32,10 +35,12 @@ from gandalf.runs.trained import Trained
 from gandalf.runs.trees import train_trees
 from gandalf.runs.validation import Held
 from gandalf.settings import to_dict
+from gandalf.train.batch_norm import normalise_together
 from gandalf.train.checkpoint import Checkpoints, fingerprint
 from gandalf.train.logs import RunLog, TrainingBar
 from gandalf.train.loop import Hook
-from gandalf.train.memory import out_of_memory, require_memory
+from gandalf.train.memory import memory_plan, out_of_memory, require_memory
+from gandalf.train.ranks import ONE, LostRankError, Ranks
 
 CHECKPOINTS = "checkpoints"  # folder in the run's
 LINES = 20  # of the log in an epoch
@@ -51,16 +56,23 @@ class Place:
     tensorboard: bool = False
     first_stages: Path | None = None  # folder of encoders that siamese stages left, for runs that share one
     title: str = ""  # of the bar; by default the system's name
+    ranks: Ranks = ONE  # who train together
 
     @property
     def checkpoints(self) -> Checkpoints | None:
         """The run's checkpoints."""
-        return None if self.folder is None else Checkpoints(self.folder / CHECKPOINTS)
+        return None if self.folder is None else Checkpoints(self.folder / CHECKPOINTS, ranks=self.ranks)
 
     @property
     def token_table(self) -> Path | None:
-        """Where very many token ids are put while the run goes on."""
-        return None if self.folder is None else self.folder / CHECKPOINTS / "tokens.npy"
+        """Where very many token ids are put while the run goes on: each rank makes its own."""
+        name = f"tokens-{self.ranks.rank}.npy" if self.ranks.rank else "tokens.npy"
+        return None if self.folder is None else self.folder / CHECKPOINTS / name
+
+    @property
+    def log(self) -> Path | None:
+        """Where the log is written: by the first rank, for all."""
+        return None if self.ranks.rank else self.folder
 
 
 def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained:
@@ -68,6 +80,7 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     place = place or Place()
     check_recipe(recipe)
     check_points(splits.train)
+    check_ranks(recipe, splits.train.num_labels, place.ranks.world)
     if recipe.trees.kind != "none":
         return train_trees(splits, recipe)
     check_encoder(recipe.encoder)
@@ -81,11 +94,14 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     made = with_synonyms(made, parts.rest, recipe)
     points = loop_points(made, tokens, recipe.targets.label_weight, place.token_table)
     shape = run_shape(recipe, tokens.size, splits.train.num_labels)
-    require_memory(shape, recipe.device)
+    shape = rank_shape(shape, place.ranks.world)
+    require_memory(shape, recipe.device, ranks=place.ranks.here)
+    if place.ranks.world > 1:
+        place.ranks.say(f"on each of {place.ranks.world} ranks {memory_plan(shape)}")
     with out_of_memory(shape, recipe.device):
         texts = LabelTexts.of(parts.rest, tokens, recipe)
         held = None if parts.held is None else Held.of(parts.rest, parts.held, tokens, splits.name)
-        run = _Run(Material(recipe, parts.rest, made, tokens, points, texts, held))
+        run = _Run(Material(recipe, parts.rest, made, tokens, points, texts, held, place.ranks))
         run.go(place)
         return run.trained(splits)
 
@@ -94,12 +110,15 @@ class _Run:
     """One run in the making."""
 
     def __init__(self, material: Material) -> None:
-        self.material, self.recipe = material, material.recipe
+        self.material, self.recipe, self.ranks = material, material.recipe, material.ranks
         # Kept from the start: a folder that an encoder began with may be gone by the end.
         self.encoder_options = encoder_options(self.recipe.encoder, self.recipe.text.max_length)
         texts = some_texts(material.points, material.made.is_label)
         self.encoder = assemble_encoder(self.recipe, material.tokens, texts)
+        normalise_together(self.encoder, self.ranks)
+        self.ranks.alike(list(self.encoder.state_dict().values()))
         self.stages = stages_of(self.recipe)
+        self.saved: int | None = None  # step of the last checkpoint
         self.earlier: list[dict[str, Any]] = []  # validations of the stages that are over
         self.seconds = 0.0
         self.taken_over: dict[str, Any] | None = None
@@ -107,6 +126,19 @@ class _Run:
 
     def go(self, place: Place) -> None:
         """Train to the end, from a checkpoint where there is one to resume from."""
+        try:
+            self._go(place)
+        except LostRankError as error:
+            kept = (
+                "there is no checkpoint yet"
+                if self.saved is None
+                else f"the last checkpoint is of step {self.saved:,}"
+            )
+            what = f"{error} at step {self.now.training.all_steps:,}; {kept}"
+            raise LostRankError(f"{what}: run the same command with --resume") from error
+
+    def _go(self, place: Place) -> None:
+        self._same_for_all()
         resumed, stop = self._resume(place), Stop()
         self._started = time.perf_counter() - self.seconds
 
@@ -115,11 +147,12 @@ class _Run:
             self._save(place)
 
         steps = self.now.training.all_steps if resumed else None
-        with RunLog(place.folder, place.tensorboard, resumed=steps) as log, stop.listening():
-            saving = Saving(place.title or self.recipe.system, stop, save, place.minutes)
+        with RunLog(place.log, place.tensorboard, resumed=steps) as log, stop.listening():
+            saving = Saving(place.title or self.recipe.system, stop, save, place.minutes, self.ranks)
             self._first(place, log, saving, fresh=not resumed)
             while self.now.over and self.now.name != self.stages[-1]:
                 self._begin_next()
+                stop.asked = self.ranks.any(stop.asked)
                 if stop.asked:
                     save()
                     break
@@ -186,6 +219,12 @@ class _Run:
         del self.now  # with its optimisers, before others are made
         self.now = begin(name, self.material, self.encoder, before)
 
+    def _same_for_all(self) -> None:
+        """Refuse ranks that would each train on something else."""
+        if self.ranks.world > 1 and len(set(self.ranks.everyone(self.about["fingerprint"]))) > 1:
+            what = "the ranks have read different data, or have other settings"
+            raise DataError(what, remedy="give all of them the same command, and machines that are alike")
+
     @cached_property
     def about(self) -> dict[str, Any]:
         """What tells this run from another: its settings, and the data as the loop and validation see it."""
@@ -205,11 +244,13 @@ class _Run:
         more, facts = self.now.memory.state()
         own = {"stage": self.now.name, "earlier": self.earlier, "seconds": self.seconds}
         place.checkpoints.save(tensors | more, {**self.about, **numbers, **facts, **own})
+        self.saved = self.now.training.all_steps
 
     def _resume(self, place: Place) -> bool:
         if place.checkpoints is None or not place.resume:
             return False
-        saved = place.checkpoints.latest(self.about["fingerprint"], self.about["config"])
+        labels = self.material.points.targets.shape[1]
+        saved = place.checkpoints.latest(self.about["fingerprint"], self.about["config"], labels)
         if saved is None:
             return False
         if saved[1]["stage"] != self.now.name:
@@ -217,25 +258,31 @@ class _Run:
         self.now.training.load(*saved)
         self.now.memory.load(*saved)
         self.earlier, self.seconds = list(saved[1]["earlier"]), float(saved[1]["seconds"])
+        self.saved = self.now.training.all_steps
         return True
 
     def trained(self, splits: Splits) -> Trained:
-        """The model, calibrated on the held points."""
+        """The model, calibrated on the held points; ranks but the first have one of their own labels."""
         config = to_dict(self.recipe)
         config["encoder"] = self.encoder_options
         config["recipe"] = to_dict(self.recipe)
         config["data"] = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
         _, label_texts = splits.train.need_texts("training")
-        table, now, made = self.now.training.head.plain(), self.now, self.material.made
+        now, made, num_labels = self.now, self.material.made, splits.train.num_labels
+        table = now.training.head.plain()
         table.rows.data = table.rows.data.float()  # a model folder holds nothing else
+        own = self.material.own if self.ranks.rank else slice(0, num_labels)
+        if self.ranks.world > 1:
+            del now.training.head_update, now.training.encoder_update  # their state is as large as the rows
+            table = together(self.encoder, whole_table(self.ranks, table, num_labels), self.recipe.device)
         model = Model(
             self.material.tokens,
             self.encoder.eval(),
             table,
-            label_texts,
-            splits.train.label_ids,
+            label_texts[own],
+            None if splits.train.label_ids is None else splits.train.label_ids[own],
             config,
-            self._calibration(table),
+            None if self.ranks.rank else self._calibration(table),
         )
         details = {} if made.graph is None else {"targets_used": made.graph.estimate, **made.graph.details}
         history = [*self.earlier, *([] if now.validate is None else now.validate.history)]

@@ -9,12 +9,14 @@ from torch import Tensor
 
 from gandalf.nets.heads import Composed, Table
 from gandalf.predict.exact import top_k
+from gandalf.runs.over_ranks import merged
 from gandalf.runs.validation import encoded
 from gandalf.train.labels import Shortlist
 from gandalf.train.loop import Training
 
 # Of the index: lists by the root of L, those searched, k-means rounds, rows that k-means wants for each list.
 LISTS_PER_ROOT, PROBES, ROUNDS, PER_LIST = 4, 8, 5, 39
+Found = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]  # ids and scores, N x number
 ASKED = 1 << 16  # points looked up at once
 
 
@@ -31,8 +33,14 @@ class Refresh:
     def __call__(self, training: Training) -> bool:
         """Look up; never ends the training."""
         if self.hard and training.step < training.steps:
-            vectors = encoded(training.encoder, training.points.tokens)
-            self.shortlist.refresh(likeliest(vectors, training.head.plain(), self.hard, self.dtype))
+            tokens, ranks = training.points.tokens, training.ranks
+            vectors = ranks.gathered(encoded(training.encoder, tokens[ranks.share(len(tokens))]), len(tokens))
+            head, own = training.head.plain(), ranks.share(self.shortlist.num_labels)
+            hard = min(self.hard, self.shortlist.num_labels)
+            ids, scores = _likeliest(vectors, head, hard, self.dtype)
+            some = (slice(start, start + ASKED) for start in range(0, len(ids), ASKED))
+            found = [merged(ranks, ids[rows], scores[rows], own)[0] for rows in some]
+            self.shortlist.refresh(np.concatenate(found).astype(np.int32))
         return False
 
 
@@ -54,13 +62,17 @@ class RefreshRows:
 
 def likeliest(vectors: Tensor, head: Table, number: int, dtype: torch.dtype) -> npt.NDArray[np.int32]:
     """The labels with the highest scores: by an index on a CPU, by exact products on a GPU."""
-    number = min(number, head.num_labels)
+    return _likeliest(vectors, head, min(number, head.num_labels), dtype)[0].astype(np.int32)
+
+
+def _likeliest(vectors: Tensor, head: Table, number: int, dtype: torch.dtype) -> Found:
+    """The same with their scores; -1 and no score where there are fewer labels."""
     if vectors.device.type == "cpu" and (found := _by_index(vectors, head, number)) is not None:
         return found
-    return top_k(vectors, head, number, precision=dtype)[0].astype(np.int32)
+    return top_k(vectors, head, number, precision=dtype)
 
 
-def _by_index(vectors: Tensor, head: Table, number: int) -> npt.NDArray[np.int32] | None:
+def _by_index(vectors: Tensor, head: Table, number: int) -> Found | None:
     """Approximately, by faiss; None where that is not installed."""
     try:
         import faiss
@@ -75,8 +87,9 @@ def _by_index(vectors: Tensor, head: Table, number: int) -> npt.NDArray[np.int32
     index.train(rows)
     index.add(rows)
     index.nprobe = PROBES
-    found = [index.search(_with_one(part.numpy()), number)[1] for part in torch.split(vectors, ASKED)]
-    return np.concatenate(found).astype(np.int32)  # shape: (N, number)
+    found = [index.search(_with_one(part.numpy()), number) for part in torch.split(vectors, ASKED)]
+    ids = np.concatenate([each for _, each in found])  # shape: (N, number)
+    return ids, np.where(ids >= 0, np.concatenate([each for each, _ in found]), -np.inf)
 
 
 def _with_one(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -59,7 +59,9 @@ class Recluster:
             size = min(cluster_size(epoch, self.starts), self.order.batch)
             own = torch.from_numpy(self.order.points)
             vectors = self.cache.vectors[own.to(self.cache.vectors.device)].float()
-            self.order.refresh(clusters(vectors, size, self.seed + epoch), epoch)
+            # Made once: on other hardware a near tie could fall the other way.
+            found = training.ranks.first(lambda: clusters(vectors, size, self.seed + epoch))
+            self.order.refresh(found, epoch)
         return False
 
 

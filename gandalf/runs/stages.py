@@ -19,6 +19,7 @@ from gandalf.runs.hooks import Memory
 from gandalf.runs.label_texts import LabelTexts
 from gandalf.runs.limits import check_order
 from gandalf.runs.material import Augmented, epoch_steps, order
+from gandalf.runs.rank_limits import check_shares
 from gandalf.runs.shortlists import Refresh, RefreshRows
 from gandalf.runs.siamese import siamese
 from gandalf.runs.validation import Held, Validate
@@ -28,6 +29,8 @@ from gandalf.train.head_update import RowOptions
 from gandalf.train.labels import Every, Labels, Shortlist
 from gandalf.train.loop import Hook, Stage, Training
 from gandalf.train.optimisers import EncoderOptions
+from gandalf.train.ranks import ONE, Ranks
+from gandalf.train.shards import per_label
 
 StageName = Literal["siamese", "classifier"]
 
@@ -43,11 +46,17 @@ class Material:
     points: Points
     texts: LabelTexts | None
     held: Held | None
+    ranks: Ranks = ONE
 
     @property
     def epoch(self) -> int:
         """Updates of an epoch of the classifier."""
         return epoch_steps(self.rest, self.recipe.training.batch)
+
+    @property
+    def own(self) -> slice:
+        """The labels whose rows are this rank's."""
+        return self.ranks.share(self.points.targets.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,17 +92,20 @@ def pair_dropout(recipe: Recipe) -> float:
 
 def begin(name: StageName, material: Material, encoder: TextEncoder, before: int) -> Running:
     """A stage at its first step, after so many steps of others."""
-    return BEGIN[name](material, encoder, before)
+    running = BEGIN[name](material, encoder, before)
+    head = running.training.head.state_dict(prefix="head/")
+    material.ranks.alike([tensor for name, tensor in head.items() if not per_label(name)])
+    return running
 
 
 def _classifier(material: Material, encoder: TextEncoder, before: int) -> Running:
     recipe, points, epoch = material.recipe, material.points, material.epoch
     set_dropout(encoder, recipe.encoder.dropout)
-    head = assemble_head(recipe, encoder, points, material.texts)
+    head = assemble_head(recipe, encoder, points, material.texts, material.own)
     if isinstance(head, Composed) and material.texts is not None:
         points = replace(points, label_words=material.texts.words())
-    labels = _labels(recipe, points.targets.shape[1])
-    training = Training(encoder, head, points, _stage(material, labels), before)
+    labels = _labels(recipe, points.targets.shape[1], material.ranks.world)
+    training = Training(encoder, head, points, _stage(material, labels), before, material.ranks)
     validate = _validate(material, epoch, recipe.validation.patience)
     refreshing: list[Hook] = []
     if isinstance(labels, Shortlist):
@@ -108,9 +120,10 @@ def _siamese(material: Material, encoder: TextEncoder, before: int) -> Running:
     recipe, options, texts = material.recipe, material.recipe.siamese, material.texts
     assert texts is not None
     set_dropout(encoder, pair_dropout(recipe))
-    tokens = torch.from_numpy(texts.tokens).to(recipe.device)
+    tokens = torch.from_numpy(texts.tokens[material.own]).to(recipe.device)
     head = Encoded(encoder, tokens, encoder.dim)
     made = siamese(options, material.points.targets, ~material.made.is_label, recipe.seed)
+    check_shares(made.order, material.ranks.world)
     stage = Stage(
         made.order,
         made.labels,
@@ -127,7 +140,7 @@ def _siamese(material: Material, encoder: TextEncoder, before: int) -> Running:
         seen=made.seen,
     )
     points = replace(material.points, label_tokens=texts.tokens)
-    training = Training(encoder, head, points, stage, before)
+    training = Training(encoder, head, points, stage, before, material.ranks)
     validate = _validate(material, made.epoch, patience=0)
     memory = Memory(made.order, validate, made.seen)
     return Running("siamese", training, validate, memory, made.epoch, made.refreshing)
@@ -144,10 +157,10 @@ def _validate(material: Material, epoch: int, patience: int) -> Validate | None:
     return Validate(material.held, options, max(1, round(options.every * epoch)))
 
 
-def _labels(recipe: Recipe, num_labels: int) -> Labels:
+def _labels(recipe: Recipe, num_labels: int, world: int) -> Labels:
     if recipe.labels.kind == "shortlist":
         return Shortlist(num_labels, recipe.labels.random, recipe.seed)
-    return Every(num_labels, recipe.labels.block or num_labels)
+    return Every(num_labels, recipe.labels.block or num_labels, world)
 
 
 def _stage(material: Material, labels: Labels) -> Stage:
@@ -155,6 +168,7 @@ def _stage(material: Material, labels: Labels) -> Stage:
     encoder, head, training = recipe.encoder, recipe.head, recipe.training
     met = order(material.made, recipe, material.epoch)
     check_order(met, encoder)
+    check_shares(met, material.ranks.world)
     return Stage(
         met,
         labels,

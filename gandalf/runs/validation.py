@@ -18,9 +18,11 @@ from gandalf.nets.heads import Table
 from gandalf.predict.exact import top_k
 from gandalf.recipe import Validation
 from gandalf.runs.judge import judged
+from gandalf.runs.over_ranks import merged
 from gandalf.text.table import token_table
 from gandalf.text.tokens import Tokens
 from gandalf.train.loop import Training
+from gandalf.train.ranks import ONE, Ranks
 
 PLACES = 20  # labels looked at of each point; the filter has been applied before
 FIGURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "C@5")
@@ -45,16 +47,20 @@ class Held:
         return self.splits.test.targets
 
     def top(
-        self, encoder: nn.Module, head: Table, k: int = PLACES
+        self, encoder: nn.Module, head: Table, k: int = PLACES, ranks: Ranks = ONE
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """The best labels of the held points, its filter applied."""  # shape: (N, k), (N, k)
         assert self.splits.test is not None
+        num_labels, exclude = self.targets.shape[1], self.splits.test.exclude
+        own = ranks.share(num_labels)
+        if exclude is not None and ranks.world > 1:
+            exclude = csr_array(exclude[:, own])
         vectors = encoded(encoder, self.tokens)
-        return top_k(vectors, head, min(k, head.num_labels), exclude=self.splits.test.exclude)
+        return merged(ranks, *top_k(vectors, head, min(k, num_labels), exclude=exclude), own)
 
-    def scores(self, encoder: nn.Module, head: Table) -> Scores:
+    def scores(self, encoder: nn.Module, head: Table, ranks: Ranks = ONE) -> Scores:
         """All figures."""
-        return evaluate(self.top(encoder, head), self.splits)
+        return evaluate(self.top(encoder, head, ranks=ranks), self.splits)
 
 
 @torch.no_grad()
@@ -86,7 +92,7 @@ class Validate:
 
     def __call__(self, training: Training) -> bool:
         """Score; True when the figure has not risen for too long."""
-        scores = self.held.scores(training.encoder, training.head.plain())
+        scores = self.held.scores(training.encoder, training.head.plain(), training.ranks)
         part = judged(scores, self.options.texts)
         if self.options.metric not in part.values:
             raise DataError(f"there is no figure {self.options.metric!r}", remedy=f"try {', '.join(FIGURES)}")

@@ -14,7 +14,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from gandalf.train.labels import Chunk, Labels
+from gandalf.train.labels import Chunk, Labels, own_chunks
 
 Ints = npt.NDArray[np.int64]
 
@@ -120,8 +120,18 @@ class Order:
         return generator.permutation(self.phases[number].points)
 
 
-def make_batch(points: Points, rows: Ints, labels: Labels, step: int, device: torch.device) -> Batch:
-    """Gather the points, on the host, and send them over."""
+def make_batch(
+    points: Points,
+    rows: Ints,
+    labels: Labels,
+    step: int,
+    device: torch.device,
+    own: slice | None = None,
+) -> Batch:
+    """Gather the points, on the host, and send them over.
+
+    Of the labels that they meet, `own` is the range whose chunks are wanted; the words are those of all.
+    """
     chunks = labels.chunks(rows, _triples(points.targets, rows), step)
     tokens = _tokens(points, rows, chunks)
     longest = max(int((tokens != 0).any(axis=0).nonzero()[0].max(initial=0)) + 1, 1)
@@ -131,17 +141,22 @@ def make_batch(points: Points, rows: Ints, labels: Labels, step: int, device: to
         sent(tokens[:, :longest].astype(np.int64), device),
         sent(_words(tokens, points.label_words, chunks), device),
         weights,
-        tuple(chunk.to(device) for chunk in chunks),
+        tuple(chunk.to(device) for chunk in (chunks if own is None else own_chunks(chunks, own))),
     )
 
 
 def batches(
-    points: Points, order: PointOrder, labels: Labels, steps: range, device: torch.device
+    points: Points,
+    order: PointOrder,
+    labels: Labels,
+    steps: range,
+    device: torch.device,
+    own: slice | None = None,
 ) -> Iterator[Batch]:
     """Batches of these steps, each made while the one before it is used."""
 
     def make(step: int) -> Batch:
-        return make_batch(points, order.rows(step), labels, step, device)
+        return make_batch(points, order.rows(step), labels, step, device, own)
 
     with ThreadPoolExecutor(1) as worker:
         coming = [worker.submit(make, step) for step in steps[:1]]

@@ -9,18 +9,20 @@ import re
 import shutil
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from gandalf.data.files import new_folder
 from gandalf.errors import DataError
 from gandalf.settings import differing
+from gandalf.train.ranks import ONE, Ranks
+from gandalf.train.shards import checksum, overlapping, per_label, read_tensors, shard_name, write_tensors
 
 TENSORS, STATE = "tensors.safetensors", "state.json"
 _NAME = re.compile(r"checkpoint-(\d+)")
@@ -28,6 +30,7 @@ _NAME = re.compile(r"checkpoint-(\d+)")
 _LEFTOVER = re.compile(r"\.checkpoint-\d+\..*")
 
 Saved = tuple[dict[str, Tensor], dict[str, Any]]
+Shard = tuple[int, int]  # a checksum, and labels
 
 
 @dataclass(frozen=True)
@@ -35,40 +38,63 @@ class Checkpoints:
     """The checkpoints of one run: numbered folders, of which the newest `keep` stay.
 
     A state may hold a `fingerprint` of the run it belongs to and the `config` the run was started with;
-    `latest` compares them.
+    `latest` compares them. Of several ranks each writes and reads the rows of its own labels, and the number
+    of those who read need not be that of those who wrote.
     """
 
     folder: Path
     keep: int = 1
+    ranks: Ranks = ONE
 
     def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Write a checkpoint; when this returns it is on the disk, and older ones are gone."""
-        known = self._numbered()
-        path = self.folder / f"checkpoint-{max(known, default=0) + 1:06d}"
-        try:
-            with new_folder(path) as part:
-                _write(part, tensors, state)
-            _sync(self.folder)
-            self._clean()
-        except (OSError, SafetensorError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise DataError(f"cannot be written ({reason})", file=path) from error
+        ranks, own = self.ranks, {}
+        if ranks.world > 1:
+            own = {name: tensor for name, tensor in tensors.items() if per_label(name)}
+            tensors = {name: tensor for name, tensor in tensors.items() if name not in own}
+        path = ranks.first(lambda: self.folder / f"checkpoint-{max(self._numbered(), default=0) + 1:06d}")
+        with ExitStack() as stack:
+            part = ranks.first(lambda: _entered(stack, path))
+            shards = ranks.everyone(_shard(part, own, ranks)) if own else []
+            if failed := [each for each in shards if isinstance(each, str)]:
+                raise DataError(f"cannot be written ({failed[0]})", file=path)
 
-    def latest(self, fingerprint: str | None = None, config: Mapping[str, Any] | None = None) -> Saved | None:
+            def finish() -> None:
+                """Write what is left and give the folder its name: only now is it a checkpoint."""
+                with _told(path):
+                    _write(part, tensors, state, shards)
+                    stack.close()
+                    _sync(self.folder)
+                    self._clean()
+
+            ranks.first(finish)
+
+    def latest(
+        self,
+        fingerprint: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        labels: int = 0,
+    ) -> Saved | None:
         """The newest checkpoint that can be read, tensors on the CPU; None if there never was one.
 
-        With a fingerprint, a checkpoint of another run is refused; with a config, by what differs.
+        With a fingerprint, a checkpoint of another run is refused; with a config, by what differs. Several
+        ranks are given the rows of their shares of so many `labels`.
         """
-        numbered = self._numbered()
+        numbered = self.ranks.first(self._numbered)
+        own = self.ranks.share(labels) if self.ranks.world > 1 else None
         damaged: list[_DamagedError] = []
         for number in sorted(numbered, reverse=True):
+            found: Saved | None = None
+            problem = _DamagedError("another rank cannot read its part")
             try:
-                tensors, state = _read(numbered[number])
+                found = _read(numbered[number], own)
             except _DamagedError as error:
-                damaged.append(error)
+                problem = error
+            if self.ranks.any(found is None) or found is None:
+                damaged.append(problem)
                 continue
-            _refuse_foreign(numbered[number], state, fingerprint, config)
-            return tensors, state
+            _refuse_foreign(numbered[number], found[1], fingerprint, config)
+            return found
         if damaged:
             raise DataError(
                 f"the checkpoint is damaged: {damaged[0]}",
@@ -109,36 +135,55 @@ class _DamagedError(Exception):
     """What is wrong with the files of a checkpoint."""
 
 
-def _write(folder: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-    save_file(_apart(tensors), folder / TENSORS)
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Say of what cannot be written why."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"cannot be written ({reason})", file=path) from error
+
+
+def _entered(stack: ExitStack, path: Path) -> Path:
+    with _told(path):
+        return stack.enter_context(new_folder(path))
+
+
+def _shard(folder: Path, own: Mapping[str, Tensor], ranks: Ranks) -> Shard | str:
+    """Write a rank's rows; what is to be known of them, or why it could not be done: for all to hear."""
+    path = folder / shard_name(ranks.rank, ranks.world)
+    try:
+        found = write_tensors(path, own), len(next(iter(own.values())))
+        _sync(path)
+    except (OSError, SafetensorError) as error:
+        return str(getattr(error, "strerror", None) or error)
+    return found
+
+
+def _write(
+    folder: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any], shards: Sequence[Shard | str]
+) -> None:
     text = json.dumps(state)
-    sums = {"tensors": _checksum(folder / TENSORS), "state": zlib.crc32(text.encode())}
-    (folder / STATE).write_text(json.dumps({"checksums": sums, "state": text}), encoding="utf-8")
+    sums = {"tensors": write_tensors(folder / TENSORS, tensors), "state": zlib.crc32(text.encode())}
+    written = {"checksums": sums, "state": text, **({"shards": list(shards)} if shards else {})}
+    (folder / STATE).write_text(json.dumps(written), encoding="utf-8")
     for path in (folder / TENSORS, folder / STATE, folder):
         _sync(path)
 
 
-def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors in the order of their bytes, none in the memory of another, as the file wants them."""
-    found: dict[str, Tensor] = {}
-    taken = set()
-    for name, tensor in tensors.items():
-        tensor = tensor.detach().contiguous()
-        memory = (tensor.device, tensor.untyped_storage().data_ptr())
-        found[name] = tensor.clone() if memory in taken else tensor
-        taken.add(memory)
-    return found
-
-
-def _read(folder: Path) -> Saved:
+def _read(folder: Path, own: slice | None = None) -> Saved:
     try:
         written = json.loads((folder / STATE).read_text("utf-8"))
-        sums, text = written["checksums"], written["state"]
+        sums, text, shards = written["checksums"], written["state"], written.get("shards", [])
         if zlib.crc32(text.encode()) != sums["state"]:
             raise _DamagedError(f"{STATE} is not what was written")
-        if _checksum(folder / TENSORS) != sums["tensors"]:
-            raise _DamagedError(f"{TENSORS} is not what was written")
-        return load_file(folder / TENSORS), json.loads(text)
+        parts = overlapping(folder, [rows for _, rows in shards], own)
+        wanted = {folder / TENSORS: sums["tensors"]} | {part.path: shards[part.rank][0] for part in parts}
+        for path, total in wanted.items():
+            if checksum(path) != total:
+                raise _DamagedError(f"{path.name} is not what was written")
+        return read_tensors(folder / TENSORS, parts, own), json.loads(text)
     except OSError as error:
         raise _DamagedError(
             f"{Path(error.filename or STATE).name} cannot be read ({error.strerror})"
@@ -170,14 +215,6 @@ def _at(config: Mapping[str, Any], name: str) -> str:
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return json.dumps(value)
-
-
-def _checksum(path: Path) -> int:
-    total = 0
-    with open(path, "rb") as file:
-        while chunk := file.read(1 << 20):
-            total = zlib.crc32(chunk, total)
-    return total
 
 
 def _sync(path: Path) -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from gandalf.train.batches import Points, sent
 from gandalf.train.memory import available_bytes
+from gandalf.train.ranks import ONE, Ranks
 
 SHARE = 0.25  # of the free memory: with more, the encoder reads every batch anew
 CHUNK = 4_096  # texts read at once
@@ -23,20 +24,24 @@ def worth_keeping(points: Points, dim: int, met: int, device: torch.device) -> b
 class FrozenVectors:
     """The vectors of all points, on the device."""
 
-    def __init__(self, encoder: nn.Module, points: Points, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        encoder: nn.Module,
+        points: Points,
+        dtype: torch.dtype,
+        device: torch.device,
+        ranks: Ranks = ONE,
+    ) -> None:
         self.device = device
-        starts = range(0, len(points), CHUNK)
+        own = points.tokens[ranks.share(len(points))]
+        starts = range(0, len(own), CHUNK)
         encoder.eval()
         with (
             torch.no_grad(),
             torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype != torch.float32),
         ):
-            self.vectors = torch.cat(
-                [
-                    encoder(sent(points.tokens[at : at + CHUNK].astype(np.int64), device)).float()
-                    for at in starts
-                ]
-            )  # shape: (N, dim)
+            parts = [encoder(sent(own[at : at + CHUNK].astype(np.int64), device)).float() for at in starts]
+        self.vectors = ranks.gathered(torch.cat(parts), len(points))  # shape: (N, dim)
 
     def __call__(self, rows: npt.NDArray[np.int64]) -> Tensor:
         """Vectors of these points."""  # shape: (B, dim)

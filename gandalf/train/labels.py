@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -25,6 +26,22 @@ class Chunk:
     value: Tensor  # shape: (K,)
     own: Tensor | None = None  # shape: (B,) the column that each point drew, where pairs are learnt
 
+    def within(self, own: slice) -> Chunk:
+        """What of it lies in a range of labels, numbered from there; a range lies in it wholly."""
+        if isinstance(self.labels, slice):
+            return replace(self, labels=slice(self.labels.start - own.start, self.labels.stop - own.start))
+        first, last = torch.searchsorted(self.labels, torch.tensor([own.start, own.stop])).tolist()
+        if (first, last) == (0, self.size):
+            return replace(self, labels=self.labels - own.start) if own.start else self
+        there = (self.column >= first) & (self.column < last)
+        return Chunk(
+            self.labels[first:last] - own.start,
+            last - first,
+            self.point[there],
+            self.column[there] - first,
+            self.value[there],
+        )
+
     def to(self, device: torch.device) -> Chunk:
         """The same on a device."""
         if device.type == "cpu":
@@ -37,6 +54,21 @@ class Chunk:
         return replace(self, **sent)
 
 
+def share(total: int, rank: int, world: int) -> slice:
+    """The part of so many labels or points that is one rank's: all are equal, or larger by one."""
+    return slice(total * rank // world, total * (rank + 1) // world)
+
+
+def own_chunks(chunks: list[Chunk], own: slice) -> list[Chunk]:
+    """What of the chunks is of a rank's own labels."""
+    there = [
+        chunk
+        for chunk in chunks
+        if not isinstance(chunk.labels, slice) or own.start <= chunk.labels.start < own.stop
+    ]
+    return [chunk.within(own) for chunk in there]
+
+
 class Labels(Protocol):
     """Which chunks of labels a batch meets."""
 
@@ -46,10 +78,15 @@ class Labels(Protocol):
 
 
 class Every:
-    """All labels, block by block: the full one-vs-all loss."""
+    """All labels, block by block: the full one-vs-all loss.
 
-    def __init__(self, num_labels: int, block: int) -> None:
-        self.edges = np.append(np.arange(0, num_labels, block), num_labels)
+    With several ranks no block is of two of them, and all have equally many.
+    """
+
+    def __init__(self, num_labels: int, block: int, world: int = 1) -> None:
+        number = math.ceil(math.ceil(num_labels / world) / block)  # of blocks in the largest share
+        starts = [_starts(share(num_labels, rank, world), block, number) for rank in range(world)]
+        self.edges = np.append(np.concatenate(starts), num_labels)
 
     def chunks(self, rows: Ints, triples: Triples, step: int) -> list[Chunk]:
         """One chunk for each block of labels."""
@@ -65,6 +102,14 @@ class Every:
             )
             for start, stop, first, last in zip(self.edges, self.edges[1:], cuts, cuts[1:], strict=False)
         ]
+
+
+def _starts(own: slice, block: int, number: int) -> Ints:
+    """Where a rank's blocks begin: blocks of that size, or smaller ones where those would be too few."""
+    found = np.arange(own.start, own.stop, block)
+    if len(found) != number:
+        found = own.start + np.arange(number) * (own.stop - own.start) // number
+    return found
 
 
 class Shortlist:

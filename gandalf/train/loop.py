@@ -23,6 +23,7 @@ from gandalf.train.losses import Loss, binary_cross_entropy
 from gandalf.train.mixing import Mix
 from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
 from gandalf.train.pair_losses import PairLoss
+from gandalf.train.ranks import ONE, Ranks
 from gandalf.train.schedules import SCHEDULES, ScheduleName
 from gandalf.train.text_updates import ComposedUpdate, PairUpdate
 
@@ -69,14 +70,25 @@ def _go_on(training: Training) -> bool:
 class Training:
     """Everything that changes while training: weights, the optimisers' state and the step."""
 
-    def __init__(self, encoder: nn.Module, head: Head, points: Points, stage: Stage, before: int = 0) -> None:
+    def __init__(
+        self,
+        encoder: nn.Module,
+        head: Head,
+        points: Points,
+        stage: Stage,
+        before: int = 0,
+        ranks: Ranks = ONE,
+    ) -> None:
         self.encoder, self.head, self.points, self.stage = encoder, head, points, stage
+        self.ranks = ranks  # each has the encoder, and of the labels those that its head is of
+        # Encoded labels are made anew for each batch, and all ranks have all of those.
+        self.owners: Ranks = ONE if isinstance(head, Encoded) else ranks
         self.before = before  # steps of the stages before this one
         self.device = next(encoder.parameters()).device
         encoder.requires_grad_(not stage.frozen)  # words that rows of labels are made of stay, too
         learnt = nn.ModuleList([*([] if stage.frozen else [encoder]), *head.learnt()])
         self.encoder_update = EncoderUpdate(learnt, stage.encoder, stage.clip)
-        self.head_update = _head_update(head, stage)
+        self.head_update = _head_update(head, stage, points.targets.shape[1] // ranks.world)
         self._frozen: FrozenVectors | Literal[False] | None = None  # None: to be seen
         self.step = 0
         self.loss = float("nan")  # of a recent step
@@ -116,56 +128,76 @@ class Training:
         return (self.step // every + 1) * every
 
     def _batches(self, steps: range) -> Iterator[Batch]:
-        return batches(self.points, self.stage.order, self.stage.labels, steps, self.device)
+        own = self.owners.share(self.points.targets.shape[1])
+        return batches(self.points, self.stage.order, self.stage.labels, steps, self.device, own)
 
     def _train(self, batch: Batch, value: bool) -> None:
-        torch.manual_seed(self.stage.seed * 1_000_003 + self.step)
+        torch.manual_seed(self._seed())
         factor = SCHEDULES[self.stage.schedule](self.step / self.steps, self.stage.warm_up)
         self.encoder.train(not self.stage.frozen)
         self.head.train()
         self.encoder_update.begin(batch.words)
-        parts = torch.split(batch.tokens, self.stage.micro_batch or len(batch.tokens))
+        share = self.ranks.share(len(batch.tokens))
+        parts = torch.split(batch.tokens[share], self.stage.micro_batch or share.stop - share.start)
+        own = None
         x = self._known(batch) if self.stage.frozen else None
         if x is None:
             with torch.set_grad_enabled(not self.stage.frozen and len(parts) == 1):
-                # shape: (B, dim), or with the labels' (B + C, dim)
-                x = torch.cat([self._encoded(part, number) for number, part in enumerate(parts)])
+                own = torch.cat([self._encoded(part, number) for number, part in enumerate(parts)])
+            # shape: (B, dim), or with the labels' (B + C, dim)
+            x = self.ranks.gathered(own.detach(), len(batch.tokens))
         if self.stage.seen is not None:
-            self.stage.seen(batch.rows, x.detach()[: len(batch.rows)])
-        gradient, loss = self._head_step(x.detach(), batch, factor, value)
-        if x.requires_grad:
-            torch.autograd.backward(x, gradient)
-        elif not self.stage.frozen:
-            # What was not kept is made again, a part at a time: memory for one part does for all.
-            slopes = torch.split(gradient, len(parts[0]))
-            for number, part in enumerate(parts):
-                torch.autograd.backward(self._encoded(part, number), slopes[number])
+            self.stage.seen(batch.rows, x[: len(batch.rows)])
+        gradient, loss = self._head_step(x, batch, factor, value)
+        if own is not None and not self.stage.frozen:
+            self._lead_back(own, parts, gradient[share])
+        self.ranks.sum_gradients(self.encoder_update.leaves)
         self.encoder_update.step(factor)
         if loss is not None:
             self.loss = float(loss)
 
+    def _lead_back(self, own: Tensor, parts: tuple[Tensor, ...], gradient: Tensor) -> None:
+        """From the gradient of this rank's vectors to the encoder's."""
+        with self.ranks.guarded():
+            if own.requires_grad:
+                torch.autograd.backward(own, gradient)
+                return
+            # What was not kept is made again, a part at a time: memory for one part does for all.
+            slopes = torch.split(gradient, len(parts[0]))
+            for number, part in enumerate(parts):
+                torch.autograd.backward(self._encoded(part, number), slopes[number])
+
+    def _seed(self) -> int:
+        """Of what is drawn in this step: what ranks drop of their points and labels is each one's own."""
+        return self.stage.seed * 1_000_003 + self.step + self.ranks.rank * 1_000_000_007
+
     def _head_step(self, x: Tensor, batch: Batch, factor: float, value: bool) -> tuple[Tensor, Tensor | None]:
         """Let the head learn from the vectors, mixed where the stage says so; the gradient of x."""
         if self.stage.mix is None:
-            return self.head_update.step(x, batch.chunks, batch.weights, factor, value)
-        mixed = self.stage.mix(len(x), self.step, self.device)
-        chunks = tuple(map(mixed.chunk, batch.chunks))
-        slopes, loss = self.head_update.step(mixed.vectors(x), chunks, None, factor, value)
-        return mixed.gradient(slopes), loss
+            gradient, loss = self.head_update.step(x, batch.chunks, batch.weights, factor, value)
+        else:
+            mixed = self.stage.mix(len(x), self.step, self.device)
+            chunks = tuple(map(mixed.chunk, batch.chunks))
+            slopes, loss = self.head_update.step(mixed.vectors(x), chunks, None, factor, value)
+            gradient = mixed.gradient(slopes)
+        gradient = self.owners.summed(gradient, "gradient of the vectors")
+        return gradient, None if loss is None else self.owners.summed(loss, "control")
 
     def _known(self, batch: Batch) -> Tensor | None:
         """Vectors of the batch by an encoder that stays as it is, read once and kept; None: not kept."""
         if self._frozen is None:
             met = (self.steps - self.step) * self.stage.order.batch
             self._frozen = False
-            if worth_keeping(self.points, self.head.dim, met, self.device):
-                self._frozen = FrozenVectors(self.encoder, self.points, self.stage.dtype, self.device)
+            if not self.ranks.any(not worth_keeping(self.points, self.head.dim, met, self.device)):
+                self._frozen = FrozenVectors(
+                    self.encoder, self.points, self.stage.dtype, self.device, self.ranks
+                )
         return self._frozen(batch.rows) if self._frozen else None
 
     def _encoded(self, tokens: Tensor, number: int) -> Tensor:
         """Vectors of a part of the batch, with the same dropout whenever they are made."""
         if number or self.stage.micro_batch:
-            torch.manual_seed((self.stage.seed * 1_000_003 + self.step) * 4_099 + number)
+            torch.manual_seed(self._seed() * 4_099 + number)
         low = self.stage.dtype != torch.float32
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low):
             found: Tensor = self.encoder(tokens)
@@ -206,18 +238,20 @@ class Training:
         self.step = int(numbers["step"])
 
 
-def _head_update(head: Head, stage: Stage) -> TableUpdate | FusedUpdate | ComposedUpdate | PairUpdate:
+def _head_update(
+    head: Head, stage: Stage, labels: int
+) -> TableUpdate | FusedUpdate | ComposedUpdate | PairUpdate:
     if isinstance(head, Encoded):
         if stage.pairs is None:
             raise DataError("a head of encoded label texts learns from pairs, and the stage has no such loss")
         return PairUpdate(stage.pairs)
     if isinstance(head, Composed):
         return ComposedUpdate(head, stage.head, stage.loss, stage.dtype)
-    return _table_update(head, stage)
+    return _table_update(head, stage, labels)
 
 
-def _table_update(head: Table, stage: Stage) -> TableUpdate | FusedUpdate:
-    """Fused kernels where they are asked for, or can be had; else the plain ones."""
+def _table_update(head: Table, stage: Stage, labels: int) -> TableUpdate | FusedUpdate:
+    """Fused kernels where they are asked for, or can be had; else the plain ones: the same for all ranks."""
     every = isinstance(stage.labels, Every)
     why = missing(head.rows.device, stage.dtype) if every else "labels are met by shortlist"
     if stage.loss is not binary_cross_entropy:
@@ -226,7 +260,7 @@ def _table_update(head: Table, stage: Stage) -> TableUpdate | FusedUpdate:
         why = "rows have a regulariser"
     if stage.kernel == "torch":
         why = NOT_ASKED_FOR
-    why = why or too_few(stage.kernel, head.num_labels, head.rows.dtype)
+    why = why or too_few(stage.kernel, labels, head.rows.dtype)
     if why is None:
         return FusedUpdate(head, stage.head, stage.dtype)
     refuse(stage.kernel, head.rows.dtype, why)

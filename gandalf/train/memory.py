@@ -146,9 +146,16 @@ def out_of_memory(shape: RunShape, device: torch.device | str = "cpu", held: int
         raise _answer(shape, device, None if before is None else before + held) from error
 
 
-def require_memory(shape: RunShape, device: torch.device | str = "cpu", held: int = 0) -> None:
-    """Refuse a run that cannot fit before it starts: on many machines a lack of memory only kills."""
+def require_memory(
+    shape: RunShape, device: torch.device | str = "cpu", held: int = 0, ranks: int = 1
+) -> None:
+    """Refuse a run that cannot fit before it starts: on many machines a lack of memory only kills.
+
+    `ranks` of this shape share the machine; a GPU is a rank's own.
+    """
     available = available_bytes(device)
+    if available is not None and torch.device(device).type == "cpu":
+        available //= ranks
     if available is not None and memory_plan(shape).total > available + held:
         raise _answer(shape, device, available + held)
 

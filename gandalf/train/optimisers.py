@@ -42,6 +42,11 @@ class EncoderUpdate:
         """Before a batch that meets these words: only their vectors take part."""
         self._met, self._taken = words, [table.narrow(words) for table in self.tables]
 
+    @property
+    def leaves(self) -> list[Tensor]:
+        """What gradients are of: the parameters, and the word vectors that were taken out."""
+        return [*self.dense, *self._taken]
+
     def step(self, factor: float) -> None:
         """Apply the gradients that lie ready."""
         if self.layers is not None:

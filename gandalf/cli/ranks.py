@@ -1,0 +1,53 @@
+"""A command that several processes run together speaks with one voice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from typing import TYPE_CHECKING
+
+import typer
+
+from gandalf.errors import DataError
+from gandalf.progress import one_bar_only
+
+if TYPE_CHECKING:
+    from gandalf.train.ranks import Ranks
+
+BAD_INPUT, LOST = 2, 1
+
+
+@contextmanager
+def known_to_all() -> Iterator[None]:
+    """A body that does the same on every rank: what is wrong there, the first one says."""
+    try:
+        yield
+    except DataError as error:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ.get("RANK", "0") != "0":
+            raise typer.Exit(BAD_INPUT) from error
+        raise
+
+
+@contextmanager
+def as_one(ranks: Ranks) -> Iterator[None]:
+    """Only the first rank prints and shows bars, and what stops several of them is said once."""
+    from gandalf.train.ranks import LostRankError
+
+    if ranks.world == 1:
+        yield
+        return
+    try:
+        with ExitStack() as stack:
+            if ranks.rank:
+                nowhere = stack.enter_context(open(os.devnull, "w"))
+                stack.enter_context(redirect_stdout(nowhere))
+                stack.enter_context(redirect_stderr(nowhere))
+                stack.enter_context(one_bar_only())
+            yield
+    except DataError as error:
+        ranks.say(f"error: {error}")
+        raise typer.Exit(BAD_INPUT) from error
+    except LostRankError as error:
+        ranks.say(f"error: {error}")
+        raise typer.Exit(LOST) from error

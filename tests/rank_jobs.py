@@ -1,0 +1,182 @@
+"""Several processes that train together, on this machine's loopback, and what each is to do."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import socket
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from small_runs import small_splits, weights
+from torch.nn import functional as F
+
+from gandalf.errors import DataError
+from gandalf.runs import run as runs
+from gandalf.runs import shortlists
+from gandalf.runs.hooks import Interrupted
+from gandalf.train import distributed
+from gandalf.train.distributed import joined
+from gandalf.train.logs import read_log
+from gandalf.train.loop import Training
+from gandalf.train.ranks import LostRankError
+
+PATIENCE = 300  # seconds for all that some processes are asked for, on a machine that is busy
+
+
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return bound.getsockname()[1]
+
+
+def environment(rank: int, world: int, port: int) -> dict[str, str]:
+    """What torchrun would set; nothing leaves the machine."""
+    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+    named = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": 1,
+    }
+    return {name: str(value) for name, value in (numbers | named).items()}
+
+
+def over_ranks(world: int, work, *given, ends: dict[int, int] | None = None) -> None:
+    """Have `work(ranks, *given)` done by so many processes; `ends`: which are not to end well, and how."""
+    context, port = multiprocessing.get_context("spawn"), free_port()
+    started = [
+        context.Process(target=_rank, args=(environment(rank, world, port), work, given))
+        for rank in range(world)
+    ]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(PATIENCE)
+    ended = [process.exitcode for process in started]
+    for process in started:
+        process.kill()
+    assert ended == [(ends or {}).get(rank, 0) for rank in range(world)], f"ranks ended with {ended}"
+
+
+def _rank(variables, work, given) -> None:
+    os.environ.update(variables)
+    torch.set_num_threads(1)
+    with joined() as ranks:
+        ranks.meet("cpu")
+        work(ranks, *given)
+
+
+# ---- work
+
+
+def one_by_one(ranks, jobs) -> None:
+    """Several jobs, for which processes are started once."""
+    for work, *given in jobs:
+        work(ranks, *given)
+
+
+def nothing_is_dropped(patch=setattr) -> None:
+    """No dropout anywhere, and hard negatives by exact products: what is left does not depend on chance."""
+    attention = F.scaled_dot_product_attention
+    patch(F, "dropout", lambda x, *_, **__: x)
+    patch(F, "scaled_dot_product_attention", lambda *x, dropout_p=0.0, **more: attention(*x, **more))
+    patch(shortlists, "_by_index", lambda *_: None)
+
+
+def train_all(ranks, recipes, folder: Path) -> None:
+    """Train by each of the recipes, and leave weights and validations."""
+    nothing_is_dropped()
+    for name, recipe in recipes.items():
+        keep(runs.train(small_splits(), recipe, runs.Place(folder / name, ranks=ranks)), ranks, folder / name)
+
+
+def broken_off_at(ranks, recipe, folder: Path, step: int) -> None:
+    """Train until a step, at which the last rank alone is asked to stop; there is a checkpoint then."""
+    nothing_is_dropped()
+    train_batch = Training._train
+
+    def counted(self, batch, value):
+        if self.all_steps == step - 1 and ranks.rank == ranks.world - 1:
+            os.kill(os.getpid(), 2)
+        train_batch(self, batch, value)
+
+    Training._train = counted
+    try:
+        runs.train(small_splits(), recipe, runs.Place(folder, ranks=ranks))
+    except Interrupted as stopped:
+        assert f"after step {step} of" in str(stopped)
+        return
+    raise AssertionError("nobody stopped")
+
+
+def resumed(ranks, recipe, folder: Path) -> None:
+    nothing_is_dropped()
+    keep(runs.train(small_splits(), recipe, runs.Place(folder, resume=True, ranks=ranks)), ranks, folder)
+
+
+def lose_last(ranks, recipe, folder: Path, step: int) -> None:
+    """The last rank is gone at a step, without a word; the others say so."""
+    distributed.ANSWER = 2.0
+    train_batch = Training._train
+
+    def counted(self, batch, value):
+        if self.all_steps == step and ranks.rank == ranks.world - 1:
+            os._exit(9)
+        train_batch(self, batch, value)
+
+    Training._train = counted
+    try:
+        runs.train(small_splits(), recipe, runs.Place(folder, minutes=0, ranks=ranks))
+    except LostRankError as error:
+        last = ranks.world - 1
+        kept = f"at step {step}; the last checkpoint is of step {step}: run the same command with --resume"
+        assert str(error) == f"rank {last} of {ranks.world} was lost {kept}"
+        return
+    raise AssertionError("nobody was missed")
+
+
+def refused(ranks, folder: Path) -> None:
+    """What the first rank finds wrong is wrong for all."""
+
+    def wrong() -> None:
+        raise DataError("is not empty", remedy="choose another", file=folder)
+
+    try:
+        ranks.first(wrong)
+    except DataError as error:
+        assert str(error) == f"{folder}: is not empty; choose another"
+        return
+    raise AssertionError("it was not refused")
+
+
+def keep(trained, ranks, folder: Path) -> None:
+    if ranks.rank:
+        return
+    save_file({name: each.clone() for name, each in weights(trained).items()}, folder / "weights")
+    (folder / "history").write_text(json.dumps(trained.history))
+    (folder / "sent").write_text(json.dumps(ranks.sent))
+    ranks.sent.clear()
+
+
+def course(folder: Path):
+    """Weights, losses and validations of a run that is over."""
+    losses = [line["loss"] for line in read_log(folder / "log.jsonl") if line["kind"] == "train"]
+    return load_file(folder / "weights"), losses, json.loads((folder / "history").read_text())
+
+
+def assert_alike(one: Path, other: Path, most: float = 1e-4) -> None:
+    """The same run but for the order in which numbers are added up.
+
+    Adam divides a gradient by its own size: where that is next to nothing, a number may go its own way.
+    """
+    (left, losses, history), (right, other_losses, other_history) = course(one), course(other)
+    assert left.keys() == right.keys() and len(losses) == len(other_losses) > 3
+    torch.testing.assert_close(torch.tensor(losses), torch.tensor(other_losses), rtol=most, atol=0)
+    for name in left:
+        apart, size = (left[name] - right[name]).double(), left[name].double().norm().clamp_min(1e-2)
+        assert apart.norm() <= most * size, f"{name}: {apart.norm() / size}"
+        assert apart.abs().max() <= 50 * most * left[name].abs().max().clamp_min(1e-2), name
+    assert [each["value"] for each in history] == [each["value"] for each in other_history]
