@@ -41,7 +41,7 @@ FACTORY = "gandalf.serve.run:app_of_worker"
 LEAST_TOKEN = 16  # characters
 DRAIN = 30  # seconds that requests have to end in when the server is told to
 BACKLOG = 2_048
-SWITCH = 5e-4  # seconds that the thread which predicts may keep others waiting; Python's own are ten times that
+SWITCH = 5e-4  # seconds that the thread which predicts may keep others waiting; Python would let it 5e-3
 
 
 @dataclass(frozen=True)
