@@ -1,8 +1,8 @@
-"""The best labels by four-bit codes of all rows: every label is looked at, in a sixteenth of the bytes.
+"""The best labels by four-bit codes of all rows: every label is looked at, in an eighth of the bytes.
 
-faiss cuts rows into pairs of numbers, each rounded to one of sixteen places, and adds up scores of pairs from
-a table that fits a processor's registers. The labels that score best so are scored again with the head's own
-rows. No graph has to be built, so that an index is made in seconds whenever a server starts.
+faiss rounds each number of a row to one of sixteen places, and adds up scores from tables that fit a
+processor's registers. The labels that score best so are scored again with the head's own rows. No graph has
+to be built, so that an index is made in seconds whenever a server starts.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from gandalf.predict.index import (
     with_one,
 )
 
-DEPTHS = (100, 300, 1_000, 3_000, 10_000)  # labels of a text that are scored again: the first that suffices
-NUMBERS, BITS = 2, 4  # of a row's numbers in a code, and its bits: what the processor's tables are made for
+DEPTHS = (50, 100, 300, 1_000, 3_000)  # labels of a text that are scored again: the first that suffices
+BITS = 4  # of a code: what the processor's tables are made for. Codes of two numbers each are no faster
 TAUGHT = (1_000, 40_000)  # rows that the places are learnt from, at least and at most; of fewer, some twice
 
 
@@ -77,14 +77,12 @@ def build_codes(model: Model) -> Codes:
 def _scan(head: Head) -> Any:  # noqa: ANN401  faiss has no types
     library = needed_faiss()
     rows = _padded(np.concatenate(row_blocks(head)))  # shape: (L, dim and a few)
-    scan = library.IndexPQFastScan(
-        rows.shape[1], rows.shape[1] // NUMBERS, BITS, library.METRIC_INNER_PRODUCT
-    )
+    scan = library.IndexPQFastScan(rows.shape[1], rows.shape[1], BITS, library.METRIC_INNER_PRODUCT)
     scan.train(rows[np.linspace(0, len(rows) - 1, int(np.clip(len(rows), *TAUGHT))).astype(np.int64)])
     scan.add(rows)
     return scan
 
 
 def _padded(rows: Floats) -> Floats:
-    """With zeros behind, so that they can be cut into pairs, and those into pairs again."""
-    return np.pad(rows, ((0, 0), (0, -rows.shape[1] % (2 * NUMBERS))))
+    """With a zero behind, where their number is odd: codes are read two at a time."""
+    return np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))
