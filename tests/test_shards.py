@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from command_line import fails
@@ -34,7 +35,7 @@ def write_labels(folder):
 
 def sharded(folder, cuts=(0, 2, 3, 5), suffix=".jsonl"):
     write_labels(folder)
-    for at, (start, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for at, (start, end) in enumerate(pairwise(cuts)):
         write_lines(folder / "train" / f"part-{at}{suffix}", ROWS[start:end])
     write_lines(folder / "test" / "part-0.jsonl", ROWS[:1])
     write_lines(folder / "test" / "part-1.jsonl", ROWS[1:2])

@@ -49,7 +49,7 @@ def load(
     layout = _layout_of(path, options)
     _refuse_unheeded(layout, source, options)
     splits = layout.read(path, findings, options)
-    name = _name(path) if of_package is None else _bundled_name(path)
+    name = set_name(path) if of_package is None else _bundled_name(path)
     if origin is not None:
         _check_origin(origin, splits, path)
         name = origin.name  # the constants of the metrics go by it
@@ -125,7 +125,8 @@ def _contents(path: Path) -> str:
     return f"it holds {', '.join(names[:10])}{more}"
 
 
-def _name(path: Path) -> str:
+def set_name(path: Path) -> str:
+    """What a data set is called by its folder or file."""
     return path.resolve().name if path.is_dir() else Path(plain_name(path)).stem
 
 

@@ -106,12 +106,17 @@ def counted_graph(
     points: Counted, options: GraphOptions, label_texts: Sequence[str] | None = None
 ) -> LabelGraph:
     """The same of points wherever they are, by an estimate that is made of sums over them."""
+    need_sums(options)
+    return _finished(BUILDERS[options.targets](points, options), options, label_texts)
+
+
+def need_sums(options: GraphOptions) -> None:
+    """Refuse targets that are not made of sums over points."""
     if options.targets not in BUILDERS:
         raise DataError(
-            f"{options.targets} targets are not made of sums over points, and need all points at one place",
+            f"{options.targets} targets are not sums over points, so a cluster cannot count them in parts",
             remedy=f"choose from {', '.join(BUILDERS)}, or leave --cluster out",
         )
-    return _finished(BUILDERS[options.targets](points, options), options, label_texts)
 
 
 def _finished(graph: LabelGraph, options: GraphOptions, label_texts: Sequence[str] | None) -> LabelGraph:
