@@ -2,7 +2,7 @@
 
 A synthetic set of paper shape is written as Parquet shards. Each way then reads the same files in a process
 of its own: one process with all threads, and Dask with two workers of one thread on this machine. Both share
-the same cores, so this measures what the cluster costs, not what many machines would gain. Files are compared.
+the same cores, so this measures what the cluster costs, not what many machines gain. Files are compared.
 """
 
 from __future__ import annotations

@@ -226,7 +226,7 @@ def many(tmp_path):
     return tmp_path / "in", texts, names
 
 
-@pytest.mark.parametrize("where", ["local", "scheduler"])
+@pytest.mark.parametrize("where", [pytest.param("local", marks=pytest.mark.cluster), "scheduler"])
 def test_a_killed_client_is_resumed(scheduler, small_folder, tmp_path, many, where):
     queries, texts, names = many
     out = tmp_path / "out"

@@ -6,12 +6,14 @@ import logging
 import os
 import platform
 import re
+import signal
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import resource_tracker
 from operator import add
 from typing import Any
 
@@ -119,22 +121,38 @@ def _silent(function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN4
 
 @contextmanager
 def _own(workers: int | None) -> Iterator[Client]:
-    with (
-        tempfile.TemporaryDirectory(prefix="gandalf-dask-", ignore_cleanup_errors=True) as scratch,
-        LocalCluster(
-            n_workers=workers or os.cpu_count() or 1,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",  # a port of its own: the usual one may be taken
-            scheduler_kwargs={"dashboard": False},
-            worker_dashboard_address=None,
-            local_directory=scratch,
-            silence_logs=logging.CRITICAL,
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        yield client
+    with tempfile.TemporaryDirectory(prefix="gandalf-dask-", ignore_cleanup_errors=True) as scratch:
+        with _interrupts_wait():
+            cluster = LocalCluster(
+                n_workers=workers or os.cpu_count() or 1,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",  # a port of its own: the usual one may be taken
+                scheduler_kwargs={"dashboard": False},
+                worker_dashboard_address=None,
+                local_directory=scratch,
+                silence_logs=logging.CRITICAL,
+            )
+        with cluster, Client(cluster) as client:
+            yield client
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Hold an interrupt back until the body is done; threads and processes that it starts never get one.
+
+    A terminal interrupts all processes of a command at once, but workers are for the command to stop.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # as on Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # which lets interrupts through again in the thread that starts it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
