@@ -18,8 +18,12 @@ from gandalf import GraphOptions, label_graph
 from gandalf.cluster import points as cluster_points
 from gandalf.cluster.client import in_order, submit
 from gandalf.cluster.points import points_in_memory
+from gandalf.cluster.sharded import sharded_set
+from gandalf.cluster.shards import find_shards
 from gandalf.cluster.sums import BlockSums, block_sums, finished_rows, piece_of
 from gandalf.data.dataset import Dataset
+from gandalf.data.formats.table import TableOptions
+from gandalf.errors import Findings
 from gandalf.graph.cooccurrence import Keep
 from gandalf.graph.estimates import Ratio
 from gandalf.graph.label_graph import counted_graph
@@ -147,6 +151,20 @@ def test_graph_of_shards(scheduler, sharded, tmp_path, targets):
     assert found == expected
     assert (tmp_path / "there.npz").read_bytes() == (tmp_path / "here.npz").read_bytes()
     assert load_npz(tmp_path / "there.npz").nnz > 200
+
+
+def test_many_shards_make_few_pieces(client, sharded, monkeypatch):
+    where = find_shards(str(sharded), TableOptions(), Findings())
+    options = GraphOptions("calibrated")
+    found = []
+    for most in (256, 2):
+        monkeypatch.setattr(cluster_points, "MOST_PIECES", most)
+        points = sharded_set(client, where, Findings(), with_texts=True)
+        assert len(points.labelled.pieces) == min(most, len(where.paths.train))
+        found.append(points.label_graph(options).matrix)
+    assert same_graph(*found) and same_graph(
+        found[0], label_graph(gandalf.load(sharded).train, options).matrix
+    )
 
 
 def test_graph_of_any_layout(scheduler, made_up, tmp_path):

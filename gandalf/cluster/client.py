@@ -18,11 +18,11 @@ from operator import add
 from typing import Any
 
 import dask
-from distributed import CancelledError, Client, Future, KilledWorker, LocalCluster
+from distributed import CancelledError, Client, Future, KilledWorker, LocalCluster, as_completed
 from distributed.comm import CommClosedError
 
 from gandalf.errors import DataError
-from gandalf.progress import one_bar_only
+from gandalf.progress import one_bar_only, track
 
 LOCAL = "local"
 WAIT = 20.0  # seconds for a scheduler to answer, and for a worker to be there
@@ -101,6 +101,14 @@ def in_order(futures: Iterable[Future], window: int) -> Iterator[Any]:
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()
+
+
+def results(client: Client, futures: Sequence[Future], description: str) -> list[Any]:
+    """All results, with a bar; the first that fails ends it."""
+    for future in track(as_completed(futures), description, len(futures)):
+        future.result()
+    found: list[Any] = client.gather(list(futures))
+    return found
 
 
 def versions() -> dict[str, str]:

@@ -12,14 +12,14 @@ from distributed import Client, Future
 from scipy.sparse import csr_array
 
 from gandalf.cluster import sums
-from gandalf.cluster.client import as_is, in_order, submit, summed, threads_of
+from gandalf.cluster.client import as_is, in_order, results, submit, summed, threads_of
 from gandalf.cluster.shards import (
     NO_TEXT,
     ShardFacts,
     Shards,
     facts_of,
     label_names,
-    piece_of_shard,
+    piece_of_shards,
     read_shard,
 )
 from gandalf.cluster.spool import spooled
@@ -38,6 +38,7 @@ from gandalf.progress import meter
 # Products of one block of labels: bounds what a worker needs for it to some 200 MB.
 BLOCK = 8_000_000
 PIECES = 2  # for each thread of the cluster, where one machine has read the set
+MOST_PIECES = 256  # of shards: each piece meets each block in a task, and a task costs some milliseconds
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,6 @@ class ClusterPoints:
 
     client: Client
     pieces: Sequence[Future]  # of `sums.Piece`
-    sizes: Sequence[int]  # points of each piece
     label_texts: Sequence[str] | None
     label_ids: Sequence[str] | None
     text_numbers: Ints | None  # of the label texts, where labels are matched to points
@@ -140,39 +140,41 @@ def points_in_memory(
         for start, end in cuts
     ]
     graded = bool((points.targets.data != 1).any())
-    sizes = [end - start for start, end in cuts]
-    return _counted(client, futures, sizes, graded, points.label_texts, points.label_ids, of_labels, block)
+    return _counted(
+        client, futures, len(points), graded, points.label_texts, points.label_ids, of_labels, block
+    )
 
 
 def points_of_shards(
     client: Client, where: Shards, findings: Findings, *, with_texts: bool, block: int = BLOCK
 ) -> tuple[ClusterPoints, Sequence[ShardFacts], Sequence[ShardFacts]]:
     """Points that the workers read, a piece for each shard, and what each training and test shard holds."""
-    names = label_names(where.labels)
-    read = [submit(client, read_shard, where, path, with_texts) for path in where.paths.train]
-    of_test = [
-        submit(client, facts_of, submit(client, read_shard, where, p, False)) for p in where.paths.test
-    ]
-    facts = client.gather([submit(client, facts_of, one) for one in read])
-    tested = client.gather(of_test)
+    reader = where.reader
+    names = label_names(reader.labels)
+    read = [submit(client, read_shard, reader, path, with_texts) for path in where.paths.train]
+    of_test = [submit(client, read_shard, reader, path, False) for path in where.paths.test]
+    all_facts = results(client, [submit(client, facts_of, one) for one in (*read, *of_test)], "shards")
+    facts, tested = all_facts[: len(read)], all_facts[len(read) :]
     for problem in (each for one in (*facts, *tested) for each in one.findings):
         findings.problems.append(problem)
     largest = max((one.largest for one in (*facts, *tested)), default=0.0)
-    sizes = [one.points for one in facts]
-    need_points(sum(sizes), len(names.texts), where.source, findings)
+    number = sum(one.points for one in facts)
+    need_points(number, len(names.texts), where.source, findings)
     if largest > 1:
         note_scale(largest, where.source, findings)
-    futures = [submit(client, piece_of_shard, one, largest) for one in read]
+    apart = -(-len(read) // MOST_PIECES)  # shards that make a piece
+    groups = [read[at : at + apart] for at in range(0, len(read), apart)]
+    futures = [submit(client, piece_of_shards, group, largest) for group in groups]
     graded = any(one.graded for one in facts)
     numbers = text_groups(names.texts)[0] if with_texts else None
-    found = _counted(client, futures, sizes, graded, names.texts, names.ids, numbers, block)
+    found = _counted(client, futures, number, graded, names.texts, names.ids, numbers, block)
     return found, facts, tested
 
 
 def _counted(
     client: Client,
     pieces: Sequence[Future],
-    sizes: Sequence[int],
+    number: int,  # of points
     graded: bool,
     label_texts: Sequence[str] | None,
     label_ids: Sequence[str] | None,
@@ -180,8 +182,8 @@ def _counted(
     block: int,
 ) -> ClusterPoints:
     total = summed(client, [submit(client, sums.label_sums, piece) for piece in pieces])
-    exact = np.float64 if graded or sum(sizes) >= EXACT else np.float32
+    exact = np.float64 if graded or number >= EXACT else np.float32
     frequency = submit(client, sums.frequency_of, total)
     return ClusterPoints(
-        client, pieces, sizes, label_texts, label_ids, numbers, total.result(), frequency, exact, block
+        client, pieces, label_texts, label_ids, numbers, total.result(), frequency, exact, block
     )

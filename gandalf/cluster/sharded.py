@@ -16,7 +16,7 @@ from gandalf.augment.label_points import KEEPS, Keep, label_points
 from gandalf.augment.sampling import sample_labels
 from gandalf.cluster.client import in_order, submit, threads_of
 from gandalf.cluster.points import ClusterPoints, points_of_shards
-from gandalf.cluster.shards import ShardFacts, Shards
+from gandalf.cluster.shards import ShardFacts, ShardReader, Shards
 from gandalf.cluster.sums import Ints
 from gandalf.data.dataset import Dataset
 from gandalf.data.files import new_folder, written
@@ -108,7 +108,7 @@ class ShardedSet:
             submit(
                 self.client,
                 shard_lines,
-                self.where,
+                self.where.reader,
                 path,
                 self.largest,
                 None if rows is None else rows[slice(*places)] - start,
@@ -126,7 +126,7 @@ class ShardedSet:
             first = int(np.searchsorted(rows, self.num_points))
             labels = labels[rows[first:] - self.num_points]
         of = self.labelled
-        ids: list[str] | None = None if self.where.columns.id is None else []
+        ids: list[str] | None = None if self.where.reader.columns.id is None else []
         nothing = Dataset(csr_array((0, of.num_labels)), [], of.label_texts, None, ids, of.label_ids)
         for start in range(0, len(labels), LABEL_POINTS):
             points = label_points(nothing, matrix, labels[start : start + LABEL_POINTS])
@@ -161,9 +161,9 @@ def sharded_set(client: Client, where: Shards, findings: Findings, *, with_texts
     return ShardedSet(client, where, points, train, test)
 
 
-def shard_lines(where: Shards, path: Path, largest: float, rows: Ints | None, first: int) -> str:
+def shard_lines(reader: ShardReader, path: Path, largest: float, rows: Ints | None, first: int) -> str:
     """On a worker: the points of a shard, or these rows of it, as lines of the raw layout."""
-    points = where.read(path, Findings())
+    points = reader.read(path, Findings())
     if largest > 1:
         points = Dataset(
             divided(points.targets, largest),

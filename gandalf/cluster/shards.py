@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 from gandalf.cluster.sums import Ints, Piece, piece_of
 from gandalf.data.dataset import Dataset
@@ -26,11 +27,9 @@ NO_TEXT = np.iinfo(np.int64).min  # number of a text that no label has: labels w
 
 
 @dataclass(frozen=True)
-class Shards:
-    """Where the shards of a data set are, and how each is read."""
+class ShardReader:
+    """How each shard is read. It goes to the workers with every task, so it does not know them all."""
 
-    source: Path
-    paths: TablePaths
     options: TableOptions
     columns: Columns  # as settled for the first shard
     labels: Path
@@ -41,6 +40,15 @@ class Shards:
         part = read_part(path, names, self.options, findings, self.columns)
         need_same_ids(self.columns, part.columns, path)
         return part.dataset(names)
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Where the shards of a data set are, and how each is read."""
+
+    source: Path
+    paths: TablePaths
+    reader: ShardReader
 
 
 @dataclass(frozen=True)
@@ -78,13 +86,13 @@ def find_shards(source: str, options: TableOptions, findings: Findings) -> Shard
             file=source,
         )
     _, columns = settle_columns(open_table(paths.train[0], findings), options, findings)
-    return Shards(folder.resolve(), paths, options, columns, paths.labels)
+    return Shards(folder.resolve(), paths, ShardReader(options, columns, paths.labels))
 
 
-def read_shard(where: Shards, path: Path, with_texts: bool) -> ReadShard:
+def read_shard(reader: ShardReader, path: Path, with_texts: bool) -> ReadShard:
     """On a worker: the targets of a shard and, where they are asked for, which label text each point has."""
     findings = Findings()
-    points = where.read(path, findings)
+    points = reader.read(path, findings)
     data = points.targets.data
     facts = ShardFacts(
         len(points),
@@ -94,7 +102,7 @@ def read_shard(where: Shards, path: Path, with_texts: bool) -> ReadShard:
     )
     texts = None
     if with_texts and points.texts is not None:
-        numbers = _numbers_of_texts(*_identity(where.labels))
+        numbers = _numbers_of_texts(*_identity(reader.labels))
         found = (numbers.get(text_key(text), NO_TEXT) for text in points.texts)
         texts = np.fromiter(found, dtype=np.int64, count=len(points))
     return ReadShard(points.targets, texts, facts)
@@ -105,10 +113,12 @@ def facts_of(read: ReadShard) -> ShardFacts:
     return read.facts
 
 
-def piece_of_shard(read: ReadShard, largest: float) -> Piece:
-    """The shard as the counts need it, on the scale that all shards share."""
-    targets = read.targets if largest <= 1 else divided(read.targets, largest)
-    return piece_of(Dataset(targets).targets, read.texts)
+def piece_of_shards(read: Sequence[ReadShard], largest: float) -> Piece:
+    """Consecutive shards as the counts need them, on the scale that all shards share."""
+    targets = csr_array(vstack([one.targets for one in read], format="csr"))
+    texts = [one.texts for one in read if one.texts is not None]
+    scaled = targets if largest <= 1 else divided(targets, largest)
+    return piece_of(Dataset(scaled).targets, np.concatenate(texts) if texts else None)
 
 
 def label_names(path: Path) -> LabelNames:
