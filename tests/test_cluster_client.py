@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 import pytest
@@ -78,6 +79,17 @@ def test_without_the_extra(made_up, tmp_path):
         done = python(code, *words, "--cluster", "local")
         assert done.returncode == 2 and done.stdout == ""
         assert done.stderr == "error: --cluster needs dask; pip install 'gandalf-xmc[cluster]'\n"
+
+
+def test_counting_on_a_cluster_needs_no_engine():
+    code = "import sys; sys.modules['torch'] = None; import gandalf.cluster.sharded, gandalf.cluster.points"
+    assert python(code).returncode == 0
+
+
+@pytest.mark.cluster
+def test_work_that_kills_every_worker_ends_in_a_sentence():
+    with pytest.raises(DataError, match="workers died at the same piece of work"), connected("local") as own:
+        own.submit(os._exit, 1).result()
 
 
 def test_one_machine_imports_none_of_it(made_up):

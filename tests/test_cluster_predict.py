@@ -11,10 +11,13 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from command_line import done, done_json, fails
 from dask_cluster import client, scheduler
 from small_model import LABELS, small_model
 
+from gandalf.cluster import predict
+from gandalf.cluster.jobs import Job, begin, model_identity, parts_of
 from gandalf.model import load_model, save_model
 from gandalf.predict.predictor import Predictor
 
@@ -113,6 +116,32 @@ def test_texts_without_ids_go_by_their_row(scheduler, small_folder, tmp_path):
     assert [row["row"] for row in answers(out)] == list(range(20))
 
 
+def test_a_process_loads_the_model_once(client, small_folder, tmp_path):
+    write_queries(tmp_path / "in", [40], group=4)
+    parts = parts_of(tmp_path / "in", None)
+    job = Job(small_folder, model_identity(small_folder), tmp_path / "out", TOP, None, "cpu")
+    begin(job, parts)
+    assert (
+        client.gather([client.submit(predict.predict_part, job, part) for part in parts]) == [(4, True)] * 10
+    )
+    loaded = client.run(lambda: tuple(predict._loaded.cache_info()[:2])).values()  # hits and misses
+    assert sum(map(sum, loaded)) == len(parts) and all(misses <= 1 for _, misses in loaded)
+    client.run(predict.forget_model)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("kind", ["transformer", "inception", "trees"])
+def test_any_kind_of_model(scheduler, made_up, tmp_path, kind):
+    if kind == "trees":
+        done("train", made_up, tmp_path / "model", "--system", "parabel")
+    else:
+        save_model(small_model(kind), tmp_path / "model")
+    texts, names = write_queries(tmp_path / "in", [30], group=8)
+    out = tmp_path / "out"
+    done("predict", tmp_path / "model", tmp_path / "in", "-o", out, "--top", TOP, "--cluster", scheduler)
+    assert equal_to_one_machine(out, tmp_path / "model", texts) == names
+
+
 def test_what_is_done_is_not_done_again_and_what_is_lost_is(scheduler, small_folder, tmp_path):
     texts, _ = write_queries(tmp_path / "in", [40], group=10)
     out = tmp_path / "out"
@@ -152,8 +181,6 @@ def test_another_model_or_input_is_refused(scheduler, small_folder, tmp_path):
 
 
 def test_an_index_or_a_card_makes_no_other_model(small_folder, tmp_path):
-    from gandalf.cluster.jobs import model_identity
-
     copy = tmp_path / "copy"
     shutil.copytree(small_folder, copy)
     (copy / "README.md").write_text("better words")
@@ -183,6 +210,9 @@ def test_refusals(scheduler, small_folder, tmp_path):
         "predict", small_folder, tmp_path / "in", "-o", tmp_path / "o", "--text-column", "nix", *at
     )
     assert "there is no column 'nix'" in column
+    if not torch.cuda.is_available():
+        cuda = fails("predict", small_folder, tmp_path / "in", "-o", tmp_path / "c", "--device", "cuda", *at)
+        assert cuda.startswith("a worker has no CUDA device")
     (tmp_path / "in" / "q0.parquet").write_bytes(b"PAR1 but no more")
     assert "cannot be read as Parquet" in fails(
         "predict", small_folder, tmp_path / "in", "-o", tmp_path / "o", *at

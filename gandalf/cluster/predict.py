@@ -131,8 +131,11 @@ def _loaded(folder: Path, identity: str, device: str) -> Predictor:
     if model_identity(folder) != identity:
         what = "is not the same for a worker as where the command was given, or it has changed since"
         raise DataError(what, remedy="leave the model alone while it predicts", file=folder)
+    found = torch.cuda.is_available()
+    if device == "cuda" and not found:
+        raise DataError("a worker has no CUDA device", remedy="leave --device out, or say --device cpu")
     if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        device = "cuda" if found else "cpu"
     return Predictor(load_model(folder, device))
 
 
