@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,6 +29,22 @@ def client():
 def scheduler(client) -> str:
     """Its address."""
     return client.scheduler.address
+
+
+# Interrupts are ignored where the tests run in the background of a shell, and children inherit that.
+_COMMAND = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from gandalf.cli.main import app
+app(sys.argv[1:])
+"""
+
+
+def started(*words: object) -> subprocess.Popen[str]:
+    """The command in a process, and a group, of its own, as a terminal would have it."""
+    command = [sys.executable, "-c", _COMMAND, *map(str, words)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
 
 def same_graph(found, expected) -> bool:

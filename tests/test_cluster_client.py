@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import socket
+import threading
+from types import SimpleNamespace
 
+import distributed.utils
 import pytest
 from command_line import fails, python
 from dask_cluster import client, scheduler
@@ -63,6 +68,25 @@ def test_workers_that_cannot_import_gandalf(client, monkeypatch):
     monkeypatch.setattr(client, "run", nowhere)
     with pytest.raises(DataError, match=r"a worker cannot import gandalf \(No module named"):
         need_same_versions(client, versions())
+
+
+def test_an_interrupt_before_a_call_has_begun_leaves_no_traceback(client, monkeypatch, caplog):
+    class Interrupted(threading.Event):
+        def wait(self, timeout=None):
+            raise KeyboardInterrupt
+
+    busy = threading.Event()
+    client.loop.add_callback(busy.wait)  # so that the call cannot begin
+    with monkeypatch.context() as patch:
+        names = SimpleNamespace(Event=Interrupted, get_ident=threading.get_ident)
+        patch.setattr(distributed.utils, "threading", names)
+        with pytest.raises(KeyboardInterrupt):
+            client.sync(asyncio.sleep, 0)
+    busy.set()
+    client.sync(asyncio.sleep, 0.05)  # what the interrupted call has queued has run
+    assert not [record for record in caplog.records if record.name == "tornado.application"]
+    logging.getLogger("tornado.application").error("anything else is heard")
+    assert caplog.records[-1].message == "anything else is heard"
 
 
 def test_without_the_extra(made_up, tmp_path):

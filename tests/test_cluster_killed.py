@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 from command_line import done
-from dask_cluster import same_files, write_shards
+from dask_cluster import same_files, started, write_shards
 
 import gandalf
 
@@ -23,14 +21,6 @@ def sharded(tmp_path_factory):
     return write_shards(splits, folder, cuts=tuple(range(0, 20_000, 1_000)))
 
 
-def started(*words):
-    """The command on workers of its own, in a group of its own as a terminal would have it."""
-    command = [sys.executable, "-m", "gandalf", *map(str, words), "--cluster", "local"]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-
-
 def begun(folder, pattern, child):
     """Wait until the command has begun to write."""
     while not list(folder.glob(pattern)):
@@ -38,7 +28,7 @@ def begun(folder, pattern, child):
 
 
 def test_a_client_killed_while_it_writes_the_augmented_set(sharded, tmp_path):
-    child = started("augment", sharded, tmp_path / "out")
+    child = started("augment", sharded, tmp_path / "out", "--cluster", "local")
     begun(tmp_path, ".out.*.part/.trn*.part", child)
     child.kill()
     child.communicate()
@@ -49,7 +39,7 @@ def test_a_client_killed_while_it_writes_the_augmented_set(sharded, tmp_path):
 
 
 def test_an_interrupt_from_a_terminal_is_one_word(sharded, tmp_path):
-    child = started("augment", sharded, tmp_path / "out")
+    child = started("augment", sharded, tmp_path / "out", "--cluster", "local")
     begun(tmp_path, ".out.*.part/.trn*.part", child)
     os.killpg(child.pid, signal.SIGINT)
     stdout, stderr = child.communicate()

@@ -6,14 +6,12 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import torch
 from command_line import done, done_json, fails
-from dask_cluster import client, scheduler
+from dask_cluster import client, scheduler, started
 from small_model import LABELS, small_model
 
 from gandalf.cluster import predict
@@ -223,12 +221,6 @@ def test_refusals(scheduler, small_folder, tmp_path):
 # ---- killed
 
 
-def started(*words):
-    """The command in a process of its own."""
-    command = [sys.executable, "-m", "gandalf", "predict", *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 def some_are_done(out, child):
     """Wait for the first marks of parts; the child must not have ended before."""
     while not (out / "_done").is_dir() or len(list((out / "_done").glob("*.json"))) < 3:
@@ -270,7 +262,7 @@ def test_a_killed_client_is_resumed(scheduler, small_folder, tmp_path, many, whe
         "--cluster",
         "local" if where == "local" else scheduler,
     )
-    child = started(*words)
+    child = started("predict", *words)
     some_are_done(out, child)
     child.send_signal(signal.SIGKILL)
     child.communicate()
@@ -285,7 +277,9 @@ def test_a_killed_worker_is_made_up_for(client, scheduler, small_folder, tmp_pat
     queries, texts, names = many
     out = tmp_path / "out"
     victim = min(client.run(os.getpid).values())
-    child = started(small_folder, queries, "-o", out, "--top", TOP, "--cluster", scheduler, "--json")
+    child = started(
+        "predict", small_folder, queries, "-o", out, "--top", TOP, "--cluster", scheduler, "--json"
+    )
     some_are_done(out, child)
     os.kill(victim, signal.SIGKILL)
     stdout, stderr = child.communicate()
@@ -297,9 +291,10 @@ def test_a_killed_worker_is_made_up_for(client, scheduler, small_folder, tmp_pat
 
 def test_a_stopped_command_cancels_its_tasks(client, scheduler, small_folder, tmp_path, many):
     queries, _, _ = many
-    child = started(small_folder, queries, "-o", tmp_path / "out", "--cluster", scheduler)
+    child = started("predict", small_folder, queries, "-o", tmp_path / "out", "--cluster", scheduler)
     some_are_done(tmp_path / "out", child)
     child.send_signal(signal.SIGINT)
-    _, stderr = child.communicate()
-    assert child.returncode == 130 and stderr.strip().endswith("stopped")
+    stdout, stderr = child.communicate()
+    assert (child.returncode, stdout, stderr) == (130, "", "stopped\n")
     assert not (tmp_path / "out" / "_SUCCESS").exists()
+    assert client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) == 0

@@ -46,7 +46,11 @@ def connected(address: str, *, wait: float = WAIT, workers: int | None = None) -
         raise DataError(
             f"{address!r} is no address of a Dask scheduler", remedy="write tcp://HOST:8786, or local"
         )
-    with dask.config.set(_SETTINGS), _own(workers) if address == LOCAL else _other(address, wait) as client:
+    with (
+        dask.config.set(_SETTINGS),
+        _no_word_of_interrupts(),
+        _own(workers) if address == LOCAL else _other(address, wait) as client,
+    ):
         _need_workers(client, address, wait)
         need_same_versions(client, versions())
         try:
@@ -144,6 +148,25 @@ def _own(workers: int | None) -> Iterator[Client]:
             )
         with cluster, Client(cluster) as client:
             yield client
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    kind, error, _ = record.exc_info or (None, None, None)
+    return not (kind is NameError and "'future'" in str(error))
+
+
+@contextmanager
+def _no_word_of_interrupts() -> Iterator[None]:
+    """Leave out Dask's traceback of a call that was interrupted before it had begun.
+
+    To cancel it, `distributed.utils.sync` asks for a name that is not there yet; the call ends all the same.
+    """
+    log = logging.getLogger("tornado.application")
+    log.addFilter(_is_news)
+    try:
+        yield
+    finally:
+        log.removeFilter(_is_news)
 
 
 @contextmanager
