@@ -31,8 +31,9 @@ from gandalf import GraphOptions, label_graph, load, synthetic
 from gandalf.data.dataset import Dataset
 from gandalf.data.matching import text_groups
 from gandalf.graph.calibration import fit_calibrated
-from gandalf.graph.cooccurrence import Floats, counts, frequencies
+from gandalf.graph.cooccurrence import counts, frequencies
 from gandalf.graph.estimates import Ratio
+from gandalf.graph.joint_sums import Floats
 from gandalf.graph.matched_pairs import Pairs, match
 from gandalf.graph.postulate import log_loss, reliability
 from gandalf.graph.shrinkage import fit_shrunk

@@ -29,15 +29,15 @@ from scipy.sparse import csr_array, diags_array
 
 from bench.machine import keep
 from gandalf.data.synthetic import PAPER_SHAPES, synthetic
-from gandalf.graph import cooccurrence
+from gandalf.graph import cooccurrence, joint_sums
 from gandalf.graph.estimates import Ratio
 
 
 def ours(threads: int) -> Callable[[csr_array], csr_array]:
     """The label graph on so many threads, its compiled loop loaded beforehand as SciPy's is."""
-    large, cooccurrence.LARGE = cooccurrence.LARGE, 0
+    large, joint_sums.LARGE = joint_sums.LARGE, 0
     cooccurrence.conditional_graph(csr_array(np.eye(2, dtype=np.float32)), Ratio())
-    cooccurrence.LARGE = large
+    joint_sums.LARGE = large
     return lambda targets: cooccurrence.conditional_graph(targets, Ratio(), delta=0.1, threads=threads)
 
 
@@ -52,7 +52,7 @@ def by_hand(targets: csr_array) -> csr_array:
 
 def without_numba(threads: int) -> Callable[[csr_array], csr_array]:
     """The label graph as it is where numba is not installed."""
-    cooccurrence.LARGE = 2**62
+    joint_sums.LARGE = 2**62
     return lambda targets: cooccurrence.conditional_graph(targets, Ratio(), delta=0.1, threads=threads)
 
 

@@ -15,7 +15,8 @@ PACKAGE = Path(gandalf.__file__).parent
 # A room may import only rooms that stand before it (and itself).
 ROOMS = (
     *("errors", "progress", "settings", "data", "graph", "augment", "metrics"),
-    *("text", "slim", "nets", "train", "model", "predict", "recipe", "systems", "runs", "estimator"),
+    *("text", "slim", "nets", "train", "model", "predict", "cluster"),
+    *("recipe", "systems", "runs", "estimator"),
     *("experiments", "peers", "report", "serve", "cli", "__main__"),
 )
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -24,6 +25,7 @@ LIGHT = {"numpy", "scipy", "typer", "rich", "gandalf"}
 ENGINE = {room: {"torch", "tokenizers", "safetensors", "filelock"} for room in ROOMS[ROOMS.index("text") :]}
 ENGINE |= {room: set() for room in ("peers", "report", "cli", "__main__")}
 ENGINE["serve"] |= {"fastapi", "starlette", "pydantic", "prometheus_client", "uvicorn"}  # the extra [serve]
+ENGINE["cluster"] |= {"dask", "distributed", "pyarrow"}  # the extra [cluster]
 KERNELS = {"fused_kernels.py": {"triton"}}  # files that are wholly of an extra, imported where they are used
 
 
@@ -95,6 +97,7 @@ def test_the_library_works_without_any_extra():
         *("torch", "tokenizers", "safetensors", "filelock", "faiss"),
         *("tensorboard", "sklearn", "transformers", "omikuji"),
         *("fastapi", "uvicorn", "prometheus_client", "onnx", "onnxruntime"),
+        *("dask", "distributed"),
     )
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({blocked!r}))\n"  # None in sys.modules: import fails

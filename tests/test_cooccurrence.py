@@ -11,7 +11,7 @@ from strategies import targets
 
 from gandalf.data.synthetic import synthetic
 from gandalf.errors import DataError
-from gandalf.graph import cooccurrence
+from gandalf.graph import cooccurrence, joint_sums
 from gandalf.graph.cooccurrence import conditional_graph, counts, frequencies
 
 
@@ -133,13 +133,13 @@ def same(first, second):
 def test_compiled_loop_equals_scipy(estimate, matrix, top_k):
     plain = conditional_graph(matrix, estimate, top_k=top_k)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cooccurrence, "LARGE", 0)
-        patch.setattr(cooccurrence, "_by_scipy", None)  # must not be needed
+        patch.setattr(joint_sums, "LARGE", 0)
+        patch.setattr(joint_sums, "_by_scipy", None)  # must not be needed
         assert same(conditional_graph(matrix, estimate, top_k=top_k), plain)
 
 
 def test_every_block_is_cut_and_none_is_lost():
-    assert cooccurrence._blocks(np.array([3, 0, 9, 1, 1, 1, 20, 0]), budget=5) == [
+    assert cooccurrence.blocks(np.array([3, 0, 9, 1, 1, 1, 20, 0]), budget=5) == [
         (0, 2),
         (2, 5),
         (5, 6),
@@ -150,14 +150,14 @@ def test_every_block_is_cut_and_none_is_lost():
 @pytest.mark.parametrize("large", [0, 10**12])
 @pytest.mark.parametrize("graded", [False, True])
 def test_threads_and_blocks_do_not_matter(monkeypatch, large, graded):
-    monkeypatch.setattr(cooccurrence, "LARGE", large)
+    monkeypatch.setattr(joint_sums, "LARGE", large)
     matrix = synthetic(2000, 300, labels_per_point=4, texts=False).splits.train.targets
     if graded:
         matrix.data = np.random.default_rng(0).uniform(0.01, 1, matrix.nnz).astype(np.float32)
     whole = conditional_graph(matrix, Ratio(), threads=1)
-    blocks = cooccurrence._blocks
-    monkeypatch.setattr(cooccurrence, "_blocks", lambda work: blocks(work, budget=500))
-    assert len(cooccurrence._blocks(np.full(300, 100))) > 50
+    blocks = cooccurrence.blocks
+    monkeypatch.setattr(cooccurrence, "blocks", lambda work: blocks(work, budget=500))
+    assert len(cooccurrence.blocks(np.full(300, 100))) > 50
     for threads in (1, 3):
         assert same(conditional_graph(matrix, Ratio(), threads=threads), whole)
     expected = loop_free_ratio(matrix, 0.1)

@@ -157,3 +157,12 @@ def test_reliability_bins_are_open_below_and_closed_above():
         (0.9, 1.0, 1),
     ]
     assert sum(r.observed * r.pairs for r in rows) == pytest.approx(3.0)
+
+
+def test_graded_pairs_seen_on_own_points_alone_leave_no_rest():
+    """What float32 rounds away must not pass for a pair that stands together somewhere else."""
+    rng = np.random.default_rng(0)
+    points, labels = 40, 6
+    matrix = csr_array(rng.uniform(0.1, 1, (points, labels)).astype(np.float32))
+    found = match(Dataset(matrix, ["of a"] * points, ["of a", *"bcdef"]))
+    assert found.labels == 1 and len(found.pairs) == 0

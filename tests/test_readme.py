@@ -48,7 +48,7 @@ def place(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("reader")
     for name, content in example_files().items():
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content, encoding="utf-8")
     test = gandalf.load("man").test
     rng = np.random.default_rng(0)

@@ -11,18 +11,14 @@ from rich.markup import escape
 
 from gandalf import __version__
 from gandalf.augment.label_points import Keep, Points
-from gandalf.augment.label_points import augment as augmented
 from gandalf.augment.sampling import Order
-from gandalf.cli.engine import engine
 from gandalf.cli.graph_options import GRAPH
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.export import export
+from gandalf.cli.places import Cluster, Place, place
 from gandalf.data.origin import RECORD, foreign_files
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, LabelGraph
-from gandalf.runs.teacher import any_label_graph
 
 _POINTS, _OUT = "Which points", "What is written"
 
@@ -73,7 +69,13 @@ WRITING = Bundle(
 
 @offers(SOURCE, GRAPH, KEEP, WRITING)
 def augment(
-    source: Source, out: Out, options: GraphOptions, keep: Keep, writing: Writing, json: Json = False
+    source: Source,
+    out: Out,
+    options: GraphOptions,
+    keep: Keep,
+    writing: Writing,
+    cluster: Cluster = None,
+    json: Json = False,
 ) -> None:
     """Write the training set with every label's text as an extra point and the graph's row as its targets.
 
@@ -82,26 +84,21 @@ def augment(
     [bold]gandalf augment man out --targets calibrated --format pecos[/]
 
     [bold]gandalf augment man out --format fasttext --harden sample[/]
+
+    [bold]gandalf augment shards out --cluster tcp://scheduler:8786[/]  a folder of shards, on Dask
     """
     keep = replace(keep, seed=options.seed)
     _refuse_to_lose(out, source, writing)
-    splits = source.load_original()
-    with engine("a teacher"):
-        found = any_label_graph(splits.train, options)
-    train = augmented(splits.train, found.matrix, keep)
-    record = _record(source, splits, found, train, options, keep) | {
-        "format": writing.format,
-        "harden": writing.harden,
-    }
-    notes = export(
-        replace(splits, train=train),
-        out,
-        writing.format,
-        harden=writing.harden,
-        seed=options.seed,
-        overwrite=writing.overwrite,
-        origin=(record, splits.train.label_frequencies),
-    )
+    with place(source, options, cluster, format=writing.format, harden=writing.harden) as points:
+        found = points.label_graph(options)
+
+        def made(written: int) -> dict[str, Any]:
+            known = _record(source, points, found, written, options, keep)
+            return known | {"format": writing.format, "harden": writing.harden}
+
+        record, notes = points.write(
+            found.matrix, keep, out, **asdict(writing), seed=options.seed, record=made
+        )
     if json:
         print_json(record)
         return
@@ -131,18 +128,18 @@ def _holds(folder: Path, path: Path) -> bool:
 
 
 def _record(
-    source: Source, splits: Splits, found: LabelGraph, train: Dataset, options: GraphOptions, keep: Keep
+    source: Source, points: Place, found: LabelGraph, written: int, options: GraphOptions, keep: Keep
 ) -> dict[str, Any]:
     """How the folder was made: enough to make it again."""
     graph = asdict(options)
     graph.pop("threads")  # they do not change the result
     return {
         "made_by": f"gandalf {__version__}",
-        "data": splits.name,
+        "data": points.name,
         "table": {name: str(value) for name, value in asdict(source.options).items() if value is not None},
-        "points": len(splits.train),
-        "labels": splits.train.num_labels,
-        "points_written": len(train),
+        "points": points.num_points,
+        "labels": points.labelled.num_labels,
+        "points_written": written,
         "targets_used": found.estimate,
         "details": found.details,
         "graph": graph,

@@ -11,16 +11,14 @@ import typer
 from rich.markup import escape
 from scipy.sparse import csr_array, save_npz
 
-from gandalf.cli.engine import engine
 from gandalf.cli.graph_options import GRAPH
 from gandalf.cli.options import SOURCE, Json, Plot, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.data.dataset import Splits
+from gandalf.cli.places import Cluster, Place, place
 from gandalf.data.files import written
 from gandalf.graph.label_graph import GraphOptions, LabelGraph
-from gandalf.graph.neighbours import Neighbourhood, find_labels, neighbourhood, typical_labels
+from gandalf.graph.neighbours import Neighbourhood, find_labels, typical_labels
 from gandalf.report.graphs import neighbour_table, plot_neighbours
-from gandalf.runs.teacher import any_label_graph
 
 MENTIONED = 5  # other labels that answer to the same query
 
@@ -42,6 +40,7 @@ def graph(
     label: Label = None,
     save: Save = None,
     plot: Plot = None,
+    cluster: Cluster = None,
     json: Json = False,
 ) -> None:
     """Which labels occur together: row j of the graph is what label j's text would be taught.
@@ -49,40 +48,41 @@ def graph(
     [bold]gandalf graph man --label gzip[/]
 
     [bold]gandalf graph man --targets calibrated --save graph.npz[/]
+
+    [bold]gandalf graph shards --cluster tcp://scheduler:8786 --save graph.npz[/]  counted on Dask
     """
     source.refuse_to_write(save, plot)
-    splits = source.load_original()
-    answers = [find_labels(splits.train, query) for query in label or ()]
-    with engine("a teacher"):
-        found = any_label_graph(splits.train, options)
-    shown = [one[0] for one in answers] or typical_labels(splits.train, found.matrix)
-    near = [neighbourhood(splits.train, found.matrix, one) for one in shown]
-    if save is not None:
-        with written(save, "wb") as file:
-            save_npz(file, found.matrix)
+    with place(source, options, cluster) as points:
+        answers = [find_labels(points.labelled, query) for query in label or ()]
+        found = points.label_graph(options)
+        shown = [one[0] for one in answers] or typical_labels(points.labelled, found.matrix)
+        near = [points.neighbourhood(found.matrix, one) for one in shown]
+        if save is not None:
+            with written(save, "wb") as file:
+                save_npz(file, found.matrix)
     if plot is not None:
         plot_neighbours(near, plot)
     if json:
-        print_json(_as_dict(splits, found, options, near))
+        print_json(_as_dict(points.name, found, options, near))
         return
-    _show(splits, found, near, answers)
+    _show(points, found, near, answers)
     for path, done in ((save, "written"), (plot, "drawn")):
         if path is not None:
             console().print(f"{done}: {escape(str(path))}")
 
 
-def _show(splits: Splits, found: LabelGraph, near: list[Neighbourhood], answers: list[list[int]]) -> None:
+def _show(points: Place, found: LabelGraph, near: list[Neighbourhood], answers: list[list[int]]) -> None:
     out = console()
     for one in near:
         out.print(neighbour_table(one))
         out.print()
-    texts = splits.train.label_texts
+    texts = points.labelled.label_texts
     for same in (a for a in answers if len(a) > 1 and texts is not None):
         others = "; ".join(texts[i] for i in same[1 : 1 + MENTIONED]) if texts else ""
         out.print(f"[dim]{len(same) - 1:,} more labels answer to that: {escape(others)}[/]")
     facts = summary(found.matrix)
     out.print(
-        f"{splits.name}: {found.estimate} targets, {facts['entries']:,} entries, "
+        f"{points.name}: {found.estimate} targets, {facts['entries']:,} entries, "
         f"{facts['neighbours_per_label']:.2f} neighbours a label, "
         f"{facts['labels_alone']:,} of {facts['labels']:,} labels alone with themselves"
     )
@@ -102,10 +102,10 @@ def summary(matrix: csr_array) -> dict[str, Any]:
 
 
 def _as_dict(
-    splits: Splits, found: LabelGraph, options: GraphOptions, near: list[Neighbourhood]
+    name: str, found: LabelGraph, options: GraphOptions, near: list[Neighbourhood]
 ) -> dict[str, Any]:
     return {
-        "data": splits.name,
+        "data": name,
         "targets": found.estimate,
         "options": asdict(options),
         "details": found.details,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -14,7 +14,7 @@ import typer
 from gandalf.data.dataset import Splits
 from gandalf.data.formats.table import TableOptions
 from gandalf.data.load import load
-from gandalf.errors import DataError
+from gandalf.errors import DataError, Problem
 
 Data = Annotated[
     str, typer.Argument(metavar="DATA", help="A folder, a file, or the bundled set [bold]man[/].")
@@ -43,6 +43,13 @@ _TABLE_OPTIONS = {
 }
 
 
+def tell(findings: Iterable[Problem]) -> None:
+    """Say on standard error what was guessed or changed."""
+    for problem in findings:
+        if problem.kind in TOLD:
+            typer.secho(f"{problem.severity}: {problem}", err=True, dim=True)
+
+
 @dataclass(frozen=True)
 class Source:
     """The data set that a command was asked to work on."""
@@ -53,9 +60,7 @@ class Source:
     def load(self) -> Splits:
         """Read it; the first error in it ends the command, and what was guessed or changed is said."""
         splits = load(self.data, options=self.options)
-        for problem in splits.findings:
-            if problem.kind in TOLD:
-                typer.secho(f"{problem.severity}: {problem}", err=True, dim=True)
+        tell(splits.findings)
         return splits
 
     def holds(self, path: Path) -> bool:

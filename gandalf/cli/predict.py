@@ -14,6 +14,7 @@ from rich.table import Table
 from gandalf.cli.engine import device_of, engine
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
+from gandalf.cli.places import Cluster
 from gandalf.data.formats.texts import clean
 from gandalf.errors import DataError
 from gandalf.report.bars import bar
@@ -36,7 +37,10 @@ Input = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option(
-        "-o", "--out", metavar="FILE", help="Where to: .npz, .jsonl or .csv. Needed unless INPUT is a text."
+        "-o",
+        "--out",
+        metavar="FILE",
+        help="Where to: .npz, .jsonl or .csv; with --cluster a folder. Needed unless INPUT is a text.",
     ),
 ]
 Top = Annotated[
@@ -60,6 +64,7 @@ def predict(
     top: Top = None,
     threshold: Threshold = None,
     device: Device = "auto",
+    cluster: Cluster = None,
     json: Json = False,
 ) -> None:
     """The most probable labels of a text, of every text of a file, or of a data set's test split.
@@ -71,9 +76,14 @@ def predict(
     [bold]gandalf predict my-model queries.txt -o labels.jsonl[/]
 
     [bold]gandalf predict my-model man -o predictions.npz[/]
+
+    [bold]gandalf predict my-model queries -o labels --cluster tcp://scheduler:8786[/]  Parquet, on Dask
     """
     with engine("predicting"):
         from gandalf.predict.inputs import Chunk, is_text
+    if cluster is not None:
+        _on_cluster(cluster, model, source, out, top or IN_FILE, threshold, device, json)
+        return
     single = is_text(source.data)
     if out is None and not single:
         raise DataError(
@@ -94,6 +104,10 @@ def _refuse_to_lose(out: Path, model: Path, source: Source | None) -> None:
     from gandalf.predict.files import check_output
 
     check_output(out)
+    _refuse_to_write_into(out, model, source)
+
+
+def _refuse_to_write_into(out: Path, model: Path, source: Source | None) -> None:
     if source is not None:
         source.refuse_to_write(out)
     if model.resolve() in out.resolve().parents:
@@ -126,6 +140,40 @@ def _write(
         print_json({"out": str(out), "texts": count, "labels": predictor.model.num_labels, "top": top})
         return
     console().print(f"{escape(str(out))}: up to {top:,} labels for each of {count:,} texts")
+
+
+def _on_cluster(
+    cluster: str,
+    model: Path,
+    source: Source,
+    out: Path | None,
+    top: int,
+    threshold: float | None,
+    device: str,
+    json: bool,
+) -> None:
+    """Parquet to a folder of Parquet; what an earlier run of the same job has done stays."""
+    with engine("--cluster", extra="cluster"):
+        from gandalf.cluster.client import connected
+        from gandalf.cluster.jobs import Job, model_identity, parts_of
+        from gandalf.cluster.predict import predict_parts
+    from gandalf.model.load import read_facts
+
+    if out is None:
+        raise DataError("a cluster writes predictions into a folder", remedy="name it: -o predictions")
+    _refuse_to_write_into(out, model, source)
+    parts = parts_of(Path(source.data), source.options.text_column)
+    labels = read_facts(model).labels
+    with connected(cluster) as client:
+        job = Job(model.resolve(), model_identity(model), out.resolve(), min(top, labels), threshold, device)
+        found = predict_parts(client, job, parts)
+    if json:
+        counts = {"texts": found.rows, "parts": found.parts, "parts_done_before": found.skipped}
+        print_json({"out": str(out), **counts, "labels": labels, "top": top})
+        return
+    before = f", {found.skipped:,} of them done before" if found.skipped else ""
+    what = f"up to {top:,} labels for each of {found.rows:,} texts"
+    console().print(f"{escape(str(out))}: {what}, in {found.parts:,} parts{before}")
 
 
 def _show(predictor: Predictor, text: str, top: int, threshold: float | None, json: bool) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from gandalf.data.dataset import Splits
 from gandalf.data.files import plain_name
-from gandalf.data.formats import LAYOUTS, Layout, table
+from gandalf.data.formats import LAYOUTS, Layout
 from gandalf.data.formats.table import TableOptions
 from gandalf.data.formats.table_files import is_table
+from gandalf.data.formats.table_paths import train_files
 from gandalf.data.origin import FREQUENCIES, ONE_WAY, Origin, read_origin
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings
@@ -48,7 +49,7 @@ def load(
     layout = _layout_of(path, options)
     _refuse_unheeded(layout, source, options)
     splits = layout.read(path, findings, options)
-    name = _name(path) if of_package is None else _bundled_name(path)
+    name = set_name(path) if of_package is None else _bundled_name(path)
     if origin is not None:
         _check_origin(origin, splits, path)
         name = origin.name  # the constants of the metrics go by it
@@ -77,8 +78,8 @@ def _layout_of(path: Path, options: TableOptions) -> Layout:
 
 def _has_table(path: Path) -> bool:
     """Whether there is a table that is nothing but one; `trn.json` belongs to the raw layout."""
-    train = path if path.is_file() else table.train_file(path)
-    return train is not None and is_table(train) and plain_name(train) != "trn.json"
+    train = (path,) if path.is_file() else train_files(path)
+    return bool(train) and is_table(train[0]) and plain_name(train[0]) != "trn.json"
 
 
 def _refuse_missing(options: TableOptions) -> None:
@@ -124,7 +125,8 @@ def _contents(path: Path) -> str:
     return f"it holds {', '.join(names[:10])}{more}"
 
 
-def _name(path: Path) -> str:
+def set_name(path: Path) -> str:
+    """What a data set is called by its folder or file."""
     return path.resolve().name if path.is_dir() else Path(plain_name(path)).stem
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from scipy.optimize import minimize
 from scipy.special import expit, logit
 
-from gandalf.graph.cooccurrence import Floats
+from gandalf.graph.joint_sums import Floats
 from gandalf.graph.matched_pairs import Pairs
 
 COUNT_CAP = 6  # joint counts from here on share a cell

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit
 
 from gandalf.errors import DataError
-from gandalf.graph.cooccurrence import Floats
+from gandalf.graph.joint_sums import Floats
 
 
 @dataclass(frozen=True)

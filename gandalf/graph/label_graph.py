@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -14,11 +14,11 @@ from gandalf.data.dataset import Dataset
 from gandalf.data.matching import text_groups
 from gandalf.errors import DataError
 from gandalf.graph.calibration import fit_calibrated
-from gandalf.graph.cooccurrence import Estimate, check_threshold, conditional_graph, largest_entries
+from gandalf.graph.cooccurrence import Estimate, Keep, check_threshold, largest_entries
+from gandalf.graph.counted import Counted, InMemory
 from gandalf.graph.estimates import Glas, Ratio, Shrunk
-from gandalf.graph.matched_pairs import Matches, match
+from gandalf.graph.matched_pairs import Matches
 from gandalf.graph.random_walk import walk_graph
-from gandalf.graph.shrinkage import fit_shrunk
 from gandalf.graph.teacher import TeacherOptions, teacher_targets
 
 TargetName = Literal["ratio", "shrunk", "calibrated", "glas", "walk", "self", "teacher"]
@@ -93,12 +93,34 @@ def label_graph(
     """
     options = options or GraphOptions()
     points.need_probabilities()
-    graph = (
-        _teacher(points, options, vectors)
-        if options.targets == "teacher"
-        else BUILDERS[options.targets](points, options)
-    )
-    matrix = SHARED_TEXT[options.shared_text](points, _scaled(graph.matrix, options.scale))
+    if options.targets == "teacher":
+        graph = _teacher(points, options, vectors)
+    elif options.targets == "walk":
+        graph = _walk(points, options)
+    else:
+        return counted_graph(InMemory(points, options.threads), options, points.label_texts)
+    return _finished(graph, options, points.label_texts)
+
+
+def counted_graph(
+    points: Counted, options: GraphOptions, label_texts: Sequence[str] | None = None
+) -> LabelGraph:
+    """The same of points wherever they are, by an estimate that is made of sums over them."""
+    need_sums(options)
+    return _finished(BUILDERS[options.targets](points, options), options, label_texts)
+
+
+def need_sums(options: GraphOptions) -> None:
+    """Refuse targets that are not made of sums over points."""
+    if options.targets not in BUILDERS:
+        raise DataError(
+            f"{options.targets} targets are not sums over points, so a cluster cannot count them in parts",
+            remedy=f"choose from {', '.join(BUILDERS)}, or leave --cluster out",
+        )
+
+
+def _finished(graph: LabelGraph, options: GraphOptions, label_texts: Sequence[str] | None) -> LabelGraph:
+    matrix = SHARED_TEXT[options.shared_text](label_texts, _scaled(graph.matrix, options.scale))
     return replace(graph, matrix=_cut(matrix, options.top_k))
 
 
@@ -119,30 +141,28 @@ def too_few_to_calibrate(matches: Matches) -> str:
 def _from_estimate(
     name: str,
     estimate: Estimate,
-    points: Dataset,
+    points: Counted,
     options: GraphOptions,
     details: dict[str, float | str],
-    own: csr_array | None = None,
+    matches: Matches | None = None,
 ) -> LabelGraph:
-    matrix = conditional_graph(
-        points.targets, estimate, delta=options.delta, top_k=options.top_k, own=own, threads=options.threads
-    )
-    return LabelGraph(matrix, name, details)
+    keep = Keep(estimate, options.delta, options.top_k)
+    return LabelGraph(points.graph(keep, matches), name, details)
 
 
-def _ratio(points: Dataset, options: GraphOptions) -> LabelGraph:
+def _ratio(points: Counted, options: GraphOptions) -> LabelGraph:
     return _from_estimate("ratio", Ratio(), points, options, {})
 
 
-def _glas(points: Dataset, options: GraphOptions) -> LabelGraph:
+def _glas(points: Counted, options: GraphOptions) -> LabelGraph:
     return _from_estimate("glas", Glas(), points, options, {})
 
 
-def _shrunk(points: Dataset, options: GraphOptions) -> LabelGraph:
+def _shrunk(points: Counted, options: GraphOptions) -> LabelGraph:
     if options.strength is not None:
         given = Shrunk(options.strength)
         return _from_estimate("shrunk", given, points, options, {"strength": given.strength})
-    fitted = fit_shrunk(points.targets, seed=options.seed)
+    fitted = points.shrunk(options.seed)
     details: dict[str, float | str] = {
         "strength": fitted.strength,
         "strength_fitted_on_pairs": fitted.fitted_on,
@@ -150,20 +170,20 @@ def _shrunk(points: Dataset, options: GraphOptions) -> LabelGraph:
     return _from_estimate("shrunk", fitted, points, options, details)
 
 
-def _calibrated(points: Dataset, options: GraphOptions) -> LabelGraph:
-    if points.texts is None or points.label_texts is None:
+def _calibrated(points: Counted, options: GraphOptions) -> LabelGraph:
+    if not points.has_texts:
         return _fall_back(points, options, "the data set has no texts to match labels with points")
-    matches = match(points, seed=options.seed)
+    matches = points.matches(options.seed)
     why = too_few_to_calibrate(matches)
     if why:
         return _fall_back(points, options, why)
     details: dict[str, float | str] = {"matched_labels": matches.labels, "pairs": len(matches.pairs)}
     estimate = fit_calibrated(matches.pairs)
     # The fit has never seen a label's own points in its counts, so it must not meet them here.
-    return _from_estimate("calibrated", estimate, points, options, details, own=matches.own)
+    return _from_estimate("calibrated", estimate, points, options, details, matches)
 
 
-def _fall_back(points: Dataset, options: GraphOptions, why: str) -> LabelGraph:
+def _fall_back(points: Counted, options: GraphOptions, why: str) -> LabelGraph:
     graph = _shrunk(points, options)
     return replace(graph, details={**graph.details, "fallback": f"shrunk instead of calibrated: {why}"})
 
@@ -174,7 +194,7 @@ def _walk(points: Dataset, options: GraphOptions) -> LabelGraph:
     return LabelGraph(matrix, "walk")
 
 
-def _self(points: Dataset, options: GraphOptions) -> LabelGraph:
+def _self(points: Counted, options: GraphOptions) -> LabelGraph:
     return LabelGraph(csr_array(eye_array(points.num_labels, dtype=np.float32, format="csr")), "self")
 
 
@@ -187,17 +207,21 @@ def _teacher(points: Dataset, options: GraphOptions, vectors: Vectors | None) ->
     return LabelGraph(teacher_targets(vectors, hard, TeacherOptions(delta=options.delta)), "teacher")
 
 
-def _own(points: Dataset, matrix: csr_array) -> csr_array:
+def _own(label_texts: Sequence[str] | None, matrix: csr_array) -> csr_array:
     return matrix
 
 
-def _pooled(points: Dataset, matrix: csr_array) -> csr_array:
+def _pooled(label_texts: Sequence[str] | None, matrix: csr_array) -> csr_array:
     """Give all labels of one text the same row: the mean of theirs, and their own target for each of them.
 
     A model sees the text alone, so rows that contradict each other teach it their mean anyway; but the mean
     would also halve what each label says of itself, and that is not meant.
     """
-    _, label_texts = points.need_texts("pooling labels that share a text")
+    if label_texts is None:
+        raise DataError(
+            "pooling labels that share a text needs label texts, and this data set has none",
+            remedy="use its raw layout (trn/tst/lbl.json.gz), or add a label-text file",
+        )
     (group,) = text_groups(label_texts)
     _, group = np.unique(group, return_inverse=True)
     size = np.bincount(group)
@@ -232,13 +256,16 @@ def _scaled(matrix: csr_array, scale: float) -> csr_array:
     return scaled
 
 
-SHARED_TEXT: dict[SharedText, Callable[[Dataset, csr_array], csr_array]] = {"own": _own, "pool": _pooled}
+SHARED_TEXT: dict[SharedText, Callable[[Sequence[str] | None, csr_array], csr_array]] = {
+    "own": _own,
+    "pool": _pooled,
+}
 
-BUILDERS: dict[TargetName, Callable[[Dataset, GraphOptions], LabelGraph]] = {
+# Of sums over points; a walk goes from point to point, and a teacher looks at label texts alone.
+BUILDERS: dict[TargetName, Callable[[Counted, GraphOptions], LabelGraph]] = {
     "ratio": _ratio,
     "shrunk": _shrunk,
     "calibrated": _calibrated,
     "glas": _glas,
-    "walk": _walk,
     "self": _self,
 }

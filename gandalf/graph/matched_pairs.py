@@ -8,7 +8,7 @@ cannot tell them apart.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,10 @@ from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset
 from gandalf.data.matching import text_groups
-from gandalf.graph.cooccurrence import Floats, counts, frequencies
-from gandalf.graph.own_points import SEEN, entries, leave_out, own_points
+from gandalf.data.sparse_rows import products_by_label
+from gandalf.graph.cooccurrence import counts, frequencies
+from gandalf.graph.joint_sums import Floats
+from gandalf.graph.own_points import SEEN, OwnSums, entries, leave_out, own_points, own_sums
 from gandalf.graph.shrinkage import labels_of_pairs
 
 MAX_PAIRS = 2_000_000
@@ -57,29 +59,52 @@ class Matches:
     shared_texts: int  # labels that share their text with another label
     links: float  # observed targets in all, off the diagonal, on the sampled labels
     pairs: Pairs
-    own: csr_array  # L x N: the points that have each label's text
+    own: csr_array | None = None  # L x N: the points that have each label's text, where they are at hand
+
+
+@dataclass(frozen=True)
+class MatchedLabels:
+    """Which labels are matched, given the number of each label's text and how many points have each text."""
+
+    text: Labels  # of each label; below 0 where it is empty and matches nothing; shape: (L,)
+    size: Labels  # points of each text; shape: (texts,)
+
+    @property
+    def labels(self) -> Labels:
+        """The matched ones, sorted."""
+        points_of = np.where(self.text >= 0, self.size[np.maximum(self.text, 0)], 0)
+        return np.flatnonzero(points_of)
+
+    def sample(self, work: Labels, seed: int, most_pairs: int = MAX_PAIRS) -> Labels:
+        """Those whose pairs are observed: all, or a sample; `work` is what `products_by_label` says."""
+        return labels_of_pairs(work, self.labels, np.random.default_rng(seed), most_pairs)
+
+    def observed(self, labels: Labels, joint: csr_array, sums: OwnSums, frequency: Floats) -> Matches:
+        """What is observed on these labels, from their joint counts and what their own points carry."""
+        pairs, links = _pairs(self.text, labels, joint, sums, frequency)
+        texts = np.unique(self.text[self.labels])
+        labels_of = _group_sizes(self.text, len(self.size))
+        return Matches(
+            labels=len(self.labels),
+            texts=len(texts),
+            several_points=int((self.size[texts] > 1).sum()),
+            shared_texts=int((labels_of[self.text[self.text >= 0]] > 1).sum()),
+            links=links,
+            pairs=pairs,
+        )
 
 
 def match(points: Dataset, *, seed: int = 0, most_pairs: int = MAX_PAIRS) -> Matches:
     """Match labels to training points by text; collect the pairs of the matched labels, or of a sample."""
     texts, label_texts = points.need_texts("matching labels to points")
     of_points, of_labels = text_groups(texts, label_texts)
-    number = int(max(of_points.max(initial=-1), of_labels.max(initial=-1))) + 1
-    size = _group_sizes(of_points, number)
-    points_of = np.where(of_labels >= 0, size[np.maximum(of_labels, 0)], 0)  # matched points of each label
-    matched = np.flatnonzero(points_of)
-    labels_of = _group_sizes(of_labels, len(size))
-    chosen = labels_of_pairs(points.targets, matched, np.random.default_rng(seed), most_pairs)
-    pairs, links = _pairs(points.targets, of_points, of_labels, chosen)
-    return Matches(
-        labels=len(matched),
-        texts=len(np.unique(of_labels[matched])),
-        several_points=int((size[np.unique(of_labels[matched])] > 1).sum()),
-        shared_texts=int((labels_of[of_labels[of_labels >= 0]] > 1).sum()),
-        links=links,
-        pairs=pairs,
-        own=own_points(of_points, of_labels),
-    )
+    number = int(max(of_points.max(initial=0), of_labels.max(initial=0))) + 1
+    matched = MatchedLabels(of_labels, _group_sizes(of_points, number))
+    chosen = matched.sample(products_by_label(points.targets), seed, most_pairs)
+    sums = own_sums(own_points(of_points, of_labels[chosen]), points.targets, chosen)
+    joint, frequency = counts(points.targets, chosen), frequencies(points.targets)
+    found = matched.observed(chosen, joint, sums, frequency)
+    return replace(found, own=own_points(of_points, of_labels))
 
 
 def _group_sizes(groups: Labels, number: int) -> Labels:
@@ -87,15 +112,14 @@ def _group_sizes(groups: Labels, number: int) -> Labels:
     return np.bincount(groups[groups >= 0], minlength=number)
 
 
-def _pairs(targets: csr_array, of_points: Labels, of_labels: Labels, labels: Labels) -> tuple[Pairs, float]:
+def _pairs(
+    of_labels: Labels, labels: Labels, joint: csr_array, sums: OwnSums, frequency: Floats
+) -> tuple[Pairs, float]:
     """Pairs of the given matched labels with all others, and the sum of all their observed targets."""
-    own = own_points(of_points, of_labels[labels])  # shape: (len(labels), N)
-    joint, frequency = counts(targets, labels), frequencies(targets)
     row = np.repeat(np.arange(len(labels)), np.diff(joint.indptr))
     off = joint.indices != labels[row]
     row, column = row[off], joint.indices[off].astype(np.int64)
-    found = leave_out(own, targets, labels, (row, column, joint.data[off]), frequency)
-    number = np.diff(own.indptr)  # own points of each label
+    found = leave_out(sums, labels, (row, column, joint.data[off]), frequency)
     pairs = Pairs(
         given_label=labels[row],
         other_label=column,
@@ -103,8 +127,7 @@ def _pairs(targets: csr_array, of_points: Labels, of_labels: Labels, labels: Lab
         joint=found.joint,
         given=found.given,
         other=found.other,
-        observed=found.carried / number[row],
+        observed=found.carried / sums.number[row],
     )
-    carried = csr_array(own @ targets)
-    links = carried.sum(axis=1) - entries(carried, np.arange(len(labels)), labels)
-    return pairs[found.joint > SEEN], float((links / np.maximum(number, 1)).sum())
+    links = sums.carried.sum(axis=1) - entries(sums.carried, np.arange(len(labels)), labels)
+    return pairs[found.joint > SEEN], float((links / np.maximum(sums.number, 1)).sum())

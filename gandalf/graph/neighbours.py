@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset
@@ -13,6 +15,7 @@ from gandalf.data.matching import text_key
 from gandalf.data.words import split_words
 from gandalf.errors import DataError
 from gandalf.graph.cooccurrence import counts, frequencies
+from gandalf.graph.joint_sums import Floats
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,27 @@ class Neighbourhood:
     neighbours: tuple[Neighbour, ...]  # largest target first, the label itself left out
 
 
-def find_labels(points: Dataset, query: str) -> list[int]:
+class Labelled(Protocol):
+    """Points by what is known of their labels."""
+
+    @property
+    def label_texts(self) -> Sequence[str] | None:
+        """Text of each label."""
+
+    @property
+    def label_ids(self) -> Sequence[str] | None:
+        """Identifier of each label."""
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels L."""
+
+    @property
+    def label_frequencies(self) -> npt.NDArray[np.int64]:
+        """Number of points that carry each label."""
+
+
+def find_labels(points: Labelled, query: str) -> list[int]:
     """Labels that answer to the query, the likeliest first, or a sentence if there are none.
 
     Tried in turn, and the first that finds any decides: the label's id, its whole text, the text's first
@@ -62,9 +85,14 @@ def find_labels(points: Dataset, query: str) -> list[int]:
 
 def neighbourhood(points: Dataset, graph: csr_array, label: int) -> Neighbourhood:
     """The label's row of the graph beside the counts behind it."""
+    return described(points, graph, label, counts(points.targets, [label]), frequencies(points.targets))
+
+
+def described(
+    points: Labelled, graph: csr_array, label: int, together: csr_array, frequency: Floats
+) -> Neighbourhood:
+    """The same from the label's joint sums with all labels, one row, and the sums of all labels."""
     row = graph[[label]]
-    together = counts(points.targets, [label])
-    frequency = frequencies(points.targets)
     joint = dict(zip(together.indices.tolist(), together.data.tolist(), strict=True))
     neighbours = [
         Neighbour(other, _text(points, other), joint.get(other, 0.0), float(frequency[other]), target)
@@ -75,7 +103,7 @@ def neighbourhood(points: Dataset, graph: csr_array, label: int) -> Neighbourhoo
     return Neighbourhood(label, _text(points, label), float(frequency[label]), tuple(neighbours))
 
 
-def typical_labels(points: Dataset, graph: csr_array, number: int = 3) -> list[int]:
+def typical_labels(points: Labelled, graph: csr_array, number: int = 3) -> list[int]:
     """A few labels to show: from the head, the middle and the tail of those that have several neighbours."""
     known = np.flatnonzero(np.diff(graph.indptr) > 3)
     if not len(known):
@@ -89,5 +117,5 @@ def _where(values: list[str], fits: Callable[[str], bool]) -> Iterator[int]:
     return (at for at, value in enumerate(values) if fits(value))
 
 
-def _text(points: Dataset, label: int) -> str:
+def _text(points: Labelled, label: int) -> str:
     return f"label {label}" if points.label_texts is None else points.label_texts[label]

@@ -19,6 +19,24 @@ SEEN = 1e-9  # joint sums above this count: sums of graded targets may miss 0 by
 
 
 @dataclass(frozen=True)
+class OwnSums:
+    """What the own points of R labels carry, summed. Sums over parts of the points add up."""
+
+    number: Ints  # own points of each label; shape: (R,)
+    of_self: Floats  # their targets of the label itself; shape: (R,)
+    carried: csr_array  # their targets; shape: (R, L)
+    with_self: csr_array  # their targets, each times the target of the label itself; shape: (R, L)
+
+    def __add__(self, other: OwnSums) -> OwnSums:
+        return OwnSums(
+            self.number + other.number,
+            self.of_self + other.of_self,
+            csr_array(self.carried + other.carried),
+            csr_array(self.with_self + other.with_self),
+        )
+
+
+@dataclass(frozen=True)
 class PairCounts:
     """Counts of pairs (j, i), all without the own points of j."""  # shape of each: (P,)
 
@@ -42,25 +60,31 @@ def own_points(of_points: Ints, of_labels: Ints) -> csr_array:
     return csr_array((ones, indices, indptr), shape=(len(of_labels), len(of_points)))
 
 
-def leave_out(
-    own: csr_array, targets: csr_array, labels: Ints, pairs: tuple[Ints, Ints, Floats], frequency: Floats
-) -> PairCounts:
-    """Counts of pairs (row, other label, joint) without the own points of `labels`, the rows of `own`."""
-    row, column, joint = pairs
+def own_sums(own: csr_array, targets: csr_array, labels: Ints) -> OwnSums:
+    """What the own points of `labels`, the rows of `own`, carry."""
     mine = csr_array(targets[own.indices])  # a row for each own point: work in step with these, not with N
+    if not (mine.data == 1).all():
+        # Joint sums of graded targets are of float64: less would leave a rest where nothing is left.
+        mine, own = mine.astype(np.float64), own.astype(np.float64)
     places = np.arange(own.nnz, dtype=own.indices.dtype)
     holder = np.repeat(np.arange(len(labels)), np.diff(own.indptr))
     # Own points that carry the label itself are in its joint counts and its frequency.
-    self_target = entries(mine, places, labels[holder]).astype(targets.dtype)
-    of_self = np.bincount(holder, self_target, minlength=len(labels))
-    summed, with_self = (
-        csr_array((weight, places, own.indptr), shape=(len(labels), own.nnz)) @ mine
+    self_target = entries(mine, places, labels[holder]).astype(mine.dtype)
+    carried, with_self = (
+        csr_array(csr_array((weight, places, own.indptr), shape=(len(labels), own.nnz)) @ mine)
         for weight in (own.data, self_target)
     )
-    of_other = entries(csr_array(summed), row, column)
+    of_self = np.asarray(np.bincount(holder, self_target, minlength=len(labels)), dtype=np.float64)
+    return OwnSums(np.diff(own.indptr).astype(np.int64), of_self, carried, with_self)
+
+
+def leave_out(sums: OwnSums, labels: Ints, pairs: tuple[Ints, Ints, Floats], frequency: Floats) -> PairCounts:
+    """Counts of pairs (row, other label, joint) without the own points of `labels`, the rows of `sums`."""
+    row, column, joint = pairs
+    of_other = entries(sums.carried, row, column)
     return PairCounts(
-        joint=joint - entries(csr_array(with_self), row, column),
-        given=(frequency[labels] - of_self)[row],
+        joint=joint - entries(sums.with_self, row, column),
+        given=(frequency[labels] - sums.of_self)[row],
         other=frequency[column] - of_other,
         carried=of_other,
     )

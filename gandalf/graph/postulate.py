@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from gandalf.data.dataset import Dataset
 from gandalf.graph.calibration import fit_calibrated
-from gandalf.graph.cooccurrence import Estimate, Floats, check_threshold
+from gandalf.graph.cooccurrence import Estimate, check_threshold
 from gandalf.graph.estimates import Ratio, Shrunk
+from gandalf.graph.joint_sums import Floats
 from gandalf.graph.label_graph import MIN_PAIRS, too_few_to_calibrate
 from gandalf.graph.matched_pairs import Matches, Pairs, match
 from gandalf.graph.shrinkage import fit_shrunk

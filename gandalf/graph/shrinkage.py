@@ -14,8 +14,9 @@ from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 
 from gandalf.data.sparse_rows import products_by_label
-from gandalf.graph.cooccurrence import Floats, counts, frequencies
+from gandalf.graph.cooccurrence import counts, frequencies
 from gandalf.graph.estimates import Shrunk
+from gandalf.graph.joint_sums import Floats
 
 MAX_PAIRS = 5_000_000  # pairs looked at; more would not move the fit
 RANGE = (1e-2, 1e3)  # strengths tried
@@ -25,7 +26,19 @@ def fit_shrunk(targets: csr_array, *, seed: int = 0) -> Shrunk:
     """The shrunk estimate whose strength best predicts held-out co-occurrences of these targets."""
     seen = csr_array(targets, copy=True)
     seen.data = np.ones_like(seen.data)  # leave-one-out counts whole points; graded targets count as present
-    joint, given, weight = _pair_table(seen, np.random.default_rng(seed))
+    frequency = frequencies(seen)
+    labels = labels_to_fit(products_by_label(seen), frequency, seed)
+    return fit_strength(counts(seen, labels), labels, frequency)
+
+
+def labels_to_fit(work: npt.NDArray[np.int64], frequency: Floats, seed: int) -> npt.NDArray[np.int64]:
+    """Labels with two points or more, or a sample of them, whose pairs are looked at."""
+    return labels_of_pairs(work, np.flatnonzero(frequency > 1), np.random.default_rng(seed))
+
+
+def fit_strength(together: csr_array, labels: npt.NDArray[np.int64], frequency: Floats) -> Shrunk:
+    """The shrunk estimate from the joint counts of `labels` with all labels, one row each."""
+    joint, given, weight = _pair_table(together, labels, frequency)
     if not len(joint):
         return Shrunk()  # no label has two points: nothing can be held out
     found = minimize_scalar(
@@ -52,23 +65,28 @@ def leave_one_out_loss(strength: float, joint: Floats, given: Floats, weight: Fl
 
 
 def labels_of_pairs(
-    targets: csr_array, labels: npt.NDArray[np.int64], generator: np.random.Generator, most: int = MAX_PAIRS
+    work: npt.NDArray[np.int64],
+    labels: npt.NDArray[np.int64],
+    generator: np.random.Generator,
+    most: int = MAX_PAIRS,
 ) -> npt.NDArray[np.int64]:
-    """As many of the labels, drawn at random, as have about `most` pairs between them; sorted."""
+    """As many of the labels, drawn at random, as have about `most` pairs between them; sorted.
+
+    `work` is what `products_by_label` says of each label.
+    """
     drawn = generator.permutation(labels)
-    at_most = products_by_label(targets)[drawn]  # pairs of each
+    at_most = work[drawn]  # pairs of each
     enough = int(np.searchsorted(np.cumsum(at_most), most)) + 1
     return np.sort(drawn[:enough])
 
 
-def _pair_table(targets: csr_array, generator: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-    """Distinct (joint, given) of the pairs whose input label has two points or more, and how many each."""
-    frequency = frequencies(targets)
-    labels = labels_of_pairs(targets, np.flatnonzero(frequency > 1), generator)
-    block = counts(targets, labels)
-    row = np.repeat(labels, np.diff(block.indptr))
-    off = block.indices != row
-    pairs = np.stack([block.data[off], frequency[row[off]]], axis=1)
+def _pair_table(
+    together: csr_array, labels: npt.NDArray[np.int64], frequency: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Distinct (joint, given) of the pairs of the labels, and how many each."""
+    row = np.repeat(labels, np.diff(together.indptr))
+    off = together.indices != row
+    pairs = np.stack([together.data[off], frequency[row[off]]], axis=1)
     if not len(pairs):
         return np.empty(0), np.empty(0), np.empty(0)
     distinct, weight = np.unique(pairs, axis=0, return_counts=True)

@@ -28,7 +28,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model | 
     """Read a model folder that `save_model` wrote, ready to predict."""
     folder = Path(path)
     facts = read_facts(folder)
-    ids, texts = _read_labels(folder / LABELS, facts.labels)
+    ids, texts = read_labels(folder / LABELS, facts.labels)
     if facts.encoder.get("kind") == KIND:
         return load_trees(folder, facts, ids, texts)
     return _network(folder, facts, ids, texts, device)
@@ -103,7 +103,8 @@ def _typed(found: Mapping[str, Any], name: str, kind: type) -> Any:  # noqa: ANN
     return value
 
 
-def _read_labels(path: Path, expected: int) -> tuple[list[str] | None, list[str]]:
+def read_labels(path: Path, expected: int) -> tuple[list[str] | None, list[str]]:
+    """Ids, where there are any, and texts of the labels."""
     if not path.is_file():
         raise missing(path)
     ids, texts = list[str](), list[str]()

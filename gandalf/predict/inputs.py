@@ -93,6 +93,16 @@ def texts_of_test_split(splits: Splits, model: Model | Trees) -> Iterator[Chunk]
 
 
 def _of_table(table: Table, said: str | None) -> Iterator[Chunk]:
+    text, id = columns_of(table, said)
+    for rows in _cut(table.rows):
+        texts = Texts(table.path, Findings())
+        for line, row in rows:
+            texts.add_cell(row.get(text), line)
+        yield Chunk(texts.found, None if id is None else [key_of(row.get(id)) for _, row in rows])
+
+
+def columns_of(table: Table, said: str | None) -> tuple[str, str | None]:
+    """The column of texts, which must be there, and that of ids."""
     text = find_column(table, TEXT_COLUMNS if said is None else (said,))
     if text is None:
         called = "text column known by its name" if said is None else f"column '{said}'"
@@ -102,12 +112,7 @@ def _of_table(table: Table, said: str | None) -> Iterator[Chunk]:
             file=table.path,
             kind="missing-column",
         )
-    id = find_column(table, ID_COLUMNS)
-    for rows in _cut(table.rows):
-        texts = Texts(table.path, Findings())
-        for line, row in rows:
-            texts.add_cell(row.get(text), line)
-        yield Chunk(texts.found, None if id is None else [key_of(row.get(id)) for _, row in rows])
+    return text, find_column(table, ID_COLUMNS)
 
 
 def _check_labels(splits: Splits, model: Model | Trees) -> None:

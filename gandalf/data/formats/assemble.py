@@ -18,9 +18,7 @@ from gandalf.errors import DataError, Findings
 
 def assemble(train: Dataset, test: Dataset | None, source: Path, layout: str, findings: Findings) -> Splits:
     """Points as read to a data set as used."""
-    for number, noun in ((len(train), "training points"), (train.num_labels, "labels")):
-        if number == 0:
-            findings.error("empty-file", f"there are no {noun}", remedy="add some", file=source)
+    need_points(len(train), train.num_labels, source, findings)
     train, test = _scaled(train, test, source, findings)
     if source.is_dir():
         train, test = with_filters(train, test, source, findings)
@@ -74,13 +72,25 @@ def _scaled(
     largest = max(_largest(train), 0.0 if test is None else _largest(test))
     if largest <= 1:
         return train, test
+    note_scale(largest, source, findings)
+    return _divided(train, largest), None if test is None else _divided(test, largest)
+
+
+def note_scale(largest: float, source: Path, findings: Findings) -> None:
+    """Say that targets were divided."""
     findings.note(
         "graded-targets-scaled",
         f"targets go up to {largest:g}, so all of them were divided by {largest:g}",
         remedy="nothing to do if they are counts or grades",
         file=source,
     )
-    return _divided(train, largest), None if test is None else _divided(test, largest)
+
+
+def need_points(points: int, labels: int, source: Path, findings: Findings) -> None:
+    """Report a set without training points or without labels."""
+    for number, noun in ((points, "training points"), (labels, "labels")):
+        if number == 0:
+            findings.error("empty-file", f"there are no {noun}", remedy="add some", file=source)
 
 
 def _largest(points: Dataset) -> float:
@@ -88,7 +98,12 @@ def _largest(points: Dataset) -> float:
 
 
 def _divided(points: Dataset, by: float) -> Dataset:
-    targets = points.targets.copy()
+    return replace(points, targets=divided(points.targets, by))
+
+
+def divided(targets: csr_array, by: float) -> csr_array:
+    """The targets divided by the largest."""
+    targets = targets.copy()
     # A quotient too small for float32 must not turn a target into none.
     targets.data = np.maximum(targets.data / np.float32(by), np.finfo(np.float32).tiny)
-    return replace(points, targets=targets)
+    return targets

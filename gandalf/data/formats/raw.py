@@ -18,6 +18,8 @@ from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
 
+TRAIN_FILE, TEST_FILE = "trn.json.gz", "tst.json.gz"  # as they are written
+
 
 def recognise(source: Path) -> bool:
     """Whether the folder holds training points as JSON lines."""
@@ -124,23 +126,28 @@ def write(splits: Splits, folder: Path) -> None:
     """Write the layout, filter files included; the values of soft targets stand in `target_rel`."""
     _, label_texts = splits.train.need_texts("the raw layout")
     folder.mkdir(parents=True, exist_ok=True)
-    with written(folder / "lbl.json.gz") as file:
-        ids = splits.train.label_ids or range(len(label_texts))
-        for uid, text in zip(ids, label_texts, strict=True):
-            file.write(f"{{{_named(uid, text)}}}\n")
-    _write_points(splits.train, folder / "trn.json.gz")
-    if splits.test is not None:
-        _write_points(splits.test, folder / "tst.json.gz")
+    write_labels(label_texts, splits.train.label_ids, folder)
+    for points, name in ((splits.train, TRAIN_FILE), (splits.test, TEST_FILE)):
+        if points is not None:
+            with written(folder / name) as file:
+                file.writelines(point_lines(points))
     write_filters(splits.train, splits.test, folder)
 
 
-def _write_points(points: Dataset, path: Path) -> None:
+def write_labels(texts: Sequence[str], ids: Sequence[str] | None, folder: Path) -> None:
+    """Write the file of labels; those without an identifier go by their number."""
+    with written(folder / "lbl.json.gz") as file:
+        for uid, text in zip(ids or range(len(texts)), texts, strict=True):
+            file.write(f"{{{_named(uid, text)}}}\n")
+
+
+def point_lines(points: Dataset, first: int = 0) -> Iterator[str]:
+    """The points as lines of the layout; those without an identifier go by their number, from `first`."""
     texts, _ = points.need_texts("the raw layout")
-    ids = points.ids or range(len(points))
-    with written(path) as file:
-        for uid, text, (labels, values) in zip(ids, texts, rows_as_text(points.targets), strict=True):
-            targets = f'"target_ind": [{", ".join(labels)}], "target_rel": [{", ".join(values)}]'
-            file.write(f"{{{_named(uid, text)}, {targets}}}\n")
+    ids = points.ids or range(first, first + len(points))
+    for uid, text, (labels, values) in zip(ids, texts, rows_as_text(points.targets), strict=True):
+        targets = f'"target_ind": [{", ".join(labels)}], "target_rel": [{", ".join(values)}]'
+        yield f"{{{_named(uid, text)}, {targets}}}\n"
 
 
 def _named(uid: object, text: str) -> str:

@@ -5,68 +5,94 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from scipy.sparse import csr_array, vstack
+
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.entries import LABEL, SparseRows
-from gandalf.data.files import find, written
+from gandalf.data.files import written
 from gandalf.data.formats.assemble import assemble
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.formats.label_cells import key_of, number_of, split_cell, split_labels
 from gandalf.data.formats.label_names import LabelNames, read_label_file
 from gandalf.data.formats.table_columns import Columns, TableOptions, settle_columns
-from gandalf.data.formats.table_files import (
-    Row,
-    Table,
-    is_table,
-    open_table,
-    table_names,
-    tables_in,
-)
+from gandalf.data.formats.table_files import Row, Table, is_table, open_table
+from gandalf.data.formats.table_paths import table_paths, train_files
 from gandalf.data.formats.texts import Texts, write_texts
-from gandalf.data.origin import RECORD
 from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
 
-__all__ = ["TableOptions", "read", "recognise", "train_file", "write"]
+__all__ = ["Part", "TableOptions", "need_same_ids", "read", "read_part", "recognise", "write"]
 
 
 @dataclass(frozen=True)
-class _Points:
+class Part:
     """Points of one file, before the number of labels is known."""
 
+    columns: Columns
     texts: Texts
     ids: list[str] | None
     rows: SparseRows
 
     def dataset(self, names: LabelNames) -> Dataset:
+        """The points with the labels they may carry."""
         return Dataset(
             self.rows.finish(len(names.texts)), self.texts.found, names.texts, None, self.ids, names.ids
         )
 
 
+def _joined(parts: Sequence[Part], names: LabelNames) -> Dataset:
+    """The points of all files of a split, in their order."""
+    first = parts[0].dataset(names)
+    if len(parts) == 1:
+        return first
+    for part in parts[1:]:
+        need_same_ids(parts[0].columns, part.columns, part.rows.file)
+    others = [part.rows.finish(len(names.texts)) for part in parts[1:]]
+    return replace(
+        first,
+        targets=csr_array(vstack([first.targets, *others], format="csr")),
+        texts=[text for part in parts for text in part.texts.found],
+        ids=None if first.ids is None else [name for part in parts for name in part.ids or ()],
+    )
+
+
+def need_same_ids(first: Columns, other: Columns, path: Path) -> None:
+    """Refuse a shard whose points have ids where those of the first have none, or the other way round."""
+    if (first.id is None) == (other.id is None):
+        return
+    what = "has no column of ids" if other.id is None else f"has a column of ids, '{other.id}'"
+    remedy = "write the same columns into every shard"
+    raise DataError(f"{what}, unlike the first shard", remedy=remedy, file=path, kind="missing-column")
+
+
 def recognise(source: Path) -> bool:
     """Whether the file is a table, or the folder has one to train on."""
-    return is_table(source) or (source.is_dir() and train_file(source) is not None)
+    return is_table(source) or (source.is_dir() and bool(train_files(source)))
 
 
 def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
     """Read the table; without label texts, a label's name is its text, numbered as it first appears."""
-    train, test, labels = _paths(source, options)
-    names = LabelNames() if labels is None else read_label_file(labels, findings)
-    table, columns = settle_columns(open_table(train, findings), options, findings)
-    points = _read_points(table, names, columns, findings)
-    others = None
-    if test is not None:
-        table, columns = settle_columns(open_table(test, findings), options, findings, like=columns)
-        others = _read_points(table, names, columns, findings)
-    names.report(train, findings)
-    return assemble(
-        points.dataset(names), None if others is None else others.dataset(names), source, "table", findings
-    )
+    paths = table_paths(source, options)
+    names = LabelNames() if paths.labels is None else read_label_file(paths.labels, findings)
+    first = read_part(paths.train[0], names, options, findings)
+    columns = first.columns
+    train = [first, *(read_part(path, names, options, findings, columns) for path in paths.train[1:])]
+    test = [read_part(path, names, options, findings, columns) for path in paths.test]
+    names.report(paths.train[0], findings)
+    return assemble(_joined(train, names), _joined(test, names) if test else None, source, "table", findings)
+
+
+def read_part(
+    path: Path, names: LabelNames, options: TableOptions, findings: Findings, like: Columns | None = None
+) -> Part:
+    """Read one file of a split; what was settled for the first file, `like`, holds for all others."""
+    table, columns = settle_columns(open_table(path, findings), options, findings, like)
+    return _read_points(table, names, columns, findings)
 
 
 def write(splits: Splits, folder: Path, suffix: str = ".csv") -> None:
@@ -85,43 +111,13 @@ def write(splits: Splits, folder: Path, suffix: str = ".csv") -> None:
     write_filters(splits.train, splits.test, folder)
 
 
-# ---- files
-
-
-def _paths(source: Path, options: TableOptions) -> tuple[Path, Path | None, Path | None]:
-    if source.is_file():
-        return source, options.test, options.labels
-    train = train_file(source)
-    if train is None:
-        raise DataError("there is no train.csv, .tsv, .jsonl or .parquet", file=source, remedy="add it")
-    test = options.test or find(source, [*table_names("test"), *table_names("tst")])
-    return train, test, options.labels or _label_file(source)
-
-
-def _label_file(folder: Path) -> Path | None:
-    names = [name for stem in ("labels", "label", "lbl") for name in (*table_names(stem), f"{stem}.txt")]
-    return find(folder, [*names, "Y.txt"])
-
-
-def train_file(folder: Path) -> Path | None:
-    """The table to train on: called so, or the only one that is nothing else."""
-    train = find(folder, [*table_names("train"), *table_names("trn")])
-    if train is not None:
-        return train
-    test = find(folder, [*table_names("test"), *table_names("tst")])
-    others = {_label_file(folder), test, folder / "stats.json", folder / RECORD}
-    tables = [path for path in tables_in(folder) if path not in others]
-    return tables[0] if len(tables) == 1 else None
-
-
 # ---- rows
 
 
-def _read_points(table: Table, names: LabelNames, columns: Columns, findings: Findings) -> _Points:
+def _read_points(table: Table, names: LabelNames, columns: Columns, findings: Findings) -> Part:
     path = table.path
-    points = _Points(
-        Texts(path, findings), None if columns.id is None else [], SparseRows(None, LABEL, path, findings)
-    )
+    ids: list[str] | None = None if columns.id is None else []
+    points = Part(columns, Texts(path, findings), ids, SparseRows(None, LABEL, path, findings))
     zeros = []  # lines
     for line, row in table.rows:
         points.texts.add_cell(row.get(columns.text), line)

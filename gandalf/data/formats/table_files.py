@@ -203,7 +203,7 @@ def _open_parquet(path: Path, findings: Findings) -> Table:
     try:
         file = pyarrow.parquet.ParquetFile(path)
     except damage as error:
-        raise _damaged(path) from error
+        raise damaged(path) from error
     return Table(path, list(file.schema_arrow.names), _parquet_rows(file, path, damage))
 
 
@@ -219,17 +219,17 @@ def _parquet_rows(
             batch = next(batches, None)
             rows = None if batch is None else batch.to_pylist()
         except damage as error:
-            raise _damaged(path) from error
+            raise damaged(path) from error
         if rows is None:
             return
         for row in rows:
-            yield next(number), {name: _decoded(value) for name, value in row.items()}
+            yield next(number), {name: decoded(value) for name, value in row.items()}
 
 
-def _decoded(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything
+def decoded(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything
     """Text where Parquet has bytes that are UTF-8, as some writers keep it; other bytes stay as they are."""
     if isinstance(value, list):
-        return [_decoded(item) for item in value]
+        return [decoded(item) for item in value]
     if not isinstance(value, bytes):
         return value
     try:
@@ -238,7 +238,8 @@ def _decoded(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything
         return value
 
 
-def _damaged(path: Path) -> DataError:
+def damaged(path: Path) -> DataError:
+    """What to say of a Parquet file that cannot be read."""
     remedy = "download or copy it again"
     return DataError("cannot be read as Parquet", file=path, remedy=remedy, kind="truncated-file")
 

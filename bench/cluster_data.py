@@ -1,0 +1,254 @@
+"""Graph, augmentation and bulk prediction on Dask against one process: seconds and peak memory, in one run.
+
+A synthetic set of paper shape is written as Parquet shards. Each way then reads the same files in a process
+of its own: one process with all threads, and Dask with two workers of one thread on this machine. Both share
+the same cores, so this measures what the cluster costs, not what many machines gain. Files are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+from pyarrow import parquet
+from scipy.sparse import save_npz
+
+from bench.graph import peak_mb
+from bench.machine import keep
+from gandalf.augment.label_points import Keep
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.export import export
+from gandalf.data.load import load
+from gandalf.data.synthetic import PAPER_SHAPES, synthetic
+from gandalf.errors import Findings
+from gandalf.graph.label_graph import GraphOptions, label_graph
+
+SHARDS, WORKERS, QUERIES, GROUP, TOP = 8, 2, 10_000, 1_250, 100
+TARGETS = ("ratio", "shrunk", "calibrated")
+
+
+class Clock:
+    """Seconds of each step on the wall, and of all processors that work for it: the machine may be shared."""
+
+    def __init__(self, cpu: Callable[[], float] = time.process_time) -> None:
+        self.cpu, self.steps = cpu, dict[str, dict[str, float]]()
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Keep how long the body takes."""
+        wall, cpu = time.perf_counter(), self.cpu()
+        yield
+        self.steps[step] = {
+            "seconds": round(time.perf_counter() - wall, 2),
+            "cpu_seconds": round(self.cpu() - cpu, 2),
+        }
+
+
+def cpu_of(client: Any) -> Callable[[], float]:  # noqa: ANN401  Dask has no types
+    """Processor seconds of this process and all workers."""
+    return lambda: time.process_time() + sum(client.run(time.process_time).values())
+
+
+def write_set(splits: Splits, folder: Path) -> None:
+    """The set as Parquet shards, its labels, and queries for prediction."""
+    labels = splits.train.label_texts
+    assert labels is not None
+    (folder / "train").mkdir(parents=True)
+    cuts = np.linspace(0, len(splits.train), SHARDS + 1).astype(int).tolist()
+    for at, (start, end) in enumerate(pairwise(cuts)):
+        parquet.write_table(as_table(splits.train[start:end], start), folder / "train" / f"part-{at}.parquet")
+    (folder / "labels.txt").write_text("".join(f"{text}\n" for text in labels), encoding="utf-8")
+    (folder / "queries").mkdir()
+    assert splits.test is not None
+    queries = as_table(splits.test[:QUERIES], 0).select(["id", "text"])
+    parquet.write_table(queries, folder / "queries" / "queries.parquet", row_group_size=GROUP)
+
+
+def as_table(points: Dataset, first: int) -> pyarrow.Table:
+    """Points as columns id, text and labels."""
+    lists = pyarrow.ListArray.from_arrays(points.targets.indptr.astype(np.int32), points.targets.indices)
+    ids = pyarrow.array(range(first, first + len(points)))
+    return pyarrow.table({"id": ids, "text": list(points.texts or ()), "labels": lists})
+
+
+def write_model(labels: list[str], out: Path) -> None:
+    """A bag-of-words model with rows drawn at random: what it says is noise, what it costs is not."""
+    from gandalf.model import Model, save_model
+    from gandalf.nets.encoders import build_encoder
+    from gandalf.nets.heads import Table
+    from gandalf.text.words import Words, WordsOptions
+
+    options = {"kind": "bag-of-words", "dim": 128, "dropout": 0.0}
+    tokens = Words.fit(labels, WordsOptions(max_length=16))
+    encoder = build_encoder(options, tokens.size)
+    model = Model(tokens, encoder, Table(len(labels), 128), labels, None, {"encoder": options}, None)
+    save_model(model, out)
+
+
+def one_process(folder: Path, out: Path) -> dict[str, Any]:
+    """All steps in this process, with all its threads."""
+    clock = Clock()
+    with clock.timed("read"):
+        splits = load(folder)
+    for name in TARGETS:
+        with clock.timed(name):
+            graph = label_graph(splits.train, GraphOptions(name)).matrix  # type: ignore[arg-type]
+        with open(out / f"{name}.npz", "wb") as file:
+            save_npz(file, graph, compressed=False)
+    from gandalf.augment.label_points import augment
+
+    with clock.timed("write augmented"):
+        made = Splits(augment(splits.train, graph))
+        export(made, out / "raw", "raw", origin=({"data": "x"}, splits.train.label_frequencies))
+    return {"steps": clock.steps, "peak_mb": round(peak_mb())}
+
+
+def on_dask(folder: Path, out: Path) -> dict[str, Any]:
+    """All steps on two workers."""
+    from gandalf.cluster.client import connected
+    from gandalf.cluster.sharded import sharded_set
+    from gandalf.cluster.shards import find_shards
+    from gandalf.data.formats.table import TableOptions
+
+    with connected("local", workers=WORKERS) as client:
+        clock = Clock(cpu_of(client))
+        with clock.timed("read"):
+            where = find_shards(str(folder), TableOptions(), Findings())
+            assert where is not None
+            points = sharded_set(client, where, Findings(), with_texts=True)
+        for name in TARGETS:
+            with clock.timed(name):
+                graph = points.label_graph(GraphOptions(name)).matrix  # type: ignore[arg-type]
+            with open(out / f"{name}.npz", "wb") as file:
+                save_npz(file, graph, compressed=False)
+        with clock.timed("write augmented"):
+            points.write(
+                graph,
+                Keep(),
+                out / "raw",
+                format="raw",
+                harden=None,
+                overwrite=False,
+                seed=0,
+                record=lambda _: {"data": "x"},
+            )
+        workers = sorted(round(peak) for peak in client.run(peak_mb).values())
+    return {"steps": clock.steps, "peak_mb": round(peak_mb()), "worker_peak_mb": workers}
+
+
+def predict_here(folder: Path, out: Path) -> dict[str, Any]:
+    """All queries in this process."""
+    from gandalf.model import load_model
+    from gandalf.predict.files import predict_chunks, write_predictions
+    from gandalf.predict.inputs import texts_of_file
+    from gandalf.predict.predictor import Predictor
+
+    clock = Clock()
+    with clock.timed("predict"):
+        predictor = Predictor(load_model(folder / "model"))
+        chunks = texts_of_file(folder / "queries" / "queries.parquet")
+        write_predictions(out / "p.npz", predict_chunks(predictor, chunks, TOP), predictor.model)
+    return {"steps": clock.steps, "peak_mb": round(peak_mb())}
+
+
+def predict_on_dask(folder: Path, out: Path) -> dict[str, Any]:
+    """All queries on two workers."""
+    from gandalf.cluster.client import connected
+    from gandalf.cluster.jobs import Job, model_identity, parts_of
+    from gandalf.cluster.predict import predict_parts
+
+    model = folder / "model"
+    with connected("local", workers=WORKERS) as client:
+        clock = Clock(cpu_of(client))
+        with clock.timed("predict"):
+            job = Job(model, model_identity(model), out / "parts", TOP, None, "cpu")
+            predict_parts(client, job, parts_of(folder / "queries", None))
+        workers = sorted(round(peak) for peak in client.run(peak_mb).values())
+    return {"steps": clock.steps, "peak_mb": round(peak_mb()), "worker_peak_mb": workers}
+
+
+WAYS: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
+    "one process": one_process,
+    "dask": on_dask,
+    "predict, one process": predict_here,
+    "predict, dask": predict_on_dask,
+}
+
+
+def in_child(way: str, folder: Path, out: Path) -> dict[str, Any]:
+    """One way in a fresh process."""
+    out.mkdir()
+    words = [
+        sys.executable,
+        "-m",
+        "bench.cluster_data",
+        "--child",
+        way,
+        "--folder",
+        str(folder),
+        "--out",
+        str(out),
+    ]
+    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def digests(out: Path) -> dict[str, str]:
+    """Of every file that both ways write."""
+    files = sorted(path for path in out.rglob("*") if path.is_file() and path.name != "gandalf.json")
+    return {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def measure(shape: str) -> dict[str, Any]:
+    """All ways on one shape."""
+    points, labels, per_point, words = PAPER_SHAPES[shape]
+    made = synthetic(points, labels, labels_per_point=per_point, words_per_point=words).splits
+    sizes = np.diff(made.train.targets.indptr).astype(np.int64)
+    known = {"shape": shape, "points": points, "labels": labels, "products": int((sizes**2).sum())}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_set(made, folder / "set")
+        write_model(list(made.train.label_texts or ()), folder / "set" / "model")
+        del made
+        found = {}
+        for at, way in enumerate(WAYS):
+            found[way] = in_child(way, folder / "set", folder / f"out{at}")
+            print(f"{shape}, {way}: {found[way]}", flush=True)
+        same = digests(folder / "out0") == digests(folder / "out1")
+    return {**known, "shards": SHARDS, "workers": WORKERS, "same_files": same, "ways": found}
+
+
+def main() -> None:
+    """Measure the shapes asked for and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shapes", nargs="+", default=["131K"], choices=list(PAPER_SHAPES))
+    parser.add_argument("--child", choices=list(WAYS), help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(WAYS[options.child](options.folder, options.out)))
+        return
+    load_before = os.getloadavg()[0]
+    runs = [measure(shape) for shape in options.shapes]
+    facts = {"dask": version("dask"), "load_before": round(load_before, 2), "runs": runs}
+    print(f"\nwritten to {keep('cluster_data', facts)}")
+
+
+if __name__ == "__main__":
+    main()

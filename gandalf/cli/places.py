@@ -1,0 +1,173 @@
+"""Where a command counts: in this process, or on a Dask cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+import typer
+from scipy.sparse import csr_array
+
+from gandalf.augment.label_points import Keep, augment
+from gandalf.cli.engine import engine
+from gandalf.cli.options import Source, tell
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.export import export
+from gandalf.errors import Findings, Problem
+from gandalf.graph.label_graph import GraphOptions, LabelGraph, counted_graph, need_sums
+from gandalf.graph.neighbours import Labelled, Neighbourhood, neighbourhood
+from gandalf.runs.teacher import any_label_graph
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Record = Callable[[int], Mapping[str, Any]]  # from the number of points written to how they were made
+
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Work on Dask: tcp://HOST:8786, or [bold]local[/] for workers on this machine. The scheduler"
+        " must be on a trusted network. Needs the extra cluster.",
+    ),
+]
+
+
+class Place(Protocol):
+    """A data set where it is counted."""
+
+    @property
+    def name(self) -> str:
+        """What the set is called."""
+
+    @property
+    def num_points(self) -> int:
+        """Training points."""
+
+    @property
+    def labelled(self) -> Labelled:
+        """What is known of the labels."""
+
+    def label_graph(self, options: GraphOptions) -> LabelGraph:
+        """The label graph of the training points."""
+
+    def neighbourhood(self, matrix: csr_array, label: int) -> Neighbourhood:
+        """A label's row of the graph beside the counts behind it."""
+
+    def write(
+        self,
+        matrix: csr_array,
+        keep: Keep,
+        out: Path,
+        *,
+        format: str,
+        harden: str | None,
+        overwrite: bool,
+        seed: int,
+        record: Record,
+    ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+        """Write the augmented set; return how it was made and what had to be changed."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """A data set that this process holds, and who counts it."""
+
+    splits: Splits
+    count: Callable[[Dataset, GraphOptions], LabelGraph]
+
+    @property
+    def name(self) -> str:
+        """What the set is called."""
+        return self.splits.name
+
+    @property
+    def num_points(self) -> int:
+        """Training points."""
+        return len(self.splits.train)
+
+    @property
+    def labelled(self) -> Labelled:
+        """What is known of the labels."""
+        return self.splits.train
+
+    def label_graph(self, options: GraphOptions) -> LabelGraph:
+        """The label graph of the training points."""
+        with engine("a teacher"):
+            return self.count(self.splits.train, options)
+
+    def neighbourhood(self, matrix: csr_array, label: int) -> Neighbourhood:
+        """A label's row of the graph beside the counts behind it."""
+        return neighbourhood(self.splits.train, matrix, label)
+
+    def write(
+        self,
+        matrix: csr_array,
+        keep: Keep,
+        out: Path,
+        *,
+        format: str,
+        harden: str | None,
+        overwrite: bool,
+        seed: int,
+        record: Record,
+    ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+        """Write the augmented set; return how it was made and what had to be changed."""
+        train = augment(self.splits.train, matrix, keep)
+        made = dict(record(len(train)))
+        notes = export(
+            replace(self.splits, train=train),
+            out,
+            format,
+            harden=harden,
+            seed=seed,
+            overwrite=overwrite,
+            origin=(made, self.splits.train.label_frequencies),
+        )
+        return made, notes
+
+
+@contextmanager
+def place(
+    source: Source,
+    options: GraphOptions,
+    cluster: str | None,
+    *,
+    format: str = "raw",
+    harden: str | None = None,
+) -> Iterator[Place]:
+    """The data set in this process or, where one is named, on a cluster.
+
+    What a cluster cannot count, or not write in the `format` that is wanted, is refused before any work.
+    """
+    if cluster is None:
+        yield Here(source.load_original(), any_label_graph)
+        return
+    with engine("--cluster", extra="cluster"):
+        from gandalf.cluster.client import connected
+        from gandalf.cluster.sharded import need_streamed, sharded_set
+        from gandalf.cluster.shards import find_shards
+    need_sums(options)
+    findings = Findings()
+    shards = find_shards(source.data, source.options, findings)
+    if shards is not None:
+        need_streamed(format, harden)
+    with connected(cluster) as client:
+        if shards is None:
+            yield Here(source.load_original(), partial(_counted_on, client))
+            return
+        found = sharded_set(client, shards, findings, with_texts=options.targets == "calibrated")
+        tell(findings.problems)
+        yield found
+
+
+def _counted_on(client: Client, points: Dataset, options: GraphOptions) -> LabelGraph:
+    from gandalf.cluster.points import points_in_memory
+
+    pieces = points_in_memory(client, points, with_texts=options.targets == "calibrated")
+    return counted_graph(pieces, options, points.label_texts)

@@ -1,0 +1,1 @@
+"""The data steps on a Dask cluster: label graph, augmentation and bulk prediction. The extra [cluster]."""

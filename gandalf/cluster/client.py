@@ -1,0 +1,221 @@
+"""A Dask cluster to work on: one that runs somewhere, or one of this machine's cores."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import re
+import signal
+import tempfile
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import resource_tracker
+from operator import add
+from typing import Any
+
+import dask
+from distributed import CancelledError, Client, Future, KilledWorker, LocalCluster, as_completed
+from distributed.comm import CommClosedError
+
+from gandalf.errors import DataError
+from gandalf.progress import one_bar_only, track
+
+LOCAL = "local"
+WAIT = 20.0  # seconds for a scheduler to answer, and for a worker to be there
+FAN_IN = 8  # partial sums that one task adds up
+PACKAGES = ("gandalf-xmc", "numpy", "scipy", "dask", "distributed")
+
+_ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://\S+:\d+")
+_SETTINGS = {
+    # A set that one machine has read travels in the recipes of tasks: they outlive the worker that ran them.
+    "distributed.admin.large-graph-warning-threshold": "1 TB",
+}
+
+
+@contextmanager
+def connected(address: str, *, wait: float = WAIT, workers: int | None = None) -> Iterator[Client]:
+    """A client of the scheduler at `address`, or of as many workers on this machine as it has cores.
+
+    Leaving the body, for whatever reason, cancels what is under way.
+    """
+    if address != LOCAL and not _ADDRESS.fullmatch(address):
+        raise DataError(
+            f"{address!r} is no address of a Dask scheduler", remedy="write tcp://HOST:8786, or local"
+        )
+    with (
+        dask.config.set(_SETTINGS),
+        _no_word_of_interrupts(),
+        _own(workers) if address == LOCAL else _other(address, wait) as client,
+    ):
+        _need_workers(client, address, wait)
+        need_same_versions(client, versions())
+        try:
+            yield client
+        except KilledWorker as error:
+            raise DataError(
+                "several workers died at the same piece of work, most likely for want of memory",
+                remedy="give each worker more memory, or cut the data into smaller shards",
+            ) from error
+        except (CancelledError, CommClosedError) as error:
+            remedy = "start the cluster again, and then the command"
+            raise DataError(f"the Dask cluster was lost ({error})", remedy=remedy) from error
+
+
+def threads_of(client: Client) -> int:
+    """Tasks that the cluster can run at once."""
+    threads: int = sum(client.nthreads().values())
+    return max(1, threads)
+
+
+def submit(client: Client, function: Callable[..., Any], *arguments: Any) -> Future:  # noqa: ANN401  any task
+    """A task under a name of its own; its progress bars stay silent."""
+    # Dask would otherwise name it by its arguments, and read large ones through to do so.
+    return client.submit(_silent, function, *arguments, pure=False)
+
+
+def summed(client: Client, parts: Sequence[Future]) -> Future:
+    """Sum of the parts in a tree of fixed shape: the same order of additions whoever is done first."""
+    parts = list(parts)
+    while len(parts) > 1:
+        groups = [parts[at : at + FAN_IN] for at in range(0, len(parts), FAN_IN)]
+        parts = [submit(client, sum_of, group) for group in groups]
+    return parts[0]
+
+
+def sum_of(parts: Sequence[Any]) -> Any:  # noqa: ANN401  whatever can be added
+    """The parts added from the first to the last."""
+    return reduce(add, parts)
+
+
+def as_is(value: Any) -> Any:  # noqa: ANN401
+    """The value: as the result of a task it is on the cluster once, and can be made again."""
+    return value
+
+
+def in_order(futures: Iterable[Future], window: int) -> Iterator[Any]:
+    """Results in the order of the futures, which are asked for as others are done: `window` at once."""
+    waiting: deque[Future] = deque()
+    for future in futures:
+        waiting.append(future)
+        if len(waiting) >= window:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def results(client: Client, futures: Sequence[Future], description: str) -> list[Any]:
+    """All results, with a bar; the first that fails ends it."""
+    for future in track(as_completed(futures), description, len(futures)):
+        future.result()
+    found: list[Any] = client.gather(list(futures))
+    return found
+
+
+def versions() -> dict[str, str]:
+    """What must be the same where a task is made and where it runs."""
+    found = {"python": ".".join(platform.python_version_tuple()[:2])}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # a copy of the code that was never installed
+            found[name] = "unknown"
+    return found
+
+
+def _silent(function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+    with one_bar_only():
+        return function(*arguments)
+
+
+@contextmanager
+def _own(workers: int | None) -> Iterator[Client]:
+    with tempfile.TemporaryDirectory(prefix="gandalf-dask-", ignore_cleanup_errors=True) as scratch:
+        with _interrupts_wait():
+            cluster = LocalCluster(
+                n_workers=workers or os.cpu_count() or 1,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",  # a port of its own: the usual one may be taken
+                scheduler_kwargs={"dashboard": False},
+                worker_dashboard_address=None,
+                local_directory=scratch,
+                silence_logs=logging.CRITICAL,
+            )
+        with cluster, Client(cluster) as client:
+            yield client
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    kind, error, _ = record.exc_info or (None, None, None)
+    return not (kind is NameError and "'future'" in str(error))
+
+
+@contextmanager
+def _no_word_of_interrupts() -> Iterator[None]:
+    """Leave out Dask's traceback of a call that was interrupted before it had begun.
+
+    To cancel it, `distributed.utils.sync` asks for a name that is not there yet; the call ends all the same.
+    """
+    log = logging.getLogger("tornado.application")
+    log.addFilter(_is_news)
+    try:
+        yield
+    finally:
+        log.removeFilter(_is_news)
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Hold an interrupt back until the body is done; threads and processes that it starts never get one.
+
+    A terminal interrupts all processes of a command at once, but workers are for the command to stop.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # as on Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # which lets interrupts through again in the thread that starts it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _other(address: str, wait: float) -> Iterator[Client]:
+    try:
+        client = Client(address, timeout=wait)
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"no Dask scheduler answers at {address} within {wait:g} s",
+            remedy="start one with dask scheduler, or say --cluster local",
+        ) from error
+    with client:
+        yield client
+
+
+def _need_workers(client: Client, address: str, wait: float) -> None:
+    try:
+        client.wait_for_workers(1, timeout=wait)
+    except TimeoutError as error:
+        remedy = f"start some with dask worker {address}"
+        raise DataError(f"the scheduler at {address} has no workers", remedy=remedy) from error
+
+
+def need_same_versions(client: Client, mine: Mapping[str, str]) -> None:
+    """Refuse workers that run other code than this process: they would count in other ways."""
+    remedy = "install the same versions of gandalf-xmc[cluster] everywhere"
+    try:
+        found = client.run(versions)
+    except ImportError as error:
+        raise DataError(f"a worker cannot import gandalf ({error})", remedy=remedy) from error
+    for worker, theirs in found.items():
+        for name, here in mine.items():
+            if theirs.get(name) != here:
+                what = f"worker {worker} has {name} {theirs.get(name)}, and here it is {here}"
+                raise DataError(what, remedy=remedy)

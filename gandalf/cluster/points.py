@@ -1,0 +1,189 @@
+"""Training points that lie in pieces on a cluster's workers, and the label graph that is counted there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+from distributed import Client, Future
+from scipy.sparse import csr_array
+
+from gandalf.cluster import sums
+from gandalf.cluster.client import as_is, in_order, results, submit, summed, threads_of
+from gandalf.cluster.shards import (
+    NO_TEXT,
+    ShardFacts,
+    Shards,
+    facts_of,
+    label_names,
+    piece_of_shards,
+    read_shard,
+)
+from gandalf.cluster.spool import spooled
+from gandalf.cluster.sums import Ints, LabelSums
+from gandalf.data.dataset import Dataset
+from gandalf.data.formats.assemble import need_points, note_scale
+from gandalf.data.matching import text_groups
+from gandalf.errors import Findings
+from gandalf.graph.cooccurrence import Keep
+from gandalf.graph.estimates import Shrunk
+from gandalf.graph.joint_sums import EXACT, Block, Rows, blocks
+from gandalf.graph.matched_pairs import MatchedLabels, Matches
+from gandalf.graph.shrinkage import fit_strength, labels_to_fit
+from gandalf.progress import meter
+
+# Products of one block of labels: bounds what a worker needs for it to some 200 MB.
+BLOCK = 8_000_000
+PIECES = 2  # for each thread of the cluster, where one machine has read the set
+MOST_PIECES = 256  # of shards: each piece meets each block in a task, and a task costs some milliseconds
+
+
+@dataclass(frozen=True)
+class ClusterPoints:
+    """The points as estimates see them, and what is known of their labels."""
+
+    client: Client
+    pieces: Sequence[Future]  # of `sums.Piece`
+    label_texts: Sequence[str] | None
+    label_ids: Sequence[str] | None
+    text_numbers: Ints | None  # of the label texts, where labels are matched to points
+    of_labels: LabelSums
+    frequency: Future  # sums of targets, on the cluster
+    exact: npt.DTypeLike  # numbers wide enough for joint sums
+    block: int = BLOCK
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels L."""
+        return len(self.of_labels.points)
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether points and labels have texts to be matched by."""
+        return self.text_numbers is not None
+
+    @property
+    def label_frequencies(self) -> Ints:
+        """Number of points that carry each label."""
+        return self.of_labels.points
+
+    def counts(self, labels: Ints, as_present: bool = False) -> csr_array:
+        """Joint sums of the labels, one row each, with all labels."""
+        parts = [submit(self.client, sums.joint_counts, piece, labels, as_present) for piece in self.pieces]
+        found: csr_array = summed(self.client, parts).result()
+        return found
+
+    def shrunk(self, seed: int) -> Shrunk:
+        """The shrunk estimate with the strength that best predicts held-out co-occurrences."""
+        frequency = self.of_labels.points.astype(np.float64)
+        labels = labels_to_fit(self.of_labels.work, frequency, seed)
+        return fit_strength(self.counts(labels, as_present=True), labels, frequency)
+
+    def matches(self, seed: int) -> Matches:
+        """Labels whose text is the text of points, and the pairs that can be observed on them."""
+        assert self.text_numbers is not None, "only asked of points with texts"
+        number = int(self.text_numbers.max(initial=0)) + 1
+        sizes = [submit(self.client, sums.text_sizes, piece, number) for piece in self.pieces]
+        matched = MatchedLabels(self.text_numbers, summed(self.client, sizes).result())
+        labels = matched.sample(self.of_labels.work, seed)
+        texts = submit(self.client, as_is, self.text_numbers)
+        own = [submit(self.client, sums.of_own_points, piece, labels, texts) for piece in self.pieces]
+        of_own = summed(self.client, own).result()
+        return matched.observed(labels, self.counts(labels), of_own, self.of_labels.frequency)
+
+    def graph(self, keep: Keep, matches: Matches | None = None) -> csr_array:
+        """The label graph of an estimate; given `matches`, own points are left out of each label's counts."""
+        keeps = submit(self.client, as_is, keep)
+        texts = None if matches is None else submit(self.client, as_is, self.text_numbers)
+        cut = blocks(self.of_labels.work, self.block)
+        futures = (self._rows(block, keeps, texts) for block in cut)
+        return spooled(self._shown(futures, cut), self.num_labels)
+
+    def _rows(self, block: Block, keep: Future, texts: Future | None) -> Future:
+        """Rows of one block: partial sums of every piece, added in a tree, then the threshold."""
+        parts = [
+            submit(self.client, sums.block_sums, piece, block, self.exact, texts) for piece in self.pieces
+        ]
+        total = [summed(self.client, parts)]
+        return submit(self.client, sums.finished_rows, total, block, self.frequency, keep)
+
+    def _shown(self, futures: Iterator[Future], cut: Sequence[Block]) -> Iterator[Rows]:
+        work = self.of_labels.work
+        window = threads_of(self.client) + 2
+        with meter("label graph", float(work.sum())) as bar:
+            for block, rows in zip(cut, in_order(futures, window), strict=True):
+                bar.advance(float(work[slice(*block)].sum()))
+                yield rows
+
+
+def points_in_memory(
+    client: Client, points: Dataset, *, with_texts: bool, pieces: int | None = None, block: int = BLOCK
+) -> ClusterPoints:
+    """Points that this process has read, cut into pieces for the workers."""
+    points.need_probabilities()
+    number = min(pieces or PIECES * threads_of(client), max(len(points), 1))
+    cuts = list(pairwise(np.linspace(0, len(points), number + 1).astype(np.int64).tolist()))
+    of_points = of_labels = None
+    if with_texts and points.texts is not None and points.label_texts is not None:
+        of_labels, of_points = text_groups(points.label_texts, points.texts)
+        of_points = np.where(of_points > of_labels.max(initial=-1), NO_TEXT, of_points)
+    futures = [
+        submit(
+            client,
+            sums.piece_of,
+            points.targets[start:end],
+            None if of_points is None else of_points[start:end],
+        )
+        for start, end in cuts
+    ]
+    graded = bool((points.targets.data != 1).any())
+    return _counted(
+        client, futures, len(points), graded, points.label_texts, points.label_ids, of_labels, block
+    )
+
+
+def points_of_shards(
+    client: Client, where: Shards, findings: Findings, *, with_texts: bool, block: int = BLOCK
+) -> tuple[ClusterPoints, Sequence[ShardFacts], Sequence[ShardFacts]]:
+    """Points that the workers read, a piece for each shard, and what each training and test shard holds."""
+    reader = where.reader
+    names = label_names(reader.labels)
+    read = [submit(client, read_shard, reader, path, with_texts) for path in where.paths.train]
+    of_test = [submit(client, read_shard, reader, path, False) for path in where.paths.test]
+    all_facts = results(client, [submit(client, facts_of, one) for one in (*read, *of_test)], "shards")
+    facts, tested = all_facts[: len(read)], all_facts[len(read) :]
+    for problem in (each for one in (*facts, *tested) for each in one.findings):
+        findings.problems.append(problem)
+    largest = max((one.largest for one in (*facts, *tested)), default=0.0)
+    number = sum(one.points for one in facts)
+    need_points(number, len(names.texts), where.source, findings)
+    if largest > 1:
+        note_scale(largest, where.source, findings)
+    apart = -(-len(read) // MOST_PIECES)  # shards that make a piece
+    groups = [read[at : at + apart] for at in range(0, len(read), apart)]
+    futures = [submit(client, piece_of_shards, group, largest) for group in groups]
+    graded = any(one.graded for one in facts)
+    numbers = text_groups(names.texts)[0] if with_texts else None
+    found = _counted(client, futures, number, graded, names.texts, names.ids, numbers, block)
+    return found, facts, tested
+
+
+def _counted(
+    client: Client,
+    pieces: Sequence[Future],
+    number: int,  # of points
+    graded: bool,
+    label_texts: Sequence[str] | None,
+    label_ids: Sequence[str] | None,
+    numbers: Ints | None,
+    block: int,
+) -> ClusterPoints:
+    total = summed(client, [submit(client, sums.label_sums, piece) for piece in pieces])
+    exact = np.float64 if graded or number >= EXACT else np.float32
+    frequency = submit(client, sums.frequency_of, total)
+    return ClusterPoints(
+        client, pieces, label_texts, label_ids, numbers, total.result(), frequency, exact, block
+    )

@@ -1,0 +1,176 @@
+"""A folder of shards as a data set on a cluster: its label graph, and its points with label points added."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from distributed import Client
+from scipy.sparse import csr_array, vstack
+
+from gandalf.augment.label_points import KEEPS, Keep, label_points
+from gandalf.augment.sampling import sample_labels
+from gandalf.cluster.client import in_order, submit, threads_of
+from gandalf.cluster.points import ClusterPoints, points_of_shards
+from gandalf.cluster.shards import ShardFacts, ShardReader, Shards
+from gandalf.cluster.sums import Ints
+from gandalf.data.dataset import Dataset
+from gandalf.data.files import new_folder, written
+from gandalf.data.formats import raw
+from gandalf.data.formats.assemble import divided
+from gandalf.data.formats.filters import with_filters, write_filters
+from gandalf.data.load import set_name
+from gandalf.data.origin import write_origin
+from gandalf.errors import DataError, Findings, Problem
+from gandalf.graph.label_graph import GraphOptions, LabelGraph, counted_graph
+from gandalf.graph.neighbours import Neighbourhood, described
+from gandalf.progress import track
+
+LABEL_POINTS = 1 << 16  # written at once
+Record = Callable[[int], Mapping[str, Any]]  # from the number of points written to how they were made
+
+
+@dataclass(frozen=True)
+class ShardedSet:
+    """A data set that no machine holds: its points lie with the workers, its texts in the shards."""
+
+    client: Client
+    where: Shards
+    labelled: ClusterPoints
+    train: Sequence[ShardFacts]  # of each shard
+    test: Sequence[ShardFacts]
+
+    @property
+    def name(self) -> str:
+        """What the set is called."""
+        return set_name(self.where.source)
+
+    @property
+    def num_points(self) -> int:
+        """Training points."""
+        return sum(one.points for one in self.train)
+
+    @property
+    def largest(self) -> float:
+        """The largest target of both splits, by which all are divided if it is above 1."""
+        return max((one.largest for one in (*self.train, *self.test)), default=0.0)
+
+    def label_graph(self, options: GraphOptions) -> LabelGraph:
+        """The label graph, counted by the workers."""
+        return counted_graph(self.labelled, options, self.labelled.label_texts)
+
+    def neighbourhood(self, matrix: csr_array, label: int) -> Neighbourhood:
+        """A label's row of the graph beside the counts behind it."""
+        together = self.labelled.counts(np.array([label]))
+        return described(self.labelled, matrix, label, together, self.labelled.of_labels.frequency)
+
+    def write(
+        self,
+        matrix: csr_array,
+        keep: Keep,
+        out: Path,
+        *,
+        format: str,
+        harden: str | None,
+        overwrite: bool,
+        seed: int,
+        record: Record,
+    ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
+        """Write the augmented set in the raw layout: the files, byte for byte, that one machine writes."""
+        need_streamed(format, harden)
+        generator = np.random.default_rng(keep.seed)
+        labels = sample_labels(self.labelled.label_frequencies, keep.share, keep.order, generator)
+        both = self.num_points + len(labels)
+        rows = None if keep.keep == "both" else KEEPS[keep.keep](self.num_points, len(labels), generator)
+        made = dict(record(both if rows is None else len(rows)))
+        with new_folder(out, overwrite=overwrite) as folder:
+            raw.write_labels(self.labelled.label_texts or (), self.labelled.label_ids, folder)
+            with written(folder / raw.TRAIN_FILE) as file:
+                file.writelines(self._lines(self.where.paths.train, self.train, rows))
+                file.writelines(self._label_lines(matrix, labels, rows))
+            if self.test:
+                with written(folder / raw.TEST_FILE) as file:
+                    file.writelines(self._lines(self.where.paths.test, self.test, None))
+            self._write_filters(folder, len(labels), rows)
+            write_origin(folder, made, self.labelled.label_frequencies)
+        return made, ()
+
+    def _lines(self, paths: Sequence[Path], facts: Sequence[ShardFacts], rows: Ints | None) -> Iterator[str]:
+        """Lines of the shards, rendered by the workers; of all points, or of these rows."""
+        ends = np.cumsum([0, *(one.points for one in facts)]).tolist()
+        # Where each shard's rows begin among those that are written: points without an id go by their place.
+        first = ends if rows is None else np.searchsorted(rows, ends).tolist()
+        tasks = (
+            submit(
+                self.client,
+                shard_lines,
+                self.where.reader,
+                path,
+                self.largest,
+                None if rows is None else rows[slice(*places)] - start,
+                places[0],
+            )
+            for path, start, places in zip(paths, ends, pairwise(first), strict=False)
+        )
+        shown = track(in_order(tasks, threads_of(self.client) + 2), "points", len(paths))
+        yield from shown
+
+    def _label_lines(self, matrix: csr_array, labels: Ints, rows: Ints | None) -> Iterator[str]:
+        """Lines of the label points, of which `rows`, where they are given, keep some."""
+        first = self.num_points
+        if rows is not None:
+            first = int(np.searchsorted(rows, self.num_points))
+            labels = labels[rows[first:] - self.num_points]
+        of = self.labelled
+        ids: list[str] | None = None if self.where.reader.columns.id is None else []
+        nothing = Dataset(csr_array((0, of.num_labels)), [], of.label_texts, None, ids, of.label_ids)
+        for start in range(0, len(labels), LABEL_POINTS):
+            points = label_points(nothing, matrix, labels[start : start + LABEL_POINTS])
+            yield from raw.point_lines(points, first + start)
+
+    def _write_filters(self, folder: Path, label_points: int, rows: Ints | None) -> None:
+        """The folder's filter files, for the rows that are written."""
+        number = self.labelled.num_labels
+        train = Dataset(csr_array((self.num_points, number)))
+        test = Dataset(csr_array((sum(one.points for one in self.test), number))) if self.test else None
+        train, test = with_filters(train, test, self.where.source, Findings())
+        if train.exclude is not None:
+            pairs = csr_array(vstack([train.exclude, csr_array((label_points, number), dtype=bool)]))
+            pairs = pairs if rows is None else pairs[rows]
+            train = Dataset(csr_array(pairs.shape), exclude=pairs)
+        write_filters(train, test, folder)
+
+
+def need_streamed(format: str, harden: str | None) -> None:
+    """Refuse what cannot be written as the shards go by."""
+    what = f"the format {format}" if format != "raw" else "--harden"
+    if format != "raw" or harden is not None:
+        raise DataError(
+            f"{what} needs the whole set in one memory, and a cluster writes shards as they come",
+            remedy="write the raw format as it is, or leave --cluster out",
+        )
+
+
+def sharded_set(client: Client, where: Shards, findings: Findings, *, with_texts: bool) -> ShardedSet:
+    """Have the workers read the shards."""
+    points, train, test = points_of_shards(client, where, findings, with_texts=with_texts)
+    return ShardedSet(client, where, points, train, test)
+
+
+def shard_lines(reader: ShardReader, path: Path, largest: float, rows: Ints | None, first: int) -> str:
+    """On a worker: the points of a shard, or these rows of it, as lines of the raw layout."""
+    points = reader.read(path, Findings())
+    if largest > 1:
+        points = Dataset(
+            divided(points.targets, largest),
+            points.texts,
+            points.label_texts,
+            None,
+            points.ids,
+            points.label_ids,
+        )
+    return "".join(raw.point_lines(points if rows is None else points[rows], first))

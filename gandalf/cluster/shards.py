@@ -1,0 +1,144 @@
+"""A folder of shards, read by workers: nobody holds more of it than one shard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
+from gandalf.cluster.sums import Ints, Piece, piece_of
+from gandalf.data.dataset import Dataset
+from gandalf.data.formats.assemble import divided
+from gandalf.data.formats.label_names import LabelNames, read_label_file
+from gandalf.data.formats.table import need_same_ids, read_part
+from gandalf.data.formats.table_columns import Columns, TableOptions, settle_columns
+from gandalf.data.formats.table_files import open_table
+from gandalf.data.formats.table_paths import TablePaths, shards, table_paths
+from gandalf.data.load import bundled
+from gandalf.data.matching import text_groups, text_key
+from gandalf.data.origin import read_origin
+from gandalf.errors import DataError, Findings, Problem
+
+NO_TEXT = np.iinfo(np.int64).min  # number of a text that no label has: labels without a text count from -1 on
+
+
+@dataclass(frozen=True)
+class ShardReader:
+    """How each shard is read. It goes to the workers with every task, so it does not know them all."""
+
+    options: TableOptions
+    columns: Columns  # as settled for the first shard
+    labels: Path
+
+    def read(self, path: Path, findings: Findings) -> Dataset:
+        """The points of one shard, with targets as they stand there."""
+        names = label_names(self.labels)
+        part = read_part(path, names, self.options, findings, self.columns)
+        need_same_ids(self.columns, part.columns, path)
+        return part.dataset(names)
+
+
+@dataclass(frozen=True)
+class Shards:
+    """Where the shards of a data set are, and how each is read."""
+
+    source: Path
+    paths: TablePaths
+    reader: ShardReader
+
+
+@dataclass(frozen=True)
+class ShardFacts:
+    """What the client must know of a shard."""
+
+    points: int
+    largest: float  # target
+    graded: bool  # whether some target is not 1
+    findings: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class ReadShard:
+    """A shard's targets, on the worker that read them."""
+
+    targets: csr_array
+    texts: Ints | None
+    facts: ShardFacts
+
+
+def find_shards(source: str, options: TableOptions, findings: Findings) -> Shards | None:
+    """The shards of a data set; None where it is one that one machine has to read."""
+    folder = Path(source)
+    if source in bundled() or not shards(folder) or read_origin(folder) is not None:
+        return None
+    # Workers have a working directory of their own.
+    test, labels = (path and path.resolve() for path in (options.test, options.labels))
+    options = replace(options, test=test, labels=labels)
+    paths = table_paths(folder.resolve(), options)
+    if paths.labels is None:
+        raise DataError(
+            "has no file of labels, and workers that each read a part cannot number labels as they appear",
+            remedy="add labels.txt, a text a line, or labels.csv with columns id and text",
+            file=source,
+        )
+    _, columns = settle_columns(open_table(paths.train[0], findings), options, findings)
+    return Shards(folder.resolve(), paths, ShardReader(options, columns, paths.labels))
+
+
+def read_shard(reader: ShardReader, path: Path, with_texts: bool) -> ReadShard:
+    """On a worker: the targets of a shard and, where they are asked for, which label text each point has."""
+    findings = Findings()
+    points = reader.read(path, findings)
+    data = points.targets.data
+    facts = ShardFacts(
+        len(points),
+        float(data.max(initial=0.0)),
+        bool((data != 1).any()),
+        tuple(findings.problems),
+    )
+    texts = None
+    if with_texts and points.texts is not None:
+        numbers = _numbers_of_texts(*_identity(reader.labels))
+        found = (numbers.get(text_key(text), NO_TEXT) for text in points.texts)
+        texts = np.fromiter(found, dtype=np.int64, count=len(points))
+    return ReadShard(points.targets, texts, facts)
+
+
+def facts_of(read: ReadShard) -> ShardFacts:
+    """What the client must know of it."""
+    return read.facts
+
+
+def piece_of_shards(read: Sequence[ReadShard], largest: float) -> Piece:
+    """Consecutive shards as the counts need them, on the scale that all shards share."""
+    targets = csr_array(vstack([one.targets for one in read], format="csr"))
+    texts = [one.texts for one in read if one.texts is not None]
+    scaled = targets if largest <= 1 else divided(targets, largest)
+    return piece_of(Dataset(scaled).targets, np.concatenate(texts) if texts else None)
+
+
+def label_names(path: Path) -> LabelNames:
+    """The labels of a file, read once by each process."""
+    return _label_names(*_identity(path))
+
+
+def _identity(path: Path) -> tuple[Path, int, int]:
+    facts = path.stat()
+    return path, facts.st_size, facts.st_mtime_ns
+
+
+@lru_cache(maxsize=1)
+def _label_names(path: Path, size: int, changed: int) -> LabelNames:
+    return read_label_file(path, Findings())
+
+
+@lru_cache(maxsize=1)
+def _numbers_of_texts(path: Path, size: int, changed: int) -> dict[str, int]:
+    """Number of each text that a label has, as `text_groups` gives it to the label texts alone."""
+    texts = _label_names(path, size, changed).texts
+    (numbers,) = text_groups(texts)
+    return {text_key(text): int(number) for text, number in zip(texts, numbers, strict=True) if number >= 0}

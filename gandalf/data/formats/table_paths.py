@@ -1,0 +1,88 @@
+"""Which files of a folder are its tables: one for each split, or a folder of shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gandalf.data.files import find
+from gandalf.data.formats.table_columns import TableOptions
+from gandalf.data.formats.table_files import is_table, table_names, tables_in
+from gandalf.data.origin import RECORD
+from gandalf.errors import DataError
+
+TRAIN, TEST = ("train", "trn"), ("test", "tst")
+
+
+@dataclass(frozen=True)
+class TablePaths:
+    """Files of a table's splits, in the order they are read, and the file of label texts."""
+
+    train: tuple[Path, ...]
+    test: tuple[Path, ...]
+    labels: Path | None
+
+
+def table_paths(source: Path, options: TableOptions) -> TablePaths:
+    """The files behind a table, or a folder that holds one."""
+    test = () if options.test is None else (options.test,)
+    if source.is_file():
+        return TablePaths((source,), test, options.labels)
+    train = train_files(source)
+    if not train:
+        raise DataError("there is no train.csv, .tsv, .jsonl or .parquet", file=source, remedy="add it")
+    return TablePaths(train, test or _files(source, TEST), options.labels or _label_file(source))
+
+
+def train_files(folder: Path) -> tuple[Path, ...]:
+    """The table to train on: a file or a folder of shards called so, or the only table there is."""
+    named = _files(folder, TRAIN)
+    if named:
+        return named
+    others = {_label_file(folder), *_files(folder, TEST), folder / "stats.json", folder / RECORD}
+    tables = [path for path in tables_in(folder) if path not in others]
+    return (tables[0],) if len(tables) == 1 else ()
+
+
+def shards(source: Path) -> tuple[Path, ...]:
+    """The training shards of a folder, in the order of their names; none where it is no folder of shards."""
+    if not source.is_dir():
+        return ()
+    folder = _shard_folder(source, TRAIN)
+    return () if folder is None or _file(source, TRAIN) is not None else _shards_in(folder)
+
+
+def _files(folder: Path, stems: Sequence[str]) -> tuple[Path, ...]:
+    """The file under one of these names, or the shards of the folder under one of them."""
+    file, parts = _file(folder, stems), _shard_folder(folder, stems)
+    if file is not None and parts is not None:
+        raise DataError(
+            f"is a folder of shards beside the file {file.name}, and only one of them can be read",
+            remedy="move one away",
+            file=parts,
+        )
+    if parts is not None:
+        return _shards_in(parts)
+    return () if file is None else (file,)
+
+
+def _file(folder: Path, stems: Sequence[str]) -> Path | None:
+    return find(folder, [name for stem in stems for name in table_names(stem)])
+
+
+def _shard_folder(folder: Path, stems: Sequence[str]) -> Path | None:
+    return next((path for stem in stems if _shards_in(path := folder / stem)), None)
+
+
+def _shards_in(folder: Path) -> tuple[Path, ...]:
+    # Writers of shards leave marks beside them that start with an underscore, such as _SUCCESS.
+    if not folder.is_dir():
+        return ()
+    tables = (path for path in folder.iterdir() if is_table(path) and path.name[0] not in "._")
+    return tuple(sorted(tables, key=lambda path: path.name))
+
+
+def _label_file(folder: Path) -> Path | None:
+    names = [name for stem in ("labels", "label", "lbl") for name in (*table_names(stem), f"{stem}.txt")]
+    return find(folder, [*names, "Y.txt"])
