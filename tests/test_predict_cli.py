@@ -157,6 +157,15 @@ def test_where_predictions_may_not_go(small_folder, tmp_path):
     assert "cannot be written" in fails(small_folder, texts, "-o", tmp_path / "none" / "o.csv")
 
 
+def test_a_file_is_replaced_only_on_demand(small_folder, tmp_path):
+    out = tmp_path / "mine.jsonl"
+    out.write_text("mine")
+    said = fails(small_folder, "a text of words", "-o", out)
+    assert "exists already; choose another name, or add --overwrite" in said and out.read_text() == "mine"
+    command_line.done("predict", small_folder, "a text of words", "-o", out, "--overwrite")
+    assert out.read_text() != "mine"
+
+
 def test_columns_that_are_not_there(small_folder, tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")
     out = ("-o", tmp_path / "o.csv")
@@ -166,6 +175,7 @@ def test_columns_that_are_not_there(small_folder, tmp_path):
     )
     done(small_folder, tmp_path / "t.csv", *out, "--text-column", "b")
     write_txt(tmp_path / "t.txt")
+    out = ("-o", tmp_path / "p.csv")
     assert "one text a line" in fails(small_folder, tmp_path / "t.txt", *out, "--text-column", "b")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -151,6 +152,9 @@ def test_rows_that_a_system_cannot_have_are_left_out(data, tmp_path):
         (("reproduce", "main", "--systems", "astc"), "there is no system 'astc'; did you mean astec?"),
         (("reproduce", "main", "--systems", ","), "no system is named"),
         (("reproduce", "main", "nowhere"), "there is no file or folder 'nowhere'"),
+        (("reproduce", "cost", "--set", "foo=1"), "there is no setting 'foo'"),
+        (("reproduce", "cost", "--set", "encoder.dim=-3"), "encoder.dim"),
+        (("reproduce", "cost", "--systems", "parabel"), "compare it by gandalf bench"),
         (("report", "nowhere"), "there is no such folder of runs; make one: gandalf reproduce"),
         (("report", "nowhere", "-o", "a.pdf"), "a report cannot be written as .pdf"),
     ],
@@ -158,6 +162,7 @@ def test_rows_that_a_system_cannot_have_are_left_out(data, tmp_path):
 def test_what_cannot_be_done_is_said(words, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert sentence in fails(*words)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_only_a_folder_of_its_own_is_written_to(data, tmp_path):
@@ -170,6 +175,32 @@ def test_only_a_folder_of_its_own_is_written_to(data, tmp_path):
     looked = tmp_path / "looked"
     done("reproduce", "main", data, "--out", looked, "--list")
     assert not looked.exists()
+
+
+@pytest.mark.parametrize("line", ['{"a": 1}', '{"key": "x"}', "[]", "3"])
+def test_a_line_that_is_no_result_is_named(line, tmp_path):
+    (tmp_path / "results.jsonl").write_text(f"\n{line}\n")
+    said = fails("report", tmp_path, "-o", tmp_path / "report.md")
+    assert "results.jsonl:2" in said and "is no line of results" in said
+
+
+def test_damaged_predictions_are_named(runs, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(runs, copy)
+    for path in (copy / "predictions").iterdir():
+        path.write_bytes(b"nothing")
+    assert "is no file of predictions; remove it" in fails("report", copy, "-o", tmp_path / "report.md")
+
+
+@pytest.mark.parametrize("ending", ["html", "md", "csv"])
+def test_a_report_replaces_a_report_and_nothing_else(ending, runs, tmp_path):
+    out = tmp_path / f"mine.{ending}"
+    out.write_text("text,labels\na,b\n")
+    assert "exists and is no report" in fails("report", runs, "-o", out)
+    assert out.read_text() == "text,labels\na,b\n"
+    out.unlink()
+    done("report", runs, "-o", out)
+    done("report", runs, "-o", out)
 
 
 def test_an_empty_folder_has_nothing_to_report(tmp_path):

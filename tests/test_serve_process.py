@@ -27,6 +27,17 @@ def add(address, text):
     return httpx.post(f"{address}labels", json={"labels": [{"text": text}]}, headers=BEARER, timeout=30)
 
 
+def test_added_labels_are_served_without_a_token_too(folder, tmp_path):
+    with process(folder, "--token-file", token_file(tmp_path)) as (started, address):
+        assert add(address, "a label of mine").status_code == 201
+        os.kill(started.pid, signal.SIGKILL)
+        started.wait()
+    with process(folder) as (_, address):
+        found = httpx.get(f"{address}labels", params={"search": "of mine"}, timeout=30).json()["labels"]
+        assert [each["text"] for each in found] == ["a label of mine"]
+        assert add(address, "another").status_code == 403
+
+
 def test_what_was_acknowledged_survives_a_kill(folder, tmp_path):
     """Killed in the midst of a stream of additions."""
     token, acknowledged, enough = token_file(tmp_path), [], threading.Event()

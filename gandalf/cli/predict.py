@@ -52,6 +52,7 @@ Threshold = Annotated[
     typer.Option("--threshold", min=0.0, max=1.0, help="Leave out labels less probable than this."),
 ]
 Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file that --out names.")]
 
 INPUT = Bundle(Source, SOURCE.parameters | {"data": (Input, Parameter.empty)}, SOURCE.build)
 
@@ -65,6 +66,7 @@ def predict(
     threshold: Threshold = None,
     device: Device = "auto",
     cluster: Cluster = None,
+    overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
     """The most probable labels of a text, of every text of a file, or of a data set's test split.
@@ -91,6 +93,8 @@ def predict(
         )
     if out is not None:
         _refuse_to_lose(out, model, None if single else source)
+        if out.exists() and not overwrite:
+            raise DataError("exists already", remedy="choose another name, or add --overwrite", file=out)
     predictor = _predictor(model, device)
     if out is None:
         _show(predictor, clean(source.data), top or ON_SCREEN, threshold, json)

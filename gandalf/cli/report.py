@@ -16,7 +16,7 @@ from gandalf.errors import DataError
 from gandalf.experiments.results import Results
 from gandalf.report.study_page import study_page
 from gandalf.report.study_report import sections
-from gandalf.report.study_text import markdown, runs_csv
+from gandalf.report.study_text import CSV_HEAD, markdown, runs_csv
 
 Runs = Annotated[Path, typer.Argument(metavar="RUNS", help="Folder that gandalf reproduce wrote.")]
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="A .html, .md or .csv file.")]
@@ -32,11 +32,22 @@ def report(runs: Runs = Path("runs"), out: Out = Path("report.html")) -> None:
     if out.suffix not in WRITERS:
         what = f"a report cannot be written as {out.suffix or 'a file without an ending'}"
         raise DataError(what, remedy=f"choose a name that ends in {', '.join(WRITERS)}", file=out)
+    _refuse_to_lose(out)
     results = Results.read(runs)
     text = WRITERS[out.suffix](results)
     with written(out) as file:
         file.write(text)
     console().print(f"{len(results.lines)} runs: [bold]{escape(str(out))}[/]")
+
+
+def _refuse_to_lose(out: Path) -> None:
+    """An earlier report may be written over, and nothing else."""
+    if not out.is_file():
+        return
+    with open(out, "rb") as file:
+        start = file.read(1 << 16).decode("utf-8", errors="replace")
+    if not any(mark in start for mark in MARKS):
+        raise DataError("exists and is no report", remedy="choose another name, or remove it", file=out)
 
 
 def _title(results: Results) -> str:
@@ -52,4 +63,6 @@ def _markdown(results: Results) -> str:
     return markdown(sections(results), _title(results))
 
 
+# What reports of the three kinds have near their beginnings.
+MARKS = ("Label points on ", ",".join(CSV_HEAD[:3]))
 WRITERS: dict[str, Callable[[Results], str]] = {".html": _html, ".md": _markdown, ".csv": runs_csv}

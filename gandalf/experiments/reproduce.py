@@ -35,6 +35,7 @@ from gandalf.metrics.predictions import test_points
 from gandalf.model.layout import LOCK
 from gandalf.progress import meter, one_bar_only
 from gandalf.runs.limits import check_points, check_recipe
+from gandalf.systems import NETWORKS
 
 OWN = (PREDICTIONS, FIRST_STAGES, LOCK)  # in a folder of results, beside JSON
 Answer = Line | str  # a line of results, or what went wrong
@@ -77,6 +78,7 @@ class Planned:
 
 def plan(wanted: Wanted, *, only_look: bool = False) -> Planned:
     """What the studies need, and what is left of it; written down, unless this is only a look."""
+    check_settings(wanted)
     splits = open_set(short_name(wanted.data), wanted.data)
     check_points(splits.train)
     test_points(splits).need_texts("reproducing the studies")
@@ -101,6 +103,15 @@ def plan(wanted: Wanted, *, only_look: bool = False) -> Planned:
     with one_bar_only():
         seconds = {run: 0.0 if only_look else pace.seconds(run) for run in left}
     return Planned(wanted, splits, sound, seconds, refused, about)
+
+
+def check_settings(wanted: Wanted) -> None:
+    """Refuse settings that no row could have, and systems that take no steps."""
+    for system in wanted.systems:
+        if system not in NETWORKS:
+            what = f"{system} is trained in one go, so that no two of its rows could take equal steps"
+            raise DataError(what, remedy="compare it by gandalf bench, or choose other --systems")
+        check_recipe(recipe_of(Run(short_name(wanted.data), system, settings=wanted.settings)))
 
 
 def refuse_to_write(wanted: Wanted) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -23,6 +24,7 @@ from gandalf.experiments.variants import Run
 Line = dict[str, Any]
 RESULTS, PLAN, FACTS = "results.jsonl", "plan.json", "facts.json"
 PREDICTIONS, FIRST_STAGES = "predictions", "first-stages"  # folders
+NEEDED = {"key", "run", "name", "figures", "steps", "recipe"}  # of a line
 PLACES = 10  # labels kept of each test point, its filter applied
 
 
@@ -40,9 +42,12 @@ def read_lines(*paths: Path) -> list[Line]:
     """The lines of these files, one for each run, the last one written; what is cut short is left out."""
     found: dict[str, Line] = {}
     for path in paths:
-        for text in path.read_text("utf-8").splitlines() if path.exists() else ():
+        for number, text in enumerate(path.read_text("utf-8").splitlines() if path.exists() else (), start=1):
             with suppress(json.JSONDecodeError):
                 line = json.loads(text)
+                if not isinstance(line, dict) or not line.keys() >= NEEDED:
+                    what = "is no line of results"
+                    raise DataError(what, remedy="remove it, or name another folder", file=path, line=number)
                 found[line["key"]] = line
     return list(found.values())
 
@@ -127,8 +132,11 @@ def read_predictions(folder: Path, line: Line) -> npt.NDArray[np.int64] | None:
     path = _predictions(folder, line)
     if not path.exists():
         return None
-    with np.load(path) as file:
-        return np.asarray(file["ids"], dtype=np.int64)
+    try:
+        with np.load(path) as file:
+            return np.asarray(file["ids"], dtype=np.int64)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise DataError("is no file of predictions", remedy="remove it", file=path) from error
 
 
 def _predictions(folder: Path, line: Line) -> Path:

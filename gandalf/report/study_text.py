@@ -57,13 +57,15 @@ def _escaped(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
+CSV_HEAD = ("study", "row", "data", "name", "system", "seed", "split", "settings")  # then figures and costs
+
+
 def runs_csv(results: Results) -> str:
     """One line for every run of every study."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     figures = [f"{name}{part}" for part in PARTS for name in FIGURES]
-    about = ("study", "row", "data", "name", "system", "seed", "split", "settings")
-    writer.writerow([*about, *figures, "steps", "seconds", "peak_memory", "latency_ms", "device", "key"])
+    writer.writerow([*CSV_HEAD, *figures, "steps", "seconds", "peak_memory", "latency_ms", "device", "key"])
     for entry in results.plan:
         line = results.lines.get(entry.run.key)
         if line is None:

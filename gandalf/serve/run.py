@@ -68,7 +68,7 @@ def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sent
     splits = None if settings.data is None else load(settings.data, options=_options(settings.table))
     served, make = _served(settings.model, settings, splits, tell)
     baseline = None if settings.baseline is None else _served(settings.baseline, settings, splits, tell)[0]
-    journal = None if token is None else Journal(_journal_path(settings), served.model)
+    journal = _journal(settings, served.model, tell)
     service = Service(served, baseline, journal, make)
     manner = Manner(Path(settings.model).resolve().name, settings.threads or _threads(settings))
     return create_app(service, token=token, manner=manner)
@@ -113,6 +113,16 @@ def _about_index(folder: str, index: Hnsw | Codes, new: bool) -> str:
 def _options(table: dict[str, str | None]) -> TableOptions:
     files = {name: Path(value) for name, value in table.items() if name in ("labels", "test") and value}
     return TableOptions(**{**table, **files})  # type: ignore[arg-type]
+
+
+def _journal(settings: ServeSettings, model: Model, tell: Callable[[str], None]) -> Journal | None:
+    """Labels that were added are served with or without a token; only who has one adds more."""
+    path = _journal_path(settings)
+    if settings.token_file is None and not path.exists():
+        return None
+    if path.exists():
+        tell(f"{path}: labels in it that were added before are served too")
+    return Journal(path, model)
 
 
 def _journal_path(settings: ServeSettings) -> Path:
