@@ -46,6 +46,9 @@ def predict(data: str, model: str, out: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        print(f"usage: python {sys.argv[0]} DATA MODEL PREDICTIONS.npz", file=sys.stderr)
+        sys.exit(2)
     data, model, out = sys.argv[1:]
     start = time.perf_counter()
     train(data, model)

@@ -38,10 +38,16 @@ def predict(points: Splits, model: str, out: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 5:
+        usage = "DATA MODEL PREDICTIONS.npz SYSTEM [KEY=VALUE ...]"
+        print(f"usage: python {sys.argv[0]} {usage}", file=sys.stderr)
+        sys.exit(2)
     data, model, out, system, *settings = sys.argv[1:]
+    if Path(model).exists():
+        print(f"{model} exists already: name a new folder for the model", file=sys.stderr)
+        sys.exit(2)
     if "THREADS" in os.environ:
         import_module("torch").set_num_threads(int(os.environ["THREADS"]))
-    assert not Path(model).exists(), "the model folder must be new"
     start = time.perf_counter()
     points = gandalf.load(data)
     train(points, model, system, settings)

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import omikuji
@@ -48,7 +49,13 @@ def features(lines: Iterator[str]) -> Iterator[list[tuple[int, float]]]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        print(f"usage: python {sys.argv[0]} DATA MODEL PREDICTIONS.npz", file=sys.stderr)
+        sys.exit(2)
     data, model, out = sys.argv[1:]
+    if Path(model).exists():  # trees of two trainings would mix
+        print(f"{model} exists already: name a new folder for the model", file=sys.stderr)
+        sys.exit(2)
     start = time.perf_counter()
     train(data, model)
     trained = time.perf_counter()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 from importlib.util import find_spec
 
@@ -168,3 +170,41 @@ def test_the_examples_stand_alone():
     for path in script(PEERS["omikuji"]).parent.glob("with_*.py"):
         text = path.read_text("utf-8")
         assert ("import gandalf" in text) == (path.name == "with_gandalf.py")
+
+
+STUBS = ("fasttext", "gandalf.data.dataset", "libmultilabel.linear", "napkinxc.datasets", "napkinxc.models")
+STUBS += ("omikuji", "pecos.utils", "pecos.xmc.xlinear.model", "sentence_transformers", "torch")
+STUBS += ("sklearn.multiclass", "sklearn.svm")
+
+
+def example(name, *arguments):
+    """Run an example as it stands, whichever libraries are installed: its checks come before their work."""
+    path = script(PEERS["omikuji"]).parent / name
+    code = (
+        "import runpy, sys; from unittest.mock import MagicMock\n"
+        f"for name in {STUBS!r}:\n"
+        "    parts = name.split('.')\n"
+        "    sys.modules |= {'.'.join(parts[: n + 1]): MagicMock() for n in range(len(parts))}\n"
+        f"sys.argv = {[name, *map(str, arguments)]!r}\n"
+        f"runpy.run_path({str(path)!r}, run_name='__main__')"
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", sorted({trainer.script for trainer in (PEERS | OURS).values()}))
+def test_an_example_without_arguments_says_which_it_takes(name):
+    found = example(name)
+    assert found.returncode == 2 and not found.stdout
+    assert re.match(rf"usage: python \S*{name} DATA MODEL PREDICTIONS\.npz", found.stderr)
+    assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("name", "more"), [("with_omikuji.py", ()), ("with_gandalf.py", ("astec",))])
+def test_an_example_leaves_a_model_folder_that_is_there_alone(name, more, tmp_path):
+    old = tmp_path / "model" / "tree0.cbor"
+    old.parent.mkdir()
+    old.write_text("old", "utf-8")
+    found = example(name, tmp_path / "data", old.parent, tmp_path / "out.npz", *more)
+    assert found.returncode == 2
+    assert found.stderr == f"{old.parent} exists already: name a new folder for the model\n"
+    assert [path.name for path in old.parent.iterdir()] == ["tree0.cbor"] and old.read_text("utf-8") == "old"
