@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 from command_line import done, done_json, fails
+from command_line import run as run_command
 from scipy.sparse import csr_array
 from small_runs import small_splits
 from tiny_set import write_tiny_set
@@ -149,6 +151,25 @@ def test_without_a_test_split_training_points_are_held_out(tmp_path, popular, mo
     gandalf.export(gandalf.Splits(train=small_splits().train), tmp_path / "data", "raw")
     found = done_json("bench", tmp_path / "data", "--trainer", "popular", "--threads", "1")
     assert found["rows"] and not found["notes"]
+
+
+def test_bench_fails_where_no_trainer_gave_a_row(tmp_path, popular, monkeypatch):
+    monkeypatch.setattr("gandalf.cli.bench.PEERS", {"popular": FAKE, "absent": ABSENT})
+    popular.write_text("raise SystemExit('no memory')", "utf-8")
+    words = ("bench", write_tiny_set(tmp_path / "tiny"), "--trainer", "popular", "--trainer", "absent")
+    result = run_command(*words)
+    assert result.exit_code == 1
+    assert result.stdout.count("failed: no memory") == 2 and "absent: not installed" in result.stdout
+    result = run_command(*words, "--json")
+    assert result.exit_code == 1 and json.loads(result.stdout)["rows"] == []
+
+
+def test_bench_without_its_folder_or_points_to_hold_out_says_what_to_do(tmp_path):
+    missing = tmp_path / "nosuch"
+    assert fails("bench", "man", "--venvs", missing).startswith(f"{missing}: there is no such folder of env")
+    (tmp_path / "one.csv").write_text("text,labels\nred fish,fish\n", "utf-8")
+    said = fails("bench", tmp_path / "one.csv")
+    assert "no validation share can be cut" in said and said.endswith("add a test split")
 
 
 def test_an_unknown_trainer_is_answered_with_the_known_ones():

@@ -65,7 +65,7 @@ def write(folder, targets, texts=None, label_texts=None):
 def test_tiny_data(tmp_path):
     one = write(tmp_path / "one", [[1]], ["a text"], ["a label"])
     said = fails(one, tmp_path / "out", *SMALL)
-    assert "no validation share can be cut from 1 training points" in said and "--validation 0" in said
+    assert "no validation share can be cut from 1 training point of" in said and "--validation 0" in said
     done(one, tmp_path / "out", *SMALL, "--validation", 0)
     assert "a label" in command_line.done("predict", tmp_path / "out", "a text")
     few = write(tmp_path / "few", [[1, 0], [0, 1], [1, 1]], ["a", "b", ""], ["x", ""])

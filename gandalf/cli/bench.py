@@ -19,6 +19,7 @@ from gandalf.peers import OURS, PEERS, POINTS, Trainer, figures, interpreter, ru
 from gandalf.report.bench import bench_report
 
 SHARE, AT_MOST = 0.2, 5_000  # training points held out where there is no test split
+NOTHING_RAN = 1  # the exit code where no trainer gave a row
 COMPARED = ("D", "D + calibrated")  # what others are trained on
 
 Trainers = Annotated[
@@ -48,7 +49,7 @@ def bench(
 
     Others are trained with their defaults on the training points alone (D) and with our calibrated label
     points; ours make their label points themselves. Each runs in a process of its own. Without a test split,
-    a fifth of the training points is held out.
+    a fifth of the training points is held out. Exits with 1 if no trainer came to an end.
 
     [bold]gandalf bench man[/]
 
@@ -56,6 +57,8 @@ def bench(
     """
     everyone = OURS | PEERS
     names = trainer or list(everyone)
+    if venvs is not None and not venvs.is_dir():
+        raise DataError("there is no such folder of environments", remedy="make peers makes one", file=venvs)
     unknown = next((name for name in names if name not in everyone), None)
     if unknown is not None:
         raise DataError(f"there is no trainer {unknown!r}", remedy=f"choose from {', '.join(everyone)}")
@@ -69,10 +72,16 @@ def bench(
             rows.append({"trainer": name, "points": points, **row})
     if json:
         print_json({"data": splits.name, "rows": rows, "notes": notes})
-        return
+    else:
+        _show(splits.name, rows, notes)
+    if not rows:
+        raise typer.Exit(NOTHING_RAN)
+
+
+def _show(data: str, rows: list[dict[str, Any]], notes: list[str]) -> None:
     screen = console()
     if rows:
-        screen.print(bench_report(splits.name, rows))
+        screen.print(bench_report(data, rows))
     for note in notes:
         screen.print(f"note: {escape(note)}")
 
@@ -81,7 +90,10 @@ def _splits(source: Source) -> Splits:
     splits = source.load_original()
     if splits.test is not None:
         return splits
-    parts = holdout(splits.train, SHARE, seed=0, at_most=AT_MOST)
+    try:
+        parts = holdout(splits.train, SHARE, seed=0, at_most=AT_MOST)
+    except DataError as error:  # it advises another share or seed, which nobody can choose here
+        raise DataError(error.problem.what, remedy="add a test split") from error
     typer.secho(f"no test split: {len(parts.held):,} training points are held out", err=True, dim=True)
     return Splits(train=parts.rest, test=parts.held, name=splits.name)
 

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset, binary_pairs
 from gandalf.data.matching import text_groups
+from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 
 Ints = npt.NDArray[np.int64]
@@ -56,7 +57,7 @@ def holdout(points: Dataset, share: float, seed: int, *, at_most: int | None = 2
     asked = np.flatnonzero(np.diff(held.targets.indptr))
     if not len(asked):
         raise DataError(
-            f"none of the {len(held):,} points held for validation has a label that can be asked for",
+            f"of {counted(len(held), 'point')} held for validation, none has a label that can be asked for",
             remedy="hold a larger share, or another seed's",
         )
     return Holdout(rest, held[asked], np.flatnonzero(taken)[asked])
@@ -88,7 +89,8 @@ def _drawn(points: Dataset, number: int, rng: np.random.Generator) -> npt.NDArra
             number -= int(size[each])
     if not chosen.any():
         raise DataError(
-            f"no validation share can be cut from {len(points):,} training points of {len(size):,} texts",
+            f"no validation share can be cut from {counted(len(points), 'training point')}"
+            f" of {counted(len(size), 'text')}",
             remedy="hold a larger share, or collect points with other texts",
         )
     return chosen[text]  # shape: (N,)

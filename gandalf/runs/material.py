@@ -51,7 +51,7 @@ def run_cut(points: Dataset, recipe: Recipe) -> Cut:
     try:
         return cut(points, recipe)
     except DataError as error:
-        remedy = f"{error.problem.remedy}, or train without: --validation 0"
+        remedy = f"{error.problem.remedy}, or train without: gandalf train ... --validation 0"
         raise DataError(error.problem.what, remedy=remedy) from error
 
 
