@@ -75,6 +75,14 @@ def test_the_page_is_whole(page, demo_results):
     assert demo_results["diagnosis"]["verdict"] in shown
 
 
+def test_held_out_points_are_told_apart_from_those_that_are_scored(page, demo_results):
+    data, recipe = demo_results["data"], demo_results["recipe"]
+    assert data["held_out"] == round(data["points"] * recipe["validation"]["share"])
+    scored = demo_results["variants"]["D"]["held_out"]["points"]
+    shown = " ".join(parsed(page).text)
+    assert f"{data['held_out']:,} training points were held out by all; scored are the {scored:,} " in shown
+
+
 def test_the_page_asks_for_nothing_from_elsewhere(page):
     found = parsed(page)
     assert not {"script", "link", "img", "iframe", "object", "embed"} & set(found.tags)

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,9 @@ def test_every_kind_of_problem_is_described():
     written_otherwise = {"nan", "duplicate-label", "duplicate-feature", "bad-input"}
     assert "bad-line" in kinds
     assert kinds | written_otherwise <= described | {"no-features"}
+
+
+def test_every_extra_has_its_line():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    text = (ROOT / "docs" / "data.md").read_text("utf-8").partition("## Extras")[2]
+    assert sorted(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == sorted(extras)

@@ -165,6 +165,14 @@ def test_what_cannot_be_done_is_said(words, sentence, tmp_path, monkeypatch):
     assert [*tmp_path.iterdir()] == []
 
 
+def test_a_table_without_a_test_split_is_answered_with_what_this_command_reads(tmp_path):
+    table = tmp_path / "some.csv"
+    table.write_text("text,labels\nred fish,fish\nred bird,bird\n", "utf-8")
+    for more in ((), ("--list",)):
+        said = fails("reproduce", "cost", table, "--out", tmp_path / "out", *more)
+        assert "has no test split to evaluate on; give a folder with both, such as" in said
+
+
 def test_only_a_folder_of_its_own_is_written_to(data, tmp_path):
     inside = fails("reproduce", "main", data, "--out", data / "runs")
     assert "is part of the data that is read" in inside and not (data / "runs").exists()

@@ -103,6 +103,15 @@ def test_a_folder_gives_back_the_same_model_without_pickle(trained, tmp_path):
 
 
 @needs_omikuji
+def test_the_card_lists_no_setting_that_nothing_heeds(trained):
+    card = (trained[1] / "README.md").read_text("utf-8").partition("## Recipe")[2]
+    names = {line.partition(":")[0] for line in card.splitlines() if line.startswith("- ")}
+    assert names == {"- system", "- seed", "- trees", "- targets", "- validation"}
+    assert "targets ratio" in card and "number 3" in card
+    assert not any(word in card for word in ("label_epochs", "label_weight", "every 1", "patience"))
+
+
+@needs_omikuji
 def test_calibrated_scores_are_probabilities_in_order(trained):
     ids, scores = gandalf.Predictor(trained[0].model).predict(list(small_splits().test.texts), 5)
     assert np.all((scores >= 0) & (scores <= 1)) and np.all(np.diff(scores, axis=1) <= 0)
@@ -152,6 +161,8 @@ def test_commands_that_need_an_encoder_say_so(trained, tmp_path):
         load_network(folder)
     (tmp_path / "new.txt").write_text("a new label\n", "utf-8")
     assert "has no encoder" in fails("add-labels", folder, tmp_path / "new.txt", "-o", tmp_path / "out")
+    for words in (("serve", folder), ("export", folder, tmp_path / "slim"), ("explain", folder, "a text")):
+        assert "has no encoder" in fails(*words)
 
 
 @needs_omikuji

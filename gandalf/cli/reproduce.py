@@ -12,14 +12,16 @@ from rich.markup import escape
 from gandalf.cli.engine import engine
 from gandalf.cli.options import Json
 from gandalf.cli.output import console, print_json
+from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 from gandalf.experiments.studies import ALL, STUDIES, named
 from gandalf.experiments.variants import settings_of
+from gandalf.metrics.predictions import NO_TEST_SPLIT
 from gandalf.settings import read_toml
 from gandalf.systems import published, recipe
 
 if TYPE_CHECKING:
-    from gandalf.experiments.reproduce import Answer, Planned
+    from gandalf.experiments.reproduce import Answer, Planned, Wanted
     from gandalf.experiments.variants import Run
 
 SMALL = ("encoder.dim=64", "training.epochs=6")  # all studies of the bundled set in well under half an hour
@@ -75,17 +77,17 @@ def reproduce(
     chosen = _systems(systems, given.get("system"))
     studies = named(study)
     with engine("reproducing the studies"):
-        from gandalf.experiments.reproduce import Wanted, carry_out, plan, refuse_to_write
+        from gandalf.experiments.reproduce import Wanted, carry_out, refuse_to_write
         from gandalf.runs.claim import alone_in
     settings = (*(SMALL if small else ()), *settings_of(given), *(set or ()))
     wanted = Wanted(studies, data, chosen, tuple(range(seeds)), out, settings, jobs)
     refuse_to_write(wanted)
     if list:
-        _list(plan(wanted, only_look=True), json)
+        _list(_planned(wanted, only_look=True), json)
         return
     try:
         with alone_in(out):
-            planned = plan(wanted)
+            planned = _planned(wanted)
             if not json:
                 _announce(planned)
             failed = carry_out(planned, _silent if json else _tell)
@@ -97,13 +99,26 @@ def reproduce(
         raise typer.Exit(1)
 
 
+def _planned(wanted: Wanted, *, only_look: bool = False) -> Planned:
+    """The plan; where there is no test split, the remedy is one that this command has."""
+    from gandalf.experiments.reproduce import plan
+
+    try:
+        return plan(wanted, only_look=only_look)
+    except DataError as error:
+        if error.problem.kind != NO_TEST_SPLIT:
+            raise
+        remedy = "give a folder with both, such as one of train.csv and test.csv"
+        raise DataError(error.problem.what, remedy=remedy) from error
+
+
 def _tell_end(planned: Planned, failed: int, json: bool) -> None:
     made, folder = len(planned.left) - failed, str(planned.wanted.folder)
     if json:
         print_json({"runs": planned.runs, "made": made, "failed": failed, "folder": folder})
         return
     report = shlex.join(["gandalf", "report", folder, "-o", "report.html"])
-    console().print(f"{made} runs made, {failed} failed. Look at them with:")
+    console().print(f"{counted(made, 'run')} made, {failed} failed. Look at them with:")
     console().print(escape(f"  {report}"), style="bold", soft_wrap=True)
 
 
@@ -136,15 +151,18 @@ def _announce(planned: Planned) -> None:
     for row, why in planned.refused.items():
         screen.print(f"[dim]left out: {escape(row)} ({escape(why)})[/]")
     stored = planned.runs - left
-    screen.print(f"{escape(planned.splits.name)}: {planned.runs} runs, {stored} of them stored already.")
+    screen.print(
+        f"{escape(planned.splits.name)}: {counted(planned.runs, 'run')}, {stored} of them stored already."
+    )
     if planned.seconds:
-        screen.print(f"{left} runs are left, which takes about {spoken(planned.seconds)} here.")
+        number = counted(left, "run is", "runs are")
+        screen.print(f"{number} left, which takes about {spoken(planned.seconds)} here.")
 
 
 def spoken(seconds: float) -> str:
     """A stretch of time as people say it."""
     if seconds < 90:
-        return f"{max(1, round(seconds))} seconds"
+        return counted(max(1, round(seconds)), "second")
     minutes = seconds / 60
     return f"{round(minutes)} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
 

@@ -17,6 +17,7 @@ from gandalf.metrics.ranked_lists import read_ranked_lists
 # A sparse matrix of scores; ids and scores of k places, -1 where there is no prediction; or a file.
 Source = csr_array | csr_matrix | tuple[npt.ArrayLike, npt.ArrayLike] | str | Path
 
+NO_TEST_SPLIT = "no-test-split"  # the kind of that problem: whoever knows a better remedy says it
 ONCE = "give each label at most one score for each point"
 
 
@@ -60,6 +61,7 @@ def test_points(splits: Splits) -> Dataset:
         raise DataError(
             f"the data set {splits.name!r} has no test split to evaluate on",
             remedy="add tst.json.gz, tst_X_Y.txt or test.csv to the folder, or name a table with --test",
+            kind=NO_TEST_SPLIT,
         )
     if len(splits.test) == 0:
         raise DataError(f"the test split of the data set {splits.name!r} is empty")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from gandalf.data.sentences import counted
@@ -30,7 +30,7 @@ def model_card(model: Model | Trees, metrics: Mapping[str, Any] | None) -> str:
         _added(model.config),
         _limits(model),
         "## Recipe\n\n`config.json` holds every setting, defaults included.\n\n"
-        + _recipe(_settings(model.config)),
+        + _recipe(_settings(model.config), model.unheeded),
     )
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -107,12 +107,15 @@ def _settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return recipe if isinstance(recipe, Mapping) else config
 
 
-def _recipe(config: Mapping[str, Any]) -> str:
-    """The settings that are single values, and those one level down."""
+def _recipe(config: Mapping[str, Any], unheeded: Container[str]) -> str:
+    """The settings that are single values, and those one level down, without those that say nothing."""
     lines = []
     for name, value in config.items():
+        if name in unheeded:
+            continue
         if isinstance(value, Mapping):
-            inner = ", ".join(f"{key} {_shown(each)}" for key, each in value.items() if _is_plain(each))
+            shown = {key: each for key, each in value.items() if f"{name}.{key}" not in unheeded}
+            inner = ", ".join(f"{key} {_shown(each)}" for key, each in shown.items() if _is_plain(each))
             lines.append(f"- {name}: {inner}")
         elif _is_plain(value):
             lines.append(f"- {name}: {_shown(value)}")

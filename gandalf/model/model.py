@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,7 @@ class Model:
     label_ids: Sequence[str] | None  # L
     config: dict[str, Any]  # the resolved recipe; `encoder` in it says how the encoder is built
     calibration: Calibration | None = None
+    unheeded: ClassVar[frozenset[str]] = frozenset()  # settings of its recipe that say nothing about it
 
     def __post_init__(self) -> None:
         for name, labels in (("label_texts", self.label_texts), ("label_ids", self.label_ids)):

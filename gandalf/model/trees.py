@@ -24,6 +24,13 @@ from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
 from gandalf.model.layout import AGAIN, CONFIG, Facts, missing, read_json
 
+# Settings of a recipe that say nothing about trees: what they are about is not there.
+UNHEEDED = frozenset(
+    (
+        *("device", "text", "encoder", "head", "siamese", "labels", "training", "baselines"),
+        *("targets.label_weight", "targets.label_epochs", "validation.every", "validation.patience"),
+    )
+)
 KIND = "trees"  # what `config.json` says in place of an encoder's kind
 WORDS, SETTINGS = "features.json", "settings.json"  # ours; omikuji's, beside tree0.cbor, tree1.cbor, ...
 ALMOST = 1e-7  # how near to 0 and 1 a score comes before it is taken for a logit
@@ -70,6 +77,7 @@ class Trees:
     config: dict[str, Any]  # the recipe
     calibration: Calibration | None = None
     device: ClassVar[torch.device] = torch.device("cpu")
+    unheeded: ClassVar[frozenset[str]] = UNHEEDED
 
     def __repr__(self) -> str:
         name = self.config.get("system", "trees")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from gandalf.data.formats.texts import clean
+from gandalf.data.sentences import counted
 from gandalf.graph.postulate import Diagnosis
 from gandalf.report.comparison import MARKS, TOLD, sections, sentence, span, verdicts
 from gandalf.report.page import filled
@@ -47,7 +48,10 @@ def _sentence(text: str) -> str:
 
 def _done(found: SideBySide) -> str:
     held = found.entries[0].held
-    apart = "" if held is None else f" {held.filtered.points:,} training points were held out by all."
+    apart = ""
+    if held is not None:
+        apart = f" {counted(found.held_out, 'training point was', 'training points were')} held out by all;"
+        apart += f" scored are the {held.filtered.points:,} with a label that can be asked for."
     return escape(
         f"The same model ({found.recipe['system']}) was trained {len(found.entries)} times on "
         f"{found.points:,} texts with {found.labels:,} labels, for {found.entries[0].steps:,} updates each. "

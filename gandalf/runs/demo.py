@@ -79,7 +79,7 @@ def demo(
     """
     check_demo(splits, recipe)
     test = test_points(splits)
-    recipe = _without_what_cannot_be_held(splits.train, recipe)
+    recipe, held_out = _what_can_be_held(splits.train, recipe)
     (folder / PREDICTIONS).mkdir()
     asked = _Asked(test, queries)
     entries = []
@@ -95,6 +95,7 @@ def demo(
     return SideBySide(
         data=splits.name,
         points=len(splits.train),
+        held_out=held_out,
         labels=splits.train.num_labels,
         recipe=to_dict(recipe),
         entries=tuple(entries),
@@ -113,13 +114,12 @@ def check_demo(splits: Splits, recipe: Recipe) -> None:
     test_points(splits).need_texts("the demo")
 
 
-def _without_what_cannot_be_held(points: Dataset, recipe: Recipe) -> Recipe:
-    """The recipe, without its validation share where the points are too few to hold out any."""
+def _what_can_be_held(points: Dataset, recipe: Recipe) -> tuple[Recipe, int]:
+    """The recipe, without its validation share where the points are too few, and how many it holds out."""
     try:
-        cut(points, recipe)
+        return recipe, len(points) - len(cut(points, recipe).rest)
     except DataError:
-        return replace(recipe, validation=replace(recipe.validation, share=0.0))
-    return recipe
+        return replace(recipe, validation=replace(recipe.validation, share=0.0)), 0
 
 
 def _trained(splits: Splits, recipe: Recipe, variant: Variant, folder: Path, asked: _Asked) -> Entry:

@@ -82,6 +82,7 @@ class SideBySide:
 
     data: str
     points: int
+    held_out: int  # of them, for validation; those with a label that can be asked for are scored
     labels: int
     recipe: dict[str, Any]
     entries: tuple[Entry, ...]
@@ -94,7 +95,12 @@ class SideBySide:
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
-            "data": {"name": self.data, "points": self.points, "labels": self.labels},
+            "data": {
+                "name": self.data,
+                "points": self.points,
+                "held_out": self.held_out,
+                "labels": self.labels,
+            },
             "recipe": self.recipe,
             "variants": {entry.name: entry.as_dict() for entry in self.entries},
             "differences": {f"{OURS} - {name}": each.as_dict() for name, each in self.differences.items()},
