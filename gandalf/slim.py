@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
-from gandalf.text.tokens import load_tokens
+from gandalf.text.tokens import check_texts, load_tokens
 
 GRAPH, FACTS, LABELS = "model.onnx", "slim.json", "labels.jsonl"
 FORMAT, VERSION = "gandalf slim model", 1
@@ -25,6 +25,7 @@ BATCH = 256  # texts that meet all labels at once
 
 Ids = npt.NDArray[np.int64]
 Probabilities = npt.NDArray[np.float32]
+Named = list[tuple[str, float]]  # label text and probability, best first
 
 
 class SlimPredictor:
@@ -48,6 +49,7 @@ class SlimPredictor:
         if isinstance(texts, str):
             ids, scores = self.predict([texts], k)
             return ids[0], scores[0]
+        check_texts(texts)
         if not 1 <= k <= self.num_labels:
             raise DataError(f"k is {k}, and there are {self.num_labels:,} labels")
         parts = [self._batch(texts[at : at + BATCH], k) for at in range(0, len(texts), BATCH)]
@@ -62,9 +64,19 @@ class SlimPredictor:
         found: npt.NDArray[np.float32] = self._session.run([SCORES], {TOKENS: tokens})[0]
         return found
 
-    def named(self, text: str, k: int = 5) -> list[tuple[str, float]]:
-        """Label texts and probabilities of one text."""
-        ids, scores = self.predict(text, k)
+    @overload
+    def named(self, texts: str, k: int = 5) -> Named: ...  # type: ignore[overload-overlap]  # told apart first
+    @overload
+    def named(self, texts: Sequence[str], k: int = 5) -> list[Named]: ...
+
+    def named(self, texts: str | Sequence[str], k: int = 5) -> Named | list[Named]:
+        """The same as lists of (label text, probability): one for one text, a list of lists for several."""
+        ids, scores = self.predict(texts, k)
+        if isinstance(texts, str):
+            return self._names(ids, scores)
+        return [self._names(*row) for row in zip(ids, scores, strict=True)]
+
+    def _names(self, ids: Ids, scores: Probabilities) -> Named:
         return [
             (self.label_texts[id], score) for id, score in zip(ids.tolist(), scores.tolist(), strict=True)
         ]

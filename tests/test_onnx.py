@@ -49,6 +49,28 @@ def test_the_same_labels_and_probabilities(exported):
     assert found.label_texts == LABELS and found.label_ids == [f"L{n}" for n in range(5)]
 
 
+def test_several_texts_are_named_as_the_model_names_them(exported):
+    model, slim = exported
+    expected, found = Predictor(load_model(model)), SlimPredictor(slim)
+    for one, other in zip(found.named(TEXTS, 3), expected.named(TEXTS, 3), strict=True):
+        assert [name for name, _ in one] == [name for name, _ in other]  # twins have one name
+        assert [each for _, each in one] == pytest.approx([each for _, each in other], abs=1e-5)
+    assert found.named([], 3) == expected.named([], 3) == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "what"),
+    [(5, "an int"), (None, "a NoneType"), (b"gzip", "a bytes"), (iter(["gzip"]), "a list_iterator")],
+)
+def test_what_is_no_text_is_refused_by_both(exported, texts, what):
+    for predictor in (Predictor(load_model(exported[0])), SlimPredictor(exported[1])):
+        for ask in (predictor.named, predictor.predict):
+            with pytest.raises(DataError, match=f"wanted are a text or a list of texts, and this is {what}"):
+                ask(texts)
+            with pytest.raises(DataError, match="text 2 of the list is a float"):
+                ask(["gzip", 0.5])
+
+
 def test_it_needs_no_pytorch(exported):
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['torch', 'safetensors', 'filelock', 'faiss']))\n"

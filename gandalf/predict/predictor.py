@@ -16,6 +16,7 @@ from gandalf.model import Calibration, Model, Trees
 from gandalf.predict.exact import Head, top_k
 from gandalf.predict.fused import PAYS_FROM, FusedSearch, refusal
 from gandalf.progress import track
+from gandalf.text.tokens import check_texts
 
 CHUNK = 8_192  # texts whose vectors are held at once
 
@@ -83,6 +84,7 @@ class Predictor:
         if isinstance(texts, str):
             ids, scores = self.predict([texts], k, exclude, threshold)
             return ids[0], scores[0]
+        check_texts(texts)
         starts = range(0, len(texts), CHUNK)
         parts = [
             self._chunk(texts[at : at + CHUNK], k, None if exclude is None else exclude[at : at + CHUNK])

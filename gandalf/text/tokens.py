@@ -14,6 +14,20 @@ from gandalf.text import subwords, words
 from gandalf.text.stored import REMEDY
 
 
+def check_texts(texts: object) -> None:
+    """Refuse what is not a list of texts, or anything like one that has a length and can be cut."""
+    if isinstance(texts, bytes) or not (hasattr(texts, "__len__") and hasattr(texts, "__getitem__")):
+        raise DataError(f"wanted are a text or a list of texts, and this is {_kind(texts)}")
+    for at, text in enumerate(texts, start=1):  # type: ignore[arg-type, var-annotated]  # it can be cut
+        if not isinstance(text, str):
+            raise DataError(f"text {at:,} of the list is {_kind(text)}", remedy="make a text of it: str(...)")
+
+
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
 class Tokens(Protocol):
     """A fitted vocabulary: texts to rows of ids. Every text has at least one id that is not padding."""
 
