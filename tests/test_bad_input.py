@@ -146,6 +146,8 @@ ERRORS = {
             "the columns are: words, labels; name it with --text-col",
         ),
         ({"t.csv": "text,things\na,b\n"}, "t.csv", "the columns are: text, things; name it with --label-col"),
+        ({"t.csv": "red fish,fish\n"}, "t.csv", "the first line must be a header, such as text,labels"),
+        ({"t.tsv": "red fish\tfish\n"}, "t.tsv", "the first line must be a header, such as text,labels"),
         ({"t.csv": "\ntext,labels\n"}, "t.csv", "the columns are: none"),
         (
             {"train.csv": "text,labels\n", "labels.csv": "id,words\n"},

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gandalf.data.formats.label_cells import guess_separator, number_of, split_cell, split_labels
-from gandalf.data.formats.table_files import Row, Table, find_column
+from gandalf.data.formats.table_files import Row, Table, find_column, has_header_line
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings
 
@@ -22,6 +22,7 @@ LABEL_COLUMNS = (
 WEIGHT_COLUMNS = ("scores", "relevance", "weights", "target_rel", "clicks", "weight")
 ID_COLUMNS = ("uid", "id")
 
+_HEADER = "; the first line must be a header, such as text,labels"
 _PEEK_ROWS = 1000  # looked at to guess the separator between labels, and whether weights are weights
 
 
@@ -86,7 +87,7 @@ def _named_columns(table: Table, options: TableOptions, like: Columns | None) ->
             called = f"column '{said}'" if said is not None else f"{role} column known by its name"
             raise DataError(
                 f"there is no {called}; the columns are: {', '.join(table.columns) or 'none'}",
-                remedy=f"name it with --{role}-column",
+                remedy=f"name it with --{role}-column{_HEADER if has_header_line(table) else ''}",
                 file=table.path,
                 kind="missing-column",
             )

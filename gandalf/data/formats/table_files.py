@@ -46,6 +46,11 @@ def is_table(path: Path) -> bool:
     return path.is_file() and Path(plain_name(path)).suffix.lower() in _READERS
 
 
+def has_header_line(table: Table) -> bool:
+    """Whether its columns are what the first line says: where that is a row, they are not names."""
+    return _READERS[Path(plain_name(table.path)).suffix.lower()] in (_open_csv, _open_tsv)
+
+
 def table_names(stem: str) -> list[str]:
     """The names a table called `stem` may have."""
     return [f"{stem}{suffix}" for suffix in _READERS]
