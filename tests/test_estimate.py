@@ -49,7 +49,7 @@ def test_a_few_steps_tell_it_where_nothing_is_stored():
 
 def test_stretches_of_time():
     assert [spoken(each) for each in (0.2, 80, 100, 3000, 9000)] == [
-        "1 seconds",
+        "1 second",
         "80 seconds",
         "2 minutes",
         "50 minutes",

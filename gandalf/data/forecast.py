@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.sentences import counted
 from gandalf.data.sparse_rows import products_by_label
 
 # Co-occurrence products that one core counts in a second; an order of magnitude, from the graph benchmark.
@@ -147,9 +148,9 @@ def _assumptions(plan: Plan, machine: _Machine, points: int, queries: int) -> tu
     return (
         f"graph: {PRODUCTS_PER_SECOND / 1e6:.0f} million co-occurrences a second on each of"
         f" {machine.cores} cores, threshold {plan.delta:g}",
-        f"training: one-vs-all on {points:,} points{made}, {plan.epochs} epochs, batch {plan.batch},"
+        f"training: one-vs-all on {counted(points, 'point')}{made}, {plan.epochs} epochs, batch {plan.batch},"
         f" dimension {plan.dimension}, Adam in float32, without the encoder",
-        f"prediction: {queries:,} points, exact search over all labels",
+        f"prediction: {counted(queries, 'point')}, exact search over all labels",
         f"CPU: {machine.flops / 1e9:,.0f} GFLOP/s, {'given' if plan.cpu_gflops else 'measured just now'};"
         f" GPU: {plan.gpu_tflops:g} TFLOP/s, assumed",
         "rough: right to a factor of a few",

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.markup import escape
 from rich.table import Table
 
+from gandalf.data.sentences import summed
 from gandalf.graph.neighbours import Neighbourhood
 from gandalf.graph.postulate import Diagnosis, EstimateQuality
 from gandalf.report.bars import bar
@@ -18,9 +19,8 @@ SHOWN = 20  # neighbours of a label in a table or picture
 
 def neighbour_table(found: Neighbourhood, shown: int = SHOWN) -> Table:
     """A label's targets as bars, with the counts behind them."""
-    table = Table(
-        title=f"{escape(found.text)}  [dim]({found.frequency:g} points)[/]", title_justify="left", box=None
-    )
+    title = f"{escape(found.text)}  [dim]({summed(found.frequency, 'point')})[/]"
+    table = Table(title=title, title_justify="left", box=None)
     table.add_column("target", justify="right")
     table.add_column("", min_width=20)
     table.add_column("together", justify="right")

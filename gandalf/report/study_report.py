@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gandalf.data.sentences import summed
 from gandalf.experiments.claims import verdicts
 from gandalf.experiments.plateau import TOLERANCE
 from gandalf.experiments.results import Results
@@ -117,7 +118,7 @@ def _neighbours(results: Results, study: str) -> Iterator[Block]:
                 for each in label["neighbours"]
             )
             head = ("neighbour", "target", "together", "its points")
-            yield Table(head, rows, f"{data}: {label['text']} ({label['frequency']:g} points)")
+            yield Table(head, rows, f"{data}: {label['text']} ({summed(label['frequency'], 'point')})")
 
 
 SPECIAL = {

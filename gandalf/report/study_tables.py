@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gandalf.data.sentences import counted
 from gandalf.experiments.claims import Verdict
 from gandalf.experiments.paper import published
 from gandalf.experiments.plateau import plateau
@@ -208,4 +209,6 @@ def missing(results: Results) -> Iterator[str]:
         wanted = results.planned(study)
         made = len({entry.run.key for entry in results.plan if entry.study == study} & results.lines.keys())
         if wanted > made:
-            yield f"{study}: {wanted - made} of {wanted} runs are still to be made"
+            left = wanted - made
+            verb = "is" if left == 1 else "are"
+            yield f"{study}: {left} of {counted(wanted, 'run')} {verb} still to be made"

@@ -41,10 +41,15 @@ def _block(block: Block) -> str:
 
 def _table(table: Table) -> str:
     caption = f"{table.caption}\n\n" if table.caption else ""
-    marks = ["---", *["---:"] * (len(table.head) - 1)]
+    marks = ["---" if at == 0 or _holds_words(table, at) else "---:" for at in range(len(table.head))]
     rows = ["| " + " | ".join(_escaped(_cell(cell)) for cell in row) + " |" for row in table.rows]
     head = [f"| {' | '.join(table.head)} |", f"| {' | '.join(marks)} |"]
     return caption + "\n".join([*head, *rows])
+
+
+def _holds_words(table: Table, column: int) -> bool:
+    """Whether a column is read rather than compared: it is sorted as words are."""
+    return any(isinstance(row[column].order, str) for row in table.rows)
 
 
 def _cell(cell: Cell) -> str:
