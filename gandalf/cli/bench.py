@@ -14,6 +14,7 @@ from gandalf.cli.options import Json, Source, reads_data
 from gandalf.cli.output import console, print_json
 from gandalf.data.dataset import Splits
 from gandalf.data.holdout import holdout
+from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 from gandalf.peers import OURS, PEERS, POINTS, Trainer, figures, interpreter, run
 from gandalf.report.bench import bench_report
@@ -94,7 +95,8 @@ def _splits(source: Source) -> Splits:
         parts = holdout(splits.train, SHARE, seed=0, at_most=AT_MOST)
     except DataError as error:  # it advises another share or seed, which nobody can choose here
         raise DataError(error.problem.what, remedy="add a test split") from error
-    typer.secho(f"no test split: {len(parts.held):,} training points are held out", err=True, dim=True)
+    held = counted(len(parts.held), "training point is", "training points are")
+    typer.secho(f"no test split: {held} held out", err=True, dim=True)
     return Splits(train=parts.rest, test=parts.held, name=splits.name)
 
 
