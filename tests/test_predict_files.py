@@ -106,6 +106,7 @@ def test_a_failure_half_way_leaves_the_old_file(small_folder, tmp_path):
     (tmp_path / "t.jsonl").write_text('{"text": "a"}\n' * 3 + "broken\n")
     for suffix in (".npz", ".jsonl", ".csv"):
         (tmp_path / f"o{suffix}").write_text("old")
-        assert "t.jsonl:4:" in fails(small_folder, tmp_path / "t.jsonl", "-o", tmp_path / f"o{suffix}")
+        words = (small_folder, tmp_path / "t.jsonl", "-o", tmp_path / f"o{suffix}", "--overwrite")
+        assert "t.jsonl:4:" in fails(*words)
         assert (tmp_path / f"o{suffix}").read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 4

@@ -12,6 +12,7 @@ from rich.markup import escape
 from gandalf import __version__
 from gandalf.cli.output import console
 from gandalf.data.files import written
+from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 from gandalf.experiments.results import Results
 from gandalf.report.study_page import study_page
@@ -37,7 +38,7 @@ def report(runs: Runs = Path("runs"), out: Out = Path("report.html")) -> None:
     text = WRITERS[out.suffix](results)
     with written(out) as file:
         file.write(text)
-    console().print(f"{len(results.lines)} runs: [bold]{escape(str(out))}[/]")
+    console().print(f"{counted(len(results.lines), 'run')}: [bold]{escape(str(out))}[/]")
 
 
 def _refuse_to_lose(out: Path) -> None:
