@@ -103,13 +103,15 @@ def test_man_is_the_bundled_set(tmp_path):
 
 def test_a_line_that_was_cut_short_costs_that_line_alone(tmp_path):
     path = tmp_path / "new" / "study.jsonl"
+    rest = {"run": {}, "name": "", "figures": {}, "steps": 1, "recipe": {}}
     for key in ("a", "b"):
-        append(path, {"key": key, "value": 1})
+        append(path, {**rest, "key": key, "value": 1})
     path.write_bytes(path.read_bytes()[:-5])
     assert [line["key"] for line in read_lines(path)] == ["a"]
-    append(path, {"key": "c", "value": 2})
-    append(path, {"key": "a", "value": 3})
-    assert read_lines(path, tmp_path / "none.jsonl") == [{"key": "a", "value": 3}, {"key": "c", "value": 2}]
+    append(path, {**rest, "key": "c", "value": 2})
+    append(path, {**rest, "key": "a", "value": 3})
+    found = read_lines(path, tmp_path / "none.jsonl")
+    assert [(line["key"], line["value"]) for line in found] == [("a", 3), ("c", 2)]
 
 
 def started(monkeypatch, tmp_path, runs, *arguments):
