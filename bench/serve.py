@@ -11,7 +11,6 @@ so with two cores the client's own work is part of every figure.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import re
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from uvloop import run  # a client that takes little of the cores it shares with the server
 
 from bench.http_load import bodies, closed_loop, open_loop
 from bench.machine import keep
@@ -112,11 +112,11 @@ def server(folder: Path, *words: str) -> Iterator[tuple[str, int]]:
 def under_load(folder: Path, index: str, asked: list[bytes], seconds: float, rate: float) -> dict[str, Any]:
     """One client, 32 clients, and an open loop."""
     with server(folder, "--index", index) as (host, port):
-        asyncio.run(closed_loop(host, port, asked, 4, 2.0))  # to warm up
+        run(closed_loop(host, port, asked, 4, 2.0))  # to warm up
         return {
-            "1 client": asyncio.run(closed_loop(host, port, asked, 1, seconds)).as_dict(),
-            "32 clients": asyncio.run(closed_loop(host, port, asked, 32, seconds)).as_dict(),
-            f"open loop, {rate:g}/s": asyncio.run(open_loop(host, port, asked, rate, seconds)).as_dict(),
+            "1 client": run(closed_loop(host, port, asked, 1, seconds)).as_dict(),
+            "32 clients": run(closed_loop(host, port, asked, 32, seconds)).as_dict(),
+            f"open loop, {rate:g}/s": run(open_loop(host, port, asked, rate, seconds)).as_dict(),
         }
 
 
