@@ -19,8 +19,8 @@ from gandalf.cluster.jobs import Job, begin, model_identity, parts_of
 from gandalf.model import load_model, save_model
 from gandalf.predict.predictor import Predictor
 
-pyarrow = pytest.importorskip("pyarrow")
-parquet = pytest.importorskip("pyarrow.parquet")
+pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 
 assert client and scheduler  # fixtures
 

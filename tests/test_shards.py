@@ -60,8 +60,8 @@ def test_shards_are_read_as_one_table(tmp_path, suffix, with_labels):
 
 
 def test_parquet_shards(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     folder = sharded(tmp_path / "cut")
     for at, path in enumerate(shards(folder)):
         rows = [json.loads(line) for line in path.read_text().splitlines()]
