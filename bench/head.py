@@ -38,19 +38,18 @@ SGD = RowOptions("sgd", rate=0.05)
 Line = dict[str, Any]
 
 
-def milliseconds(work: Callable[[int], object], times: int = 20, warm: int = 3, row: int = 4) -> float:
-    """Median time of `work(n)`, several in a row, as in training, where nothing waits between steps."""
+def milliseconds(work: Callable[[int], object], times: int = 20, warm: int = 3) -> float:
+    """Median time of `work(n)`."""
     for number in range(warm):
         work(number)
     found = []
     for number in range(times):
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         start.record()
-        for each in range(row):
-            work(number + each)
+        work(number)
         stop.record()
         torch.cuda.synchronize()
-        found.append(start.elapsed_time(stop) / row)
+        found.append(start.elapsed_time(stop))
     return float(statistics.median(found))
 
 
@@ -165,15 +164,15 @@ def parts(update: FusedUpdate, x: Tensor, chunks: tuple[Chunk, ...]) -> dict[str
     rows, bias = update.head.rows.data[labels], update.head.bias.data[labels]
     low = rows.to(update.dtype)
     scores = torch.mm(points, low.T, out=update._room(points, len(low)))
-    sums, _ = update.slopes(scores, bias, None, False)
+    of_rows = scores.T @ points
     work: dict[str, Callable[[int], object]] = {
         "cast": lambda _: rows.to(update.dtype),
         "scores": lambda _: torch.mm(points, low.T, out=scores),
         "slopes": lambda _: update.slopes(scores, bias, None, False),
-        "targets": lambda _: update.subtract(scores, sums, chunk, None),
+        "targets": lambda _: update.subtract(scores, chunk, None),
         "of points": lambda _: scores @ low,
-        "rows": lambda _: update.move_rows(scores, points, labels, 0.0, 0),  # product and step
-        "bias": lambda _: update.move_bias(sums, labels, 1e-9, 0.0),
+        "of rows": lambda _: torch.mm(scores.T, points, out=of_rows),
+        "move": lambda _: update.move("rows", labels, of_rows, 1e-9, 0.0, 0),
     }
     return {name: milliseconds(each) for name, each in work.items()}
 

@@ -161,27 +161,6 @@ def test_small_steps_of_rows_at_low_precision_are_not_lost(momentum, rate, kind)
     assert 0 < (head.rows != 1.0).float().mean() < 0.99  # by chance, and not all of them alike
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_velocities_of_float16_are_those_of_float32(decay):
-    """Batches of several sizes, slopes large and small: the scale is of none of them."""
-    all_points, head, x, _ = made(300, 32, 64)
-    head.bias.data[100:] = -12.0
-    head.rows.data = head.rows.data.half()
-    options = RowOptions(
-        "sgd", rate=1e-6, weight_decay=decay
-    )  # so that rows stay, whose rounding is another test's
-    fused = FusedUpdate(head, options, torch.bfloat16, SMALL)
-    plain = TableUpdate(copied(head), options, binary_cross_entropy, torch.float32)
-    for step, number in enumerate((64, 40, 64)):
-        batch = make_batch(all_points, np.arange(number), Every(300, 128), step, CPU)
-        for each in (fused, plain):
-            each.step(x[:number], batch.chunks, None, 1.0, False)
-    found, right = fused.state["rows"]["velocity"], plain.optimisers.rows.state["velocity"]
-    assert found.dtype == torch.float16
-    for some in (slice(0, 100), slice(100, 300)):
-        assert (found[some].float() / 2048 - right[some]).norm() < 3e-3 * right[some].norm()
-
-
 @pytest.mark.parametrize("settings", [(), ("head.optimiser=sgd", "head.rate=1", "targets.label_weight=0.5")])
 def test_a_run_by_fused_kernels_is_one_by_plain_ones(settings, monkeypatch, tmp_path):
     """All the way through: blocks, weights, checkpoints and the model."""

@@ -20,7 +20,6 @@ def slopes_kernel(
     bias,  # (C,)
     weights,  # (B,), what points count
     sums,  # (parts, C): of the slopes, for the biases
-    fixed,  # (C,): set to 0, for the targets
     losses,  # (parts, tiles): softplus(score) times the weight, summed
     num_points,
     num_labels,
@@ -60,7 +59,6 @@ def slopes_kernel(
             loss += softplus
         tl.store(place, (slope * SCALE).to(scores.dtype.element_ty), mask=inside)
     tl.store(sums + part * num_labels + label, tl.sum(total, axis=0), mask=known)
-    tl.store(fixed + label, tl.zeros((TILE_LABELS,), tl.int64), mask=known & (part == 0))
     if VALUE:
         where = losses + part * tl.num_programs(0) + tile
         tl.store(where, tl.sum(tl.sum(loss, axis=1), axis=0))
@@ -114,7 +112,7 @@ def targets_kernel(
 
 @triton.jit(do_not_specialize=["seed"])
 def move_kernel(
-    gradient,  # (size,), times 1 / share; the velocity itself, where OPTIMISER is "moved"
+    gradient,  # (size,), times 1 / share
     rows,  # (size,), moved in place
     first,  # (size,), velocity or first moment, moved in place; unused by SGD without momentum
     second,  # (size,), second moment, moved in place; unused by SGD
@@ -128,79 +126,14 @@ def move_kernel(
     correction2,  # sqrt(1 - beta2 ** steps)
     seed,  # of the rounding, another at every step and block
     TILE: tl.constexpr,
-    OPTIMISER: tl.constexpr,  # sgd, momentum, moved or adamw
-    DECAYS: tl.constexpr,
+    OPTIMISER: tl.constexpr,  # sgd, momentum or adamw
 ):
-    """The optimiser's step of rows, rounded by chance where they are stored with fewer bits than float32."""
+    """The optimiser's step, rounded by chance where numbers are stored with fewer bits than float32 has."""
     place = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
     inside = place < size
     chance = _chance(place, seed)
-    slope = tl.load(gradient + place, mask=inside, other=0.0).to(tl.float32) * share
-    if OPTIMISER == "moved":
-        row = tl.load(rows + place, mask=inside, other=0.0).to(tl.float32)
-        if DECAYS:
-            slope += decay * row
-            velocity = _rounded(slope / share, chance >> 16, gradient.dtype.element_ty)
-            tl.store(gradient + place, velocity, mask=inside)
-        tl.store(rows + place, _rounded(row - rate * slope, chance, rows.dtype.element_ty), mask=inside)
-    else:
-        # fmt: off
-        _move(place, inside, slope, rows, first, second, rate, momentum, beta2, decay,
-              correction1, correction2, chance, OPTIMISER)
-        # fmt: on
-
-
-@triton.jit
-def move_bias_kernel(
-    sums,  # (parts, size): slopes without targets
-    fixed,  # (size,): targets, as multiples of 1 / UNIT
-    parts,
-    bias,  # (size,), moved in place; first and second as those of rows
-    first,
-    second,
-    size,
-    share,
-    rate,
-    momentum,
-    beta2,
-    decay,
-    correction1,
-    correction2,
-    UNIT: tl.constexpr,
-    TILE: tl.constexpr,
-    OPTIMISER: tl.constexpr,
-):
-    """The optimiser's step of biases, whose gradient is summed up on the way."""
-    place = tl.program_id(0) * TILE + tl.arange(0, TILE)
-    inside = place < size
-    slope = tl.load(fixed + place, mask=inside, other=0).to(tl.float32) * (-1.0 / UNIT)
-    for part in range(parts):
-        slope += tl.load(sums + part * size + place, mask=inside, other=0.0)
-    # fmt: off
-    _move(place, inside, slope * share, bias, first, second, rate, momentum, beta2, decay,
-          correction1, correction2, place, OPTIMISER)
-    # fmt: on
-
-
-@triton.jit
-def _move(
-    place,
-    inside,
-    slope,
-    rows,
-    first,
-    second,
-    rate,
-    momentum,
-    beta2,
-    decay,
-    correction1,
-    correction2,
-    chance,
-    OPTIMISER: tl.constexpr,
-):
-    """Move numbers and what the optimiser keeps of them."""
     row = tl.load(rows + place, mask=inside, other=0.0).to(tl.float32)
+    slope = tl.load(gradient + place, mask=inside, other=0.0).to(tl.float32) * share
     if OPTIMISER == "adamw":
         one = tl.load(first + place, mask=inside, other=0.0).to(tl.float32)
         two = tl.load(second + place, mask=inside, other=0.0).to(tl.float32)

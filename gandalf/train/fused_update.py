@@ -27,9 +27,6 @@ UNIT = 2**40  # targets are summed as multiples of its inverse
 # Slopes of float16 are times this: 1e-7 is still told from 0, and a label that is wrong about 4,000 points,
 # or a point about 4,000 labels, does not overflow.
 SCALES = {torch.float16: 16.0, torch.float32: 1.0}
-# Velocities of float16 are times this: 3e-11 is told from 0, and a gradient of 3 at every step, the mean over
-# points, does not overflow.
-VELOCITY_SCALES = {torch.float16: 2048.0, torch.float32: 1.0}
 PROGRAMS = 2048  # at least so many at once keep a GPU busy
 
 
@@ -41,14 +38,6 @@ class Tiles:
     labels: int = 128
     values: int = 2048  # of rows
     warps: int = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """Over the points of a batch, for each label: what its bias is moved by."""
-
-    slopes: Tensor  # shape: (parts, C), without targets
-    targets: Tensor  # shape: (C,), as multiples of 1 / UNIT: whole numbers have one sum in any order
 
 
 DEFAULT = Tiles()
@@ -95,16 +84,7 @@ class FusedUpdate:
         self.dtype = torch.float16 if dtype == torch.bfloat16 else dtype
         self.scale = SCALES[self.dtype]
         self.space = Space()
-        # Rows of float32 have velocities of float32, which products of float16 cannot be added to.
-        self.adds = _kind(options) == "momentum" and head.rows.dtype in (
-            torch.float16,
-            torch.bfloat16,
-            self.dtype,
-        )
-        self.state = {
-            "rows": _state(head.rows.data, options, self.dtype if self.adds else None),
-            "bias": _state(head.bias.data, options),
-        }
+        self.state = {"rows": _state(head.rows.data, options), "bias": _state(head.bias.data, options)}
         self.steps = 0
 
     @torch.no_grad()
@@ -123,14 +103,16 @@ class FusedUpdate:
             for some in _even(len(low)):
                 torch.mm(points, low[some].T, out=scores[:, some])
             hits = _hits(scores, bias, chunk, weights) if value else None
-            sums, loss = self.slopes(scores, bias, weights, value)  # from here on they are slopes
+            of_bias, loss = self.slopes(scores, bias, weights, value)  # from here on they are slopes
             if hits is not None:
                 losses.append(loss - hits)
-            self.subtract(scores, sums, chunk, weights)
+            of_bias -= self.subtract(scores, chunk, weights)
+            of_rows = self.space.take("row product", (len(low), points.shape[1]), points, self.dtype)
             for some in _even(len(low)):
                 gradient += scores[:, some] @ low[some]
-            self.move_rows(scores, points, chunk.labels, rate, number)
-            self.move_bias(sums, chunk.labels, 1 / len(x), rate)
+                torch.mm(scores[:, some].T, points, out=of_rows[some])  # shape: (C, dim)
+            self.move("rows", chunk.labels, of_rows, 1 / (len(x) * self.scale), rate, number)
+            self.move("bias", chunk.labels, of_bias, 1 / len(x), rate, number)
         total = torch.stack(losses).sum() / len(x) if value else None
         return gradient.div_(len(x) * self.scale), total
 
@@ -142,20 +124,17 @@ class FusedUpdate:
 
     def slopes(
         self, scores: Tensor, bias: Tensor, weights: Tensor | None, value: bool
-    ) -> tuple[Sums, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """Turn scores into slopes without targets; their sums over points, and the loss without targets."""
         from gandalf.train.fused_kernels import slopes_kernel
 
         number, size = scores.shape
         tiles = math.ceil(size / self.tiles.labels)
         parts = min(math.ceil(PROGRAMS / tiles), math.ceil(number / self.tiles.points))
-        sums = Sums(
-            torch.empty(parts, size, device=scores.device),
-            torch.empty(size, dtype=torch.int64, device=scores.device),
-        )
+        sums = torch.empty(parts, size, device=scores.device)
         losses = torch.empty(parts, tiles if value else 0, device=scores.device)
         slopes_kernel[(tiles, parts)](
-            *(scores, bias, bias if weights is None else weights, sums.slopes, sums.targets, losses),
+            *(scores, bias, bias if weights is None else weights, sums, losses),
             *(number, size, scores.stride(0)),
             SCALE=self.scale,
             TILE_POINTS=self.tiles.points,
@@ -165,74 +144,42 @@ class FusedUpdate:
             FAST=scores.device.type == "cuda",  # Triton's interpreter knows no instructions
             num_warps=self.tiles.warps,
         )
-        return sums, losses.sum() if value else bias
+        return sums.sum(dim=0), losses.sum() if value else bias
 
-    def subtract(self, slopes: Tensor, sums: Sums, chunk: Chunk, weights: Tensor | None) -> None:
-        """Take the targets off the slopes, and sum them."""
+    def subtract(self, slopes: Tensor, chunk: Chunk, weights: Tensor | None) -> Tensor:
+        """Take the targets off the slopes; their sums over points."""
         from gandalf.train.fused_kernels import targets_kernel
 
+        fixed = torch.zeros(slopes.shape[1], dtype=torch.int64, device=slopes.device)
         if count := len(chunk.value):
             targets_kernel[(math.ceil(count / 128),)](
-                *(slopes, sums.targets, chunk.point, chunk.column, chunk.value),
+                *(slopes, fixed, chunk.point, chunk.column, chunk.value),
                 *(chunk.value if weights is None else weights, count, slopes.stride(0)),
                 SCALE=self.scale,
                 UNIT=UNIT,
                 TILE=128,
                 WEIGHTED=weights is not None,
             )
+        return fixed * (1 / UNIT)
 
-    def move_rows(self, slopes: Tensor, points: Tensor, labels: slice, rate: float, number: int) -> None:
-        """Move the rows of these labels."""
+    def move(
+        self, part: str, labels: slice, gradient: Tensor, share: float, rate: float, number: int
+    ) -> None:
+        """Move rows or biases of these labels by a gradient that `share` is a factor of."""
         from gandalf.train.fused_kernels import move_kernel
 
-        tables = self._tables("rows", labels)
-        share, kind = 1 / (len(points) * self.scale), _kind(self.options)
-        if self.adds:  # the product's own epilogue reads and writes the velocity: no other pass does
-            unit = VELOCITY_SCALES[self.dtype]
-            place, before, times, share, kind = (
-                tables[1],
-                self.options.momentum,
-                share * unit,
-                1 / unit,
-                "moved",
-            )
-        else:
-            size = (len(tables[0]), points.shape[1])
-            place, before, times = self.space.take("row product", size, points, self.dtype), 0.0, 1.0
-        for some in _even(len(tables[0])):
-            torch.addmm(place[some], slopes[:, some].T, points, beta=before, alpha=times, out=place[some])
-        move_kernel[(math.ceil(place.numel() / self.tiles.values),)](
-            *(place, *tables, place.numel(), share, *self._constants(rate)),
+        options, tile = self.options, self.tiles.values
+        table = (self.head.rows if part == "rows" else self.head.bias).data[labels]
+        tables = [table, *(tensor[labels] for tensor in self.state[part].values()), table, table]  # or unused
+        move_kernel[(math.ceil(table.numel() / tile),)](
+            *(gradient, *tables[:3], table.numel(), share, rate),
+            *(options.momentum, options.beta2, options.weight_decay),
+            *(1 - options.momentum**self.steps, math.sqrt(1 - options.beta2**self.steps)),
             (self.steps * 7919 + number * 104729) % 2**31,
-            TILE=self.tiles.values,
-            OPTIMISER=kind,
-            DECAYS=bool(self.options.weight_decay),
+            TILE=tile,
+            OPTIMISER=_kind(options),
             num_warps=self.tiles.warps,
         )
-
-    def move_bias(self, sums: Sums, labels: slice, share: float, rate: float) -> None:
-        """Move the biases of these labels by sums of slopes that `share` is a factor of."""
-        from gandalf.train.fused_kernels import move_bias_kernel
-
-        parts, size = sums.slopes.shape
-        move_bias_kernel[(math.ceil(size / 256),)](
-            *(sums.slopes, sums.targets, parts, *self._tables("bias", labels), size, share),
-            *self._constants(rate),
-            UNIT=UNIT,
-            TILE=256,
-            OPTIMISER=_kind(self.options),
-        )
-
-    def _tables(self, part: str, labels: slice) -> list[Tensor]:
-        """Rows or biases of these labels and what the optimiser keeps of them: three, or some unused."""
-        table = (self.head.rows if part == "rows" else self.head.bias).data[labels]
-        return [table, *(tensor[labels] for tensor in self.state[part].values()), table, table][:3]
-
-    def _constants(self, rate: float) -> tuple[float, ...]:
-        """What both kernels know of the optimiser's step."""
-        options = self.options
-        corrections = (1 - options.momentum**self.steps, math.sqrt(1 - options.beta2**self.steps))
-        return (rate, options.momentum, options.beta2, options.weight_decay, *corrections)
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Take back what `tensors` gave."""
@@ -263,10 +210,10 @@ def _kind(options: RowOptions) -> str:
     return options.optimiser
 
 
-def _state(table: Tensor, options: RowOptions, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-    """Zeros for what the optimiser keeps; unscaled, gradients are too small for float16."""
+def _state(table: Tensor, options: RowOptions) -> dict[str, Tensor]:
+    """Zeros for what the optimiser keeps; gradients are too small for float16, whatever rows are."""
     names = {"sgd": (), "momentum": ("velocity",), "adamw": ("mean", "square")}[_kind(options)]
-    dtype = dtype or (torch.float32 if table.dtype == torch.float32 else torch.bfloat16)
+    dtype = torch.float32 if table.dtype == torch.float32 else torch.bfloat16
     return {name: torch.zeros_like(table, dtype=dtype) for name in names}
 
 
