@@ -2,6 +2,7 @@
 
     python -m bench.head check                  # against float64, on fresh random inputs
     python -m bench.head ceilings               # matrix product and copy of this card
+    python -m bench.head products               # the three products alone, and what could replace them
     python -m bench.head sweep --labels 131073  # tiles and blocks
     python -m bench.head steps                  # the table: labels x batch, fused, plain and PyTorch's own
 
@@ -16,6 +17,7 @@ import json
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +235,26 @@ def sweep(labels: int, batch: int) -> Iterator[Line]:
         yield fused_step(labels, batch, block, torch.float16, Tiles(**best["tiles"]))
 
 
+def products(block: int, batch: int) -> Line:
+    """Milliseconds of the products of one block and nothing else, by PyTorch; scores also of float8."""
+    points, rows = (torch.randn(n, DIM, device="cuda").half() * DIM**-0.5 for n in (batch, block))
+    scores, velocity = (torch.empty(*size, device="cuda").half() for size in ((batch, block), (block, DIM)))
+    small, one = [each.to(torch.float8_e4m3fn) for each in (points, rows)], torch.ones((), device="cuda")
+    work: dict[str, Callable[[int], object]] = {
+        "scores": lambda _: torch.mm(points, rows.T, out=scores),
+        "scores, float8": lambda _: torch._scaled_mm(
+            small[0], small[1].T, scale_a=one, scale_b=one, out_dtype=torch.float16, use_fast_accum=True
+        ),
+        "of points": lambda _: scores @ rows,
+        "of rows": lambda _: torch.mm(scores.T, points, out=velocity),
+        "of rows, added to a velocity": lambda _: velocity.addmm_(scores.T, points, beta=0.9, alpha=1e-3),
+    }
+    found = {name: milliseconds(each) for name, each in work.items()}
+    three = found["scores"] + found["of points"] + found["of rows"]
+    flops = 6 * batch * block * DIM
+    return {"block": block, "batch": batch, "parts_ms": found, "ms": three, "tflops": flops / three / 1e9}
+
+
 # ---- the command
 
 
@@ -240,22 +262,27 @@ def lines(chosen: argparse.Namespace) -> Iterator[Line]:
     """What the command measures, line by line."""
     if chosen.what == "check":
         options = RowOptions("sgd", rate=0.05, momentum=0.0)
-        for soft in (True, False):
-            for labels, batch, block in ((5_003, 256, 5_003), (9_001, 333, 2_048), (300, 1_000, 128)):
-                yield check(options, labels, batch, block, soft)
+        shapes = ((5_003, 256, 5_003), (9_001, 333, 2_048), (300, 1_000, 128))
+        yield from (check(options, *shape, soft) for soft in (True, False) for shape in shapes)
         return
     top = ceilings()
     yield top
+    if chosen.what == "products":
+        yield from (_with_share(products(block, chosen.batch), top) for block in (*BLOCKS[2:], 131_072))
     if chosen.what == "sweep":
         yield from (_with_share(line, top) for line in sweep(chosen.labels, chosen.batch))
     if chosen.what == "steps":
-        for labels in LABELS:
-            for batch in BATCHES:
-                for dtype in (torch.float16, torch.bfloat16, torch.float32):
-                    yield _with_share(fused_step(labels, batch, chosen.block, dtype), top)
-                yield _with_share({"plain": True, **plain_step(labels, batch, 1 << 16)}, top)
-                if labels == LABELS[0]:
-                    yield _with_share({"linear": True, **linear_step(labels, batch)}, top)
+        yield from (_with_share(line, top) for line in steps(chosen.block))
+
+
+def steps(fused_block: int) -> Iterator[Line]:
+    """The table: labels x batch, fused, plain and PyTorch's own."""
+    for labels, batch in product(LABELS, BATCHES):
+        for dtype in (torch.float16, torch.bfloat16, torch.float32):
+            yield fused_step(labels, batch, fused_block, dtype)
+        yield {"plain": True, **plain_step(labels, batch, 1 << 16)}
+        if labels == LABELS[0]:
+            yield {"linear": True, **linear_step(labels, batch)}
 
 
 def _with_share(line: Line, top: Line) -> Line:
@@ -267,7 +294,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("check", "ceilings", "sweep", "steps"))
+    parser.add_argument("what", choices=("check", "ceilings", "products", "sweep", "steps"))
     parser.add_argument("--labels", type=int, default=LABELS[0])
     parser.add_argument("--batch", type=int, default=2_048)
     parser.add_argument("--block", type=int, default=BLOCKS[3])
