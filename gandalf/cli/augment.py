@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +16,7 @@ from gandalf.cli.graph_options import GRAPH
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.cli.places import Cluster, Place, place
+from gandalf.data.export import Writing
 from gandalf.data.origin import RECORD, foreign_files
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, LabelGraph
@@ -27,15 +28,6 @@ FormatName = Literal[
     "raw", "xc", "npz", "pecos", "libsvm", "fasttext", "libmultilabel", "pairs", "renee", "csv", "jsonl"
 ]
 Hardening = Literal["threshold", "any", "sample"]
-
-
-@dataclass(frozen=True)
-class Writing:
-    """How the augmented set is written."""
-
-    format: FormatName
-    harden: Hardening | None
-    overwrite: bool
 
 
 def _option(kind: Any, flag: str, panel: str, help: str) -> Any:  # noqa: ANN401  what Annotated makes has no type
@@ -87,18 +79,16 @@ def augment(
 
     [bold]gandalf augment shards out --cluster tcp://scheduler:8786[/]  a folder of shards, on Dask
     """
-    keep = replace(keep, seed=options.seed)
+    keep, writing = replace(keep, seed=options.seed), replace(writing, seed=options.seed)
     _refuse_to_lose(out, source, writing)
-    with place(source, options, cluster, format=writing.format, harden=writing.harden) as points:
+    with place(source, options, cluster, writing) as points:
         found = points.label_graph(options)
 
         def made(written: int) -> dict[str, Any]:
             known = _record(source, points, found, written, options, keep)
             return known | {"format": writing.format, "harden": writing.harden}
 
-        record, notes = points.write(
-            found.matrix, keep, out, **asdict(writing), seed=options.seed, record=made
-        )
+        record, notes = points.write(found.matrix, keep, out, writing, made)
     if json:
         print_json(record)
         return

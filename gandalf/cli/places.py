@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -16,7 +16,7 @@ from gandalf.augment.label_points import Keep, augment
 from gandalf.cli.engine import engine
 from gandalf.cli.options import Source, tell
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.export import export
+from gandalf.data.export import Writing, export
 from gandalf.errors import Findings, Problem
 from gandalf.graph.label_graph import GraphOptions, LabelGraph, counted_graph, need_sums
 from gandalf.graph.neighbours import Labelled, Neighbourhood, neighbourhood
@@ -60,16 +60,7 @@ class Place(Protocol):
         """A label's row of the graph beside the counts behind it."""
 
     def write(
-        self,
-        matrix: csr_array,
-        keep: Keep,
-        out: Path,
-        *,
-        format: str,
-        harden: str | None,
-        overwrite: bool,
-        seed: int,
-        record: Record,
+        self, matrix: csr_array, keep: Keep, out: Path, writing: Writing, record: Record
     ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
         """Write the augmented set; return how it was made and what had to be changed."""
 
@@ -106,16 +97,7 @@ class Here:
         return neighbourhood(self.splits.train, matrix, label)
 
     def write(
-        self,
-        matrix: csr_array,
-        keep: Keep,
-        out: Path,
-        *,
-        format: str,
-        harden: str | None,
-        overwrite: bool,
-        seed: int,
-        record: Record,
+        self, matrix: csr_array, keep: Keep, out: Path, writing: Writing, record: Record
     ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
         """Write the augmented set; return how it was made and what had to be changed."""
         train = augment(self.splits.train, matrix, keep)
@@ -123,10 +105,7 @@ class Here:
         notes = export(
             replace(self.splits, train=train),
             out,
-            format,
-            harden=harden,
-            seed=seed,
-            overwrite=overwrite,
+            **asdict(writing),
             origin=(made, self.splits.train.label_frequencies),
         )
         return made, notes
@@ -134,16 +113,11 @@ class Here:
 
 @contextmanager
 def place(
-    source: Source,
-    options: GraphOptions,
-    cluster: str | None,
-    *,
-    format: str = "raw",
-    harden: str | None = None,
+    source: Source, options: GraphOptions, cluster: str | None, writing: Writing | None = None
 ) -> Iterator[Place]:
     """The data set in this process or, where one is named, on a cluster.
 
-    What a cluster cannot count, or not write in the `format` that is wanted, is refused before any work.
+    What a cluster cannot count, or not write as is wanted, is refused before any work.
     """
     if cluster is None:
         yield Here(source.load_original(), any_label_graph)
@@ -156,7 +130,7 @@ def place(
     findings = Findings()
     shards = find_shards(source.data, source.options, findings)
     if shards is not None:
-        need_streamed(format, harden)
+        need_streamed(writing or Writing())
     with connected(cluster) as client:
         if shards is None:
             yield Here(source.load_original(), partial(_counted_on, client))

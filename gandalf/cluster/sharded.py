@@ -19,6 +19,7 @@ from gandalf.cluster.points import ClusterPoints, points_of_shards
 from gandalf.cluster.shards import ShardFacts, ShardReader, Shards
 from gandalf.cluster.sums import Ints
 from gandalf.data.dataset import Dataset
+from gandalf.data.export import Writing
 from gandalf.data.files import new_folder, written
 from gandalf.data.formats import raw
 from gandalf.data.formats.assemble import divided
@@ -69,25 +70,16 @@ class ShardedSet:
         return described(self.labelled, matrix, label, together, self.labelled.of_labels.frequency)
 
     def write(
-        self,
-        matrix: csr_array,
-        keep: Keep,
-        out: Path,
-        *,
-        format: str,
-        harden: str | None,
-        overwrite: bool,
-        seed: int,
-        record: Record,
+        self, matrix: csr_array, keep: Keep, out: Path, writing: Writing, record: Record
     ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
         """Write the augmented set in the raw layout: the files, byte for byte, that one machine writes."""
-        need_streamed(format, harden)
+        need_streamed(writing)
         generator = np.random.default_rng(keep.seed)
         labels = sample_labels(self.labelled.label_frequencies, keep.share, keep.order, generator)
         both = self.num_points + len(labels)
         rows = None if keep.keep == "both" else KEEPS[keep.keep](self.num_points, len(labels), generator)
         made = dict(record(both if rows is None else len(rows)))
-        with new_folder(out, overwrite=overwrite) as folder:
+        with new_folder(out, overwrite=writing.overwrite) as folder:
             raw.write_labels(self.labelled.label_texts or (), self.labelled.label_ids, folder)
             with written(folder / raw.TRAIN_FILE) as file:
                 file.writelines(self._lines(self.where.paths.train, self.train, rows))
@@ -145,10 +137,10 @@ class ShardedSet:
         write_filters(train, test, folder)
 
 
-def need_streamed(format: str, harden: str | None) -> None:
+def need_streamed(writing: Writing) -> None:
     """Refuse what cannot be written as the shards go by."""
-    what = f"the format {format}" if format != "raw" else "--harden"
-    if format != "raw" or harden is not None:
+    what = f"the format {writing.format}" if writing.format != "raw" else "--harden"
+    if writing.format != "raw" or writing.harden is not None:
         raise DataError(
             f"{what} needs the whole set in one memory, and a cluster writes shards as they come",
             remedy="write the raw format as it is, or leave --cluster out",

@@ -38,6 +38,16 @@ class Format:
     fill_rows: bool = False  # every point must have a feature
 
 
+@dataclass(frozen=True)
+class Writing:
+    """How a data set is written: what `export` takes."""
+
+    format: str = "raw"
+    harden: str | None = None
+    overwrite: bool = False
+    seed: int = 0
+
+
 def export(
     splits: Splits,
     folder: str | Path,
