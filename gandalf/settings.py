@@ -90,6 +90,20 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = ""
     return found
 
 
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """What differs between two dictionaries of settings, in words; nothing where they are equal."""
+    before, after = (json.loads(json.dumps(each)) for each in (before, after))  # as they would be read back
+    names = differing(before, after)
+    return ", ".join(f"{name} was {_at(before, name)} and is {_at(after, name)}" for name in names)
+
+
+def _at(config: Mapping[str, Any], name: str) -> str:
+    value: Any = config
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return json.dumps(value)
+
+
 # Reading: each function takes the declared type, what is there already, what was given, and its dotted name.
 
 

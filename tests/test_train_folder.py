@@ -19,6 +19,8 @@ def test_a_finished_run_is_not_touched(trained, made_up):
     said = "the run is finished, and nothing was changed; its settings stand in recipe.toml\n"
     assert done(*resumed).endswith(said)
     assert json.loads(done(*resumed, "--json")) == json.loads(before["metrics.json"])
+    said = fails(*resumed, "--seed", 3)
+    assert "holds the finished run of other settings: seed was 0 and is 3; choose another OUT" in said
     assert "cannot both be resumed and begin anew" in fails(made_up, trained, "--resume", "--overwrite")
     assert content(trained) == before
 

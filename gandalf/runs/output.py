@@ -29,7 +29,7 @@ from gandalf.runs.rank_limits import check_ranks
 from gandalf.runs.run import CHECKPOINTS, Place, train
 from gandalf.runs.testing import test_scores
 from gandalf.runs.trained import Trained
-from gandalf.settings import as_toml, from_dict, to_dict
+from gandalf.settings import as_toml, changes, from_dict, read_toml, to_dict, updated
 from gandalf.systems import recipe as recipe_of
 from gandalf.text import subwords, words
 from gandalf.train.logs import LOG
@@ -78,6 +78,21 @@ def is_finished(folder: Path) -> bool:
         return False
     _remove(folder / CHECKPOINTS)
     return True
+
+
+def refuse_other_settings(folder: Path, recipe: Recipe) -> None:
+    """Refuse to call a finished run done where other settings are asked for."""
+    path = folder / RECIPE
+    if not path.is_file():
+        return  # a model without its recipe, such as one made in Python
+    given = read_toml(path)
+    before = updated(recipe_of(str(given.get("system", Recipe().system))), given, file=path)
+    if changed := changes(to_dict(before), to_dict(recipe)):
+        raise DataError(
+            f"holds the finished run of other settings: {changed}",
+            remedy="choose another OUT, or replace it with --overwrite in place of --resume",
+            file=folder,
+        )
 
 
 def refuse_to_lose(folder: Path, *, resume: bool, overwrite: bool) -> None:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gandalf.data.files import new_folder
 from gandalf.errors import DataError
-from gandalf.settings import differing
+from gandalf.settings import changes
 from gandalf.train.ranks import ONE, Ranks
 from gandalf.train.shards import checksum, overlapping, per_label, read_tensors, shard_name, write_tensors
 
@@ -203,18 +203,10 @@ def _refuse_foreign(
     before = state.get("config")
     if config is None or not isinstance(before, Mapping):
         raise DataError("is the checkpoint of another run", file=path, remedy=remedy)
-    names = differing(before, json.loads(json.dumps(config)))
-    if not names:
+    changed = changes(before, config)
+    if not changed:
         raise DataError("is the checkpoint of a run on other data", file=path, remedy=remedy)
-    changes = ", ".join(f"{name} was {_at(before, name)} and is {_at(config, name)}" for name in names)
-    raise DataError(f"is the checkpoint of a run with other settings: {changes}", file=path, remedy=remedy)
-
-
-def _at(config: Mapping[str, Any], name: str) -> str:
-    value: Any = config
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return json.dumps(value)
+    raise DataError(f"is the checkpoint of a run with other settings: {changed}", file=path, remedy=remedy)
 
 
 def _sync(path: Path) -> None:
