@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import product
 
 from gandalf import systems
+from gandalf.experiments.studies import Asked, entries
 from gandalf.experiments.variants import (
     OWN_BASELINE,
     VARIANTS,
@@ -102,6 +103,17 @@ def plateau() -> list[Run]:
     )
 
 
+def convergence() -> list[Run]:
+    """Once and twice the steps: what tells a plateau. `gandalf reproduce convergence` finds them done."""
+    rows = ("D x 1", "D x 2", "G x 1", "G x 2")
+    runs = []
+    for data, seeds in ((MAN, SEEDS), (WEB, SEEDS), (DOCS, SEEDS[:1])):
+        for system in EVERY_SYSTEM:
+            asked = Asked(data, (system,), seeds, 0, 0, RECIPES.get((system, data), ()))
+            runs += [each.run for each in entries(("convergence",), asked) if each.row in rows]
+    return runs
+
+
 def epochs(system: str, data: str) -> float:
     """How long the recipe of the system trains on the data."""
     return override(recipe(system), RECIPES.get((system, data), ())).training.epochs
@@ -136,4 +148,5 @@ STUDIES: dict[str, Callable[[], list[Run]]] = {
     "auto": auto,
     "who_gains": who_gains,
     "plateau": plateau,
+    "convergence": convergence,
 }
