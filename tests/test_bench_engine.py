@@ -21,6 +21,7 @@ from bench.studies import RECIPES, SEEDS, SETS, STUDIES, SYSTEMS, VARIANTS, Run
 from gandalf import export, load, synthetic
 from gandalf.data.holdout import holdout
 from gandalf.experiments.parallel import Clock, in_turn, results
+from gandalf.experiments.studies import Asked, entries
 
 TINY = ("steps=4", "batch=16", "dim=8", "device=cpu", "precision=float32")
 
@@ -50,7 +51,8 @@ def test_studies_name_each_run_once_and_every_run_has_a_recipe(study):
     for run in runs:
         chosen = recipe_of(run)
         assert (chosen.system, chosen.targets.targets, chosen.seed) == (run.system, run.targets, run.seed)
-        assert chosen.validation.share == 0
+        # A share for the curves alone is held back of runs that are scored on held-out points anyway.
+        assert chosen.validation.share == (0.05 if study == "convergence" else 0)
 
 
 def test_main_is_every_variant_of_every_system_on_every_set_at_equal_settings():
@@ -63,8 +65,15 @@ def test_main_is_every_variant_of_every_system_on_every_set_at_equal_settings():
     assert all(run.settings[0].startswith("targets.label_epochs=") for run in runs)
 
 
+def test_plateau_runs_are_those_that_the_command_looks_for():
+    asked = Asked("man", ("inceptionxml-lf",), (0,), 9599, 8808, ("text.max_length=16",))
+    wanted = {entry.row: entry.run.key for entry in entries(["convergence"], asked)}
+    made = {run.key for run in STUDIES["convergence"]()}
+    assert {row for row, key in wanted.items() if key in made} == {"D x 1", "D x 2", "G x 1", "G x 2"}
+
+
 def test_what_is_chosen_is_never_chosen_on_a_test_split():
-    assert {run.split for name in ("who_gains", "plateau") for run in STUDIES[name]()} == {"validation"}
+    assert {run.split for name in ("who_gains", "plateau", "convergence") for run in STUDIES[name]()} == {"validation"}
 
 
 def test_settings_have_the_last_word():
