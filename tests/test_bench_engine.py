@@ -73,7 +73,9 @@ def test_plateau_runs_are_those_that_the_command_looks_for():
 
 
 def test_what_is_chosen_is_never_chosen_on_a_test_split():
-    assert {run.split for name in ("who_gains", "plateau", "convergence") for run in STUDIES[name]()} == {"validation"}
+    assert {run.split for name in ("who_gains", "plateau", "convergence") for run in STUDIES[name]()} == {
+        "validation"
+    }
 
 
 def test_settings_have_the_last_word():

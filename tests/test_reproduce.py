@@ -200,6 +200,15 @@ def test_damaged_predictions_are_named(runs, tmp_path):
     assert "is no file of predictions; remove it" in fails("report", copy, "-o", tmp_path / "report.md")
 
 
+def test_without_predictions_none_are_shown_side_by_side(runs, tmp_path):
+    copy, title = tmp_path / "copy", "## Predictions side by side"
+    shutil.copytree(runs, copy)
+    for there in (True, False):
+        done("report", copy, "-o", tmp_path / "report.md")
+        assert (title in (tmp_path / "report.md").read_text()) is there
+        shutil.rmtree(copy / "predictions", ignore_errors=True)
+
+
 @pytest.mark.parametrize("ending", ["html", "md", "csv"])
 def test_a_report_replaces_a_report_and_nothing_else(ending, runs, tmp_path):
     out = tmp_path / f"mine.{ending}"

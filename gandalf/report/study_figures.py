@@ -145,13 +145,14 @@ def answers(results: Results) -> Iterator[Answers]:
         named = [(f"{place.system}, {row}", lines[0]) for row, lines in rows.items()]
         by_data.setdefault(place.data, []).extend(named)
     for data, models in by_data.items():
-        splits = results.splits(data)
+        found = {name: read_predictions(results.folder, line) for name, line in models}
+        kept = {name: ids for name, ids in found.items() if ids is not None}
+        splits = results.splits(data) if kept else None
         if splits is None:
             continue
         test = test_points(splits)
         known, (_, label_texts) = known_points(test), test.need_texts("predictions side by side")
         some = np.arange(len(test)) if known is None or known.all() else np.flatnonzero(~known)
-        kept = {name: read_predictions(results.folder, line) for name, line in models}
         for row in np.unique(some[np.linspace(0, len(some) - 1, QUERIES).astype(np.int64)]).tolist():
             right = set(
                 test.targets.indices[test.targets.indptr[row] : test.targets.indptr[row + 1]].tolist()
@@ -162,7 +163,6 @@ def answers(results: Results) -> Iterator[Answers]:
                     tuple((clean(label_texts[i]), i in right) for i in ids[row, :PLACES].tolist() if i >= 0),
                 )
                 for name, ids in kept.items()
-                if ids is not None
             )
             yield Answers(clean((test.texts or [""])[row]), given)
 
