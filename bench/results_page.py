@@ -32,6 +32,7 @@ from bench.tables import (
     setting_table,
     table,
 )
+from bench.trained_table import Evidence, evidence, trained_section
 from gandalf.data.files import written
 
 Groups = dict[str, list[Line]]  # lines by the name of their row
@@ -72,18 +73,21 @@ Written by `python -m bench.results_page` from the lines that `python -m bench.e
   which is half the 95 % interval of a difference of two means, the spread between seeds pooled over the rows.
   Gains are given ± that noise and are bold where they are larger. It is the noise of training; the test
   points are the same in every row.
+- Encoder, epochs and whether a system is at a plateau: [below](#how-they-were-trained).
 - Label text, new text: test points whose text is, and is not, the text of some label.
 - Seconds are those of training. Other runs shared the card or the cores, more at some times than at others,
   so that they compare roughly at best. Memory is the peak of GPU memory, or of the whole process on a CPU.
 """
 
 
-def page(lines: list[Line], chosen: list[Line], wanted: list[Run]) -> str:
-    """The whole page: lines of all studies, those of `auto`, and the runs of the main one."""
+def page(lines: list[Line], chosen: list[Line], wanted: list[Run], settled: Evidence | None = None) -> str:
+    """The page: lines of all studies, those of `auto`, the runs of the main one, who is at a plateau."""
     keys, every = {run.key for run in wanted}, lines
     lines, chosen = [line for line in lines if line["key"] in keys], latest(chosen)
     others = [line for line in systems_lines(every) if line["key"] not in keys]
     parts = [INTRODUCTION, measured_on([*lines, *others, *chosen]), *systems_section(every)]
+    if settled is not None:
+        parts.append(trained_section([*lines, *others], settled))
     if missing := len(keys) - len(lines):
         parts.append(f"**{missing} of {len(keys)} runs are still to be made.**\n")
     places = grouped([*named(lines), *((AUTO, line) for line in chosen)])
@@ -244,7 +248,8 @@ def main() -> None:
         print(*study_tables(stored(chosen.study), chosen.by), sep="\n")
         return
     with written(chosen.to) as file:
-        file.write(page([*stored("main"), *stored("systems")], stored(AUTO), STUDIES["main"]()))
+        lines = [*stored("main"), *stored("systems")]
+        file.write(page(lines, stored(AUTO), STUDIES["main"](), evidence(chosen.folder)))
     print(chosen.to)
 
 

@@ -81,6 +81,13 @@ def test_the_page_of_made_up_results():
     assert page(lines, [], wanted).endswith(GOLDEN)
 
 
+def test_the_page_tells_who_is_at_a_plateau():
+    wanted, lines = made_up_study()
+    text = page(lines, [], wanted, {("Some-1K", "astec"): "at a plateau: made up"})
+    assert "\n| Some-1K, astec | – | 10 | 1,234 | at a plateau: made up |\n" in text
+    assert "| 1,234 | reduced: not run |" in page(lines, [], wanted, {})
+
+
 def test_the_page_shows_runs_of_the_study_alone_and_says_what_is_missing():
     wanted, lines = made_up_study()
     old = line_of(replace(wanted[0], settings=("batch=32",)), 99.0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -95,14 +97,22 @@ def caption(results: Results, study: str, place: Place) -> str:
     recipe = lines[0]["recipe"]
     length = "" if recipe["training"].get("steps") else f"Epochs: {_spread(_epochs(lines), '.3g')}, "
     steps = _spread([line["steps"] for line in lines])
-    encoder = (
-        f"{recipe['encoder']['kind']}, {recipe['encoder']['dim']}-d" if "encoder" in recipe else place.system
-    )
+    encoder = encoder_of(recipe) or place.system
     seeds = len({line["run"]["seed"] for line in lines})
     return (
         f"{place.title}. Encoder: {encoder}. {length}steps: {steps}. "
         f"Seeds: {seeds}. {_upper(str(plateau(results, place)))}."
     )
+
+
+def encoder_of(recipe: Mapping[str, Any]) -> str:
+    """Its kind, and the numbers of a word's vector or which transformer it is; nothing where there is none."""
+    encoder = recipe.get("encoder")
+    if not encoder:
+        return ""
+    if encoder["kind"] == "transformer":
+        return f"transformer {Path(encoder.get('model') or 'by default').name}"
+    return f"{encoder['kind']}, {encoder['dim']}-d"
 
 
 def _epochs(lines: list[Line]) -> list[float]:

@@ -1,0 +1,45 @@
+"""How long each system was trained on each set, and what tells that this was enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.tables import Line, table
+from gandalf.experiments.plateau import plateau
+from gandalf.experiments.results import Results
+from gandalf.report.study_tables import encoder_of
+
+Evidence = Mapping[tuple[str, str], str]  # by the names of data set and system
+
+INTRODUCTION = """\
+## How they were trained
+
+At a plateau: twice the steps add less than a point to P@1 of D and of G on held-out training points; all else is
+called reduced ([reproduce.md](reproduce.md#who-is-at-a-plateau)). Steps are those of all stages together.
+"""
+UNKNOWN = "reduced: not run"
+
+
+def evidence(folder: Path) -> Evidence:
+    """What the stored runs of the convergence study say."""
+    found = Results.read(folder)
+    return {
+        (next(iter(rows.values()))[0]["name"], place.system): str(plateau(found, place))
+        for place, rows in found.study("convergence").items()
+    }
+
+
+def trained_section(lines: list[Line], known: Evidence) -> str:
+    """A row for each system on each set."""
+    places = {(line["name"], line["run"]["system"]): line for line in lines}
+    rows = [
+        [f"{data}, {system}", *_length(line), known.get((data, system), UNKNOWN)]
+        for (data, system), line in sorted(places.items())
+    ]
+    return f"{INTRODUCTION}\n{table(['', 'encoder', 'epochs', 'steps', 'evidence'], rows)}\n"
+
+
+def _length(line: Line) -> list[str]:
+    recipe = line["recipe"]
+    return [encoder_of(recipe) or "–", f"{recipe['training']['epochs']:g}", f"{line['steps']:,}"]
