@@ -15,8 +15,8 @@ Evidence = Mapping[tuple[str, str], str]  # by the names of data set and system
 INTRODUCTION = """\
 ## How they were trained
 
-At a plateau: twice the steps add less than a point to P@1 of D and of G on held-out training points; all else is
-called reduced ([reproduce.md](reproduce.md#who-is-at-a-plateau)). Steps are those of all stages together.
+At a plateau: twice the steps add less than a point to P@1 of D and of G on held-out training points; all else
+is called reduced ([reproduce.md](reproduce.md#who-is-at-a-plateau)). Steps are those of all stages together.
 """
 UNKNOWN = "reduced: not run"
 

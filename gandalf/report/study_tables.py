@@ -106,7 +106,7 @@ def caption(results: Results, study: str, place: Place) -> str:
 
 
 def encoder_of(recipe: Mapping[str, Any]) -> str:
-    """Its kind, and the numbers of a word's vector or which transformer it is; nothing where there is none."""
+    """Its kind, and the size of a word's vector or which transformer it is; nothing where there is none."""
     encoder = recipe.get("encoder")
     if not encoder:
         return ""
