@@ -61,6 +61,17 @@ def test_every_row_is_a_recipe_and_rows_differ(study):
     assert len(set(by_row.values())) == len(by_row)  # no two rows of a table are one run
 
 
+def test_three_systems_stand_side_by_side_and_renee_with_its_own_label_points():
+    found = entries(
+        ["qualitative"], replace(ASKED, systems=("renee", "astec", "decaf", "eclare"), seeds=(0,))
+    )
+    rows = [(entry.run.system, entry.row) for entry in found]
+    assert rows == [
+        *(("renee", row) for row in ("Z1", "G", "default")),
+        *((system, row) for system in ("astec", "decaf") for row in ("D", "G", "default")),
+    ]
+
+
 def test_studies_share_runs():
     every = entries(OF_PAPER, replace(ASKED, systems=("astec",), seeds=(0,)))
     assert len({entry.run for entry in every}) == 55 < len(every)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from gandalf.errors import DataError
 from gandalf.experiments.store import Entry
-from gandalf.experiments.variants import VARIANTS, Run, Variant, of_variant, recipe_of
+from gandalf.experiments.variants import OWN_BASELINE, VARIANTS, Run, Variant, of_variant, recipe_of
 
 Figure = Literal["none", "P@1 and PSP@5", "coverage", "bins", "share", "curves", "density"]
 THROUGHOUT = "targets.label_epochs=1"  # as in the paper: label points to the last step
@@ -113,7 +113,10 @@ def _density(asked: Asked) -> Iterator[tuple[str, Run]]:
 
 
 def _qualitative(asked: Asked) -> Iterator[tuple[str, Run]]:
-    return _runs(("D", "G", "default"))(replace(asked, systems=asked.systems[:3]))
+    """Without label points (Renee: with its own) and with them, of three systems."""
+    for system in asked.systems[:3]:
+        names = (OWN_BASELINE.get(system, "D"), "G", "default")
+        yield from _runs(names)(replace(asked, systems=(system,)))
 
 
 def _nothing(asked: Asked) -> Iterator[tuple[str, Run]]:
