@@ -5,40 +5,36 @@
 
 Rows are made up: each label's row is the encoder's vector of its text, and a little of its own; or they are
 those of a trained model, which is asked texts of the data's test split. Server and client share the machine,
-so with two cores the client's own work is part of every figure.
+so with two cores the client's own work is part of every figure; how much it is, is kept too.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from uvloop import run  # a client that takes little of the cores it shares with the server
 
 from bench.http_load import bodies, closed_loop, open_loop
 from bench.machine import keep
+from bench.serve_search import GRAPHS_UP_TO, K, in_process
 from gandalf.data.load import load
 from gandalf.model import Calibration, Model, load_network, save_model
 from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
-from gandalf.predict.codes import build_codes
-from gandalf.predict.exact import top_k
-from gandalf.predict.index import build_hnsw, recalled, row_blocks
 from gandalf.text.words import Words, WordsOptions
 
 ENCODER = {"kind": "bag-of-words", "dim": 300, "dropout": 0.0}
-K = 10
 
 
 def made_up_model(labels: int, seed: int = 0) -> Model:
@@ -112,84 +108,46 @@ def server(folder: Path, *words: str) -> Iterator[tuple[str, int]]:
 def under_load(folder: Path, index: str, asked: list[bytes], seconds: float, rate: float) -> dict[str, Any]:
     """One client, 32 clients, and an open loop."""
     with server(folder, "--index", index) as (host, port):
-        run(closed_loop(host, port, asked, 4, 2.0))  # to warm up
+        closed_loop(host, port, asked, 4, 2.0)  # to warm up
         return {
-            "1 client": run(closed_loop(host, port, asked, 1, seconds)).as_dict(),
-            "32 clients": run(closed_loop(host, port, asked, 32, seconds)).as_dict(),
-            f"open loop, {rate:g}/s": run(open_loop(host, port, asked, rate, seconds)).as_dict(),
+            "1 client": closed_loop(host, port, asked, 1, seconds).as_dict(),
+            "32 clients": closed_loop(host, port, asked, 32, seconds).as_dict(),
+            f"open loop, {rate:g}/s": open_loop(host, port, asked, rate, seconds).as_dict(),
         }
 
 
-def in_process(model: Model, texts: list[str]) -> dict[str, Any]:
-    """Search alone, without HTTP: milliseconds a query, alone and in batches of 64, and recall."""
-    import faiss
-
-    x = model.vectors(texts)
-    exact = top_k(x, model.head, K)[0]
-    index, codes = build_hnsw(model), build_codes(model)
-    searches: dict[str, Callable[[torch.Tensor], np.ndarray[Any, Any]]] = {
-        "exact": lambda some: top_k(some, model.head, K)[0],
-        "hnsw": lambda some: index.over(model.head)(some, K)[0],
-        "codes": lambda some: codes.over(model.head)(some, K)[0],
-    }
-    rows = np.concatenate(row_blocks(model.head))
-    flat = faiss.IndexFlatIP(rows.shape[1])
-    flat.add(rows)
-    searches["faiss flat"] = lambda some: flat.search(_with_one(some), K)[1]
-    library = _hnswlib(rows)
-    if library is not None:
-        searches["hnswlib"] = lambda some: library.knn_query(_with_one(some), K)[0].astype(np.int64)
-    return {name: _timed(search, x, exact) for name, search in searches.items()}
-
-
-def _hnswlib(rows: np.ndarray[Any, Any]) -> Any:  # noqa: ANN401  compiled, and perhaps not there
-    try:
-        import hnswlib
-    except ImportError:
-        return None
-    index = hnswlib.Index("ip", rows.shape[1])
-    index.init_index(len(rows), ef_construction=200, M=16)
-    index.add_items(rows)
-    index.set_ef(256)
-    return index
-
-
-def _with_one(x: torch.Tensor) -> np.ndarray[Any, Any]:
-    return np.hstack([x.numpy(), np.ones((len(x), 1), dtype=np.float32)])
-
-
-def _timed(
-    search: Callable[[torch.Tensor], np.ndarray[Any, Any]], x: torch.Tensor, exact: np.ndarray[Any, Any]
-) -> dict[str, Any]:
-    search(x[:64])
-    times = []
-    for row in x[:200]:
-        start = time.perf_counter()
-        search(row[None])
-        times.append(time.perf_counter() - start)
-    start = time.perf_counter()
-    found = np.concatenate([search(part) for part in torch.split(x, 64)])
-    batched = (time.perf_counter() - start) / len(x)
-    alone = (1e3 * np.percentile(times, [50, 99])).tolist()
-    return {
-        "p50_ms": round(alone[0], 3),
-        "p99_ms": round(alone[1], 3),
-        "batched_ms": round(1e3 * batched, 3),
-        "recall@10": round(recalled(found, exact), 4),
-    }
-
-
-def asked_models(given: argparse.Namespace) -> Iterator[tuple[Model, list[str]]]:
-    """Models and the texts that they are asked."""
-    if given.model is None:
-        for labels in given.labels:
-            model = made_up_model(labels)
-            yield model, queries(model)
+def asked_models(given: argparse.Namespace, kept: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Folders of models, and the texts that each is asked."""
+    if given.model is not None:
+        test = load(given.data).test
+        assert test is not None and test.texts is not None
+        places = np.random.default_rng(1).choice(len(test), 500, replace=False).tolist()
+        yield given.model, [test.texts[place] for place in places]
         return
-    test = load(given.data).test
-    assert test is not None and test.texts is not None
-    places = np.random.default_rng(1).choice(len(test), 500, replace=False).tolist()
-    yield load_network(given.model), [test.texts[place] for place in places]
+    for labels in given.labels:
+        folder = kept / f"made_{labels}"
+        if not folder.exists():
+            save_model(made_up_model(labels), folder)
+        yield folder, queries(load_network(folder))
+
+
+def measured(folder: Path, texts: list[str], given: argparse.Namespace) -> dict[str, Any]:
+    """One model: search alone, and a server of it by every search under load."""
+    model = load_network(folder)
+    print(f"{model.num_labels:,} labels", flush=True)
+    row: dict[str, Any] = {
+        "labels": model.num_labels,
+        "dim": model.head.dim,
+        "load_before": os.getloadavg()[0],  # of the machine, by whatever else it does
+        "search": in_process(model, folder, texts),
+    }
+    print(f"  search: {row['search']}", flush=True)
+    graphs = model.num_labels <= GRAPHS_UP_TO
+    del model
+    for index in ("exact", "hnsw", "codes") if graphs else ("exact", "codes"):
+        row[index] = under_load(folder, index, bodies(texts, K), given.seconds, given.rate)
+        print(f"  {index}: {row[index]}", flush=True)
+    return row
 
 
 def main() -> None:
@@ -203,22 +161,13 @@ def main() -> None:
     parser.add_argument("--name", default="serve")
     parser.add_argument("--model", type=Path, help="a trained one, in place of made-up rows")
     parser.add_argument("--data", help="whose test texts it is asked")
+    parser.add_argument("--folder", type=Path, help="where made-up models are kept for another time")
     given = parser.parse_args()
     results = []
-    for model, texts in asked_models(given):
-        print(f"{model.num_labels:,} labels", flush=True)
-        row: dict[str, Any] = {"labels": model.num_labels, "dim": model.head.dim}
-        row["search"] = in_process(model, texts)
-        print(f"  search: {row['search']}", flush=True)
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name) / "model"
-            save_model(model, folder)
-            del model
-            for index in ("exact", "hnsw", "codes"):
-                row[index] = under_load(folder, index, bodies(texts, K), given.seconds, given.rate)
-                print(f"  {index}: {row[index]}", flush=True)
-        results.append(row)
-        print(keep(given.name, results))
+    with tempfile.TemporaryDirectory() as name:
+        for folder, texts in asked_models(given, given.folder or Path(name)):
+            results.append(measured(folder, texts, given))
+            print(keep(given.name, results))
 
 
 if __name__ == "__main__":

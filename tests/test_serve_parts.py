@@ -24,11 +24,8 @@ from gandalf.serve.service import Served, Service
 
 
 async def with_batcher(batcher, body):
-    task = asyncio.create_task(batcher.run())
-    try:
+    with batcher.running():
         return await body
-    finally:
-        task.cancel()
 
 
 class Gate:

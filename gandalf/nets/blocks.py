@@ -11,6 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import parametrize
 from torch.nn.utils.parametrizations import spectral_norm
 
 BlockName = Literal["astec", "decaf", "eclare"]
@@ -22,6 +23,14 @@ def identity_linear(dim: int) -> nn.Module:
     nn.init.eye_(linear.weight)
     nn.init.zeros_(linear.bias)
     return spectral_norm(linear)
+
+
+def settle(network: nn.Module) -> None:
+    """Put what weights come to in place of what they are computed from at each call; nothing learns then."""
+    network.eval()
+    for part in [*network.modules()]:
+        for name in [*getattr(part, "parametrizations", ())]:
+            parametrize.remove_parametrizations(part, name)
 
 
 class Residual(nn.Module):

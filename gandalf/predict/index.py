@@ -26,6 +26,7 @@ WIDTHS = (64, 128, 256, 512, 1_024)  # held in hand while searching: the first w
 ENOUGH, AT = 0.98, 10  # recall wanted, among so many labels
 QUERIES = 1_000  # texts of labels that recall is measured with
 SPARE = 16  # candidates beyond 2k that are scored again
+FEW = 128  # candidates that are all scored again: narrowing them down first would take longer
 STEP = 1 << 14
 
 Ints = npt.NDArray[np.int64]
@@ -98,35 +99,33 @@ class IndexSearch:
         number = 2 * k + SPARE + denied
         if number >= self.index.labels // 2:
             return top_k(x, self.head, k, exclude=exclude)  # most of them are asked for anyway
-        ids = torch.from_numpy(self.index.candidates(x, number)[1]).to(x.device)  # shape: (N, number or more)
-        ids = ids if ids.shape[1] <= number else self._narrowed(x, ids, number)
-        later = torch.arange(self.index.labels, self.head.num_labels, device=x.device)
-        ids = torch.cat([ids, later.expand(len(x), -1)], dim=1)
-        ids = torch.sort(ids, dim=1).values  # so that ties go to the smaller label
-        missing = ids < 0
-        scores = pair_scores(x, self.head, ids.clamp_min(0)).masked_fill(missing, -torch.inf)
+        ids = self.index.candidates(x, number)[1]  # shape: (N, number or more)
+        ids = ids if ids.shape[1] <= max(number, FEW) else self._narrowed(x, ids, number)
+        later = np.arange(self.index.labels, self.head.num_labels)
+        ids = np.hstack([ids, np.broadcast_to(later, (len(x), len(later)))])
+        ids.sort(axis=1)  # so that ties go to the smaller label
+        known = torch.from_numpy(np.maximum(ids, 0)).to(x.device)
+        scores: Floats = pair_scores(x, self.head, known).cpu().numpy()
+        scores[ids < 0] = -np.inf
         if exclude is not None:
-            scores = scores.masked_fill(_pairs(ids.cpu().numpy(), exclude).to(x.device), -torch.inf)
-        best = torch.sort(scores, dim=1, descending=True, stable=True)
-        found, values = ids.gather(1, best.indices[:, :k]), best.values[:, :k]
-        return _filled(found.masked_fill(values == -torch.inf, -1), values, k)
+            scores[_pairs(ids, exclude)] = -np.inf
+        return _first(ids, scores, k)
 
-    def _narrowed(self, x: Tensor, ids: Tensor, number: int) -> Tensor:
+    def _narrowed(self, x: Tensor, ids: Ints, number: int) -> Ints:
         """The best of many candidates, by scores that may be off in their last digits."""  # (N, number)
-        kept = []
-        for vector, own in zip(x, ids, strict=True):  # the rows of one text stay in a processor's cache
-            rows, bias = self.head.at(own.clamp_min(0))
+        kept = ids[:, :number].copy()
+        for at, (vector, own) in enumerate(zip(x, torch.from_numpy(ids).to(x.device), strict=True)):
+            rows, bias = self.head.at(own.clamp_min(0))  # those of one text stay in a processor's cache
             scores = (rows.float() @ vector.float() + bias.float()).masked_fill(own < 0, -torch.inf)
-            kept.append(own[torch.topk(scores, number).indices])
-        return torch.stack(kept) if kept else ids[:, :number]
+            kept[at] = own[torch.topk(scores, number).indices].cpu().numpy()
+        return kept
 
     def _as_found(self, x: Tensor, k: int) -> tuple[Ints, Floats]:
         """What the graph gives: its rows are the head's own, so are its scores."""
         scores, ids = self.index.candidates(x, min(k, self.index.labels))
+        order = np.argsort(ids, axis=1)  # so that ties go to the smaller label
         scores = np.where(ids < 0, -np.inf, scores).astype(np.float32)
-        order = np.lexsort((ids, -scores), axis=1)  # ties to the smaller label
-        ids, scores = np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
-        return _filled(torch.from_numpy(ids), torch.from_numpy(scores), k)
+        return _first(np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1), k)
 
 
 def build_hnsw(model: Model, rows: RowsKind = "float32") -> Hnsw:
@@ -197,25 +196,28 @@ def asked(model: Model) -> list[str]:
     return [model.label_texts[place] for place in places.tolist()]
 
 
-def with_one(x: Tensor) -> Floats:
-    """Vectors as rows with biases are multiplied by them."""  # shape: (N, dim + 1)
-    ones = torch.ones(len(x), 1, device=x.device)
-    found: Floats = np.ascontiguousarray(torch.cat([x.float(), ones], dim=1).cpu().numpy())
+def with_one(x: Tensor, width: int | None = None) -> Floats:
+    """Vectors as rows with biases are multiplied by them, with zeros behind up to some width."""
+    dim = x.shape[1]
+    found: Floats = np.zeros((len(x), width or dim + 1), dtype=np.float32)
+    found[:, :dim], found[:, dim] = x.float().cpu().numpy(), 1.0
     return found
 
 
-def _pairs(ids: Ints, exclude: csr_array) -> Tensor:
+def _pairs(ids: Ints, exclude: csr_array) -> npt.NDArray[np.bool_]:
     """Which of the candidates are excluded."""  # shape: (N, C)
-    rows = [
-        np.isin(row, exclude.indices[exclude.indptr[at] : exclude.indptr[at + 1]])
-        for at, row in enumerate(ids)
-    ]
-    return torch.from_numpy(np.stack(rows)) if rows else torch.empty(0, ids.shape[1], dtype=torch.bool)
+    found = np.zeros(ids.shape, dtype=bool)
+    for at, row in enumerate(ids):
+        found[at] = np.isin(row, exclude.indices[exclude.indptr[at] : exclude.indptr[at + 1]])
+    return found
 
 
-def _filled(ids: Tensor, scores: Tensor, k: int) -> tuple[Ints, Floats]:
-    """N x k, with -1 and -inf where fewer were found."""
+def _first(ids: Ints, scores: Floats, k: int) -> tuple[Ints, Floats]:
+    """N x k by falling score, of equal ones what stands first; -1 and -inf where fewer were found."""
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     all_ids = np.full((len(ids), k), -1, dtype=np.int64)
     all_scores = np.full((len(ids), k), -np.inf, dtype=np.float32)
-    all_ids[:, : ids.shape[1]], all_scores[:, : ids.shape[1]] = ids.cpu().numpy(), scores.cpu().numpy()
+    all_ids[:, : best.shape[1]] = np.take_along_axis(ids, best, axis=1)
+    all_scores[:, : best.shape[1]] = np.take_along_axis(scores, best, axis=1)
+    all_ids[all_scores == -np.inf] = -1
     return all_ids, all_scores

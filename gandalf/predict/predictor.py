@@ -152,7 +152,8 @@ def probabilities(scores: npt.NDArray[np.float32], calibration: Calibration) -> 
     evaluation of a file, would then take another label first. Such numbers are kept one step apart.
     """
     found = np.maximum(calibration(scores), _TINY).astype(np.float32)  # shape: (N, k)
-    for place in range(1, found.shape[1]):
+    apart = (found[:, 1:] < found[:, :-1]) | (scores[:, 1:] == scores[:, :-1])
+    for place in range(1, found.shape[1] if not apart.all() else 0):
         before = found[:, place - 1]
         falls = scores[:, place] < scores[:, place - 1]
         most = np.where(falls, np.nextafter(before, np.float32(0)), before)

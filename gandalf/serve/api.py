@@ -64,6 +64,10 @@ class Api:
 
     async def predict(self, request: PredictRequest) -> JSONResponse:
         """The most probable labels of one text or many."""
+        return JSONResponse(await self.predicted(request))
+
+    async def predicted(self, request: PredictRequest) -> dict[str, Any]:
+        """The same as plain values."""
         texts = [clean(text) for text in ([request.text] if isinstance(request.text, str) else request.text)]
         wanted = [False, True] if request.baseline else [False]
         asked = [(await self._query(request, texts, baseline), baseline) for baseline in wanted]
@@ -72,7 +76,7 @@ class Api:
         found: dict[str, Any] = {"results": self._results(texts, answers[0], self.service.served)}
         if request.baseline:
             found["baseline"] = self._results(texts, answers[1], self.service.at(True))
-        return JSONResponse(found | {"calibrated": self.service.served.model.calibration is not None})
+        return found | {"calibrated": self.service.served.model.calibration is not None}
 
     async def explain(self, request: ExplainRequest) -> JSONResponse:
         """Why a text gets a label: words that carry the score, and what taught it."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
 
 from gandalf.serve.limits import BusyError
 
@@ -37,35 +39,47 @@ class Batcher(Generic[Question, Answered]):
         seen: Callable[[int], None] = lambda size: None,
         begin: Callable[[], None] = lambda: None,  # called once in the thread
     ) -> None:
-        self._answer, self._most, self._room, self._seen = answer, most, waiting, seen
+        self._answer, self._most, self._room, self._seen, self._begin = answer, most, waiting, seen, begin
         self._queue: deque[_Waiting[Question, Answered]] = deque()
-        self._wake = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="predict", initializer=begin)
-        self.waiting = 0  # the sizes of all that is in the queue
+        self._bell: SimpleQueue[bool] = SimpleQueue()  # wakes the thread: there is something, or no more
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # Sizes of all that came and of all that was taken: each is changed in one thread alone.
+        self._came, self._went = 0, 0
+
+    @property
+    def waiting(self) -> int:
+        """The sizes of all that is in the queue."""
+        return self._came - self._went
 
     async def ask(self, question: Question, size: int = 1) -> Answered:
         """The answer, or `BusyError` at once if the queue is full."""
-        if self.waiting and self.waiting + size > self._room:
+        waiting = self.waiting
+        if waiting and waiting + size > self._room:
             raise BusyError
         one: _Waiting[Question, Answered] = _Waiting(
             question, size, asyncio.get_running_loop().create_future()
         )
+        self._came += size
         self._queue.append(one)
-        self.waiting += size
-        self._wake.set()
+        self._bell.put(True)
         return await one.future
 
-    async def run(self) -> None:
-        """Answer for as long as the task lives."""
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Answer for as long as the block lasts; to be entered in the event loop that asks."""
+        self._loop = asyncio.get_running_loop()
+        threading.Thread(target=self._work, name="predict").start()
         try:
-            while True:
-                await self._wake.wait()
-                self._wake.clear()
-                while batch := self._taken():
-                    self._seen(sum(one.size for one in batch))
-                    await self._settle(batch)
+            yield
         finally:
-            self._thread.shutdown(wait=False)
+            self._bell.put(False)
+
+    def _work(self) -> None:
+        self._begin()
+        while self._bell.get():
+            while batch := self._taken():
+                self._seen(sum(one.size for one in batch))
+                self._settle(batch)
 
     def _taken(self) -> list[_Waiting[Question, Answered]]:
         """As many as fit into a batch, without those that nobody waits for any more."""
@@ -73,32 +87,36 @@ class Batcher(Generic[Question, Answered]):
         size = 0
         while self._queue and (not batch or size + self._queue[0].size <= self._most):
             one = self._queue.popleft()
-            self.waiting -= one.size
+            self._went += one.size
             if not one.future.done():
                 batch.append(one)
                 size += one.size
         return batch
 
-    async def _settle(self, batch: list[_Waiting[Question, Answered]]) -> None:
+    def _settle(self, batch: list[_Waiting[Question, Answered]]) -> None:
         try:
-            answers = await self._computed(batch)
+            answers = self._answer([one.question for one in batch])
         except Exception as error:
             if len(batch) == 1:
-                _fail(batch[0], error)
+                self._in_loop(_fail, batch[0], error)
                 return
             for one in batch:  # one question's fault is not the others'
-                await self._settle([one])
+                self._settle([one])
             return
-        for one, answer in zip(batch, answers, strict=True):
-            if not one.future.done():
-                one.future.set_result(answer)
+        self._in_loop(_give, batch, answers)
 
-    async def _computed(self, batch: list[_Waiting[Question, Answered]]) -> Sequence[Answered]:
-        loop = asyncio.get_running_loop()
-        questions = [one.question for one in batch]
-        return await loop.run_in_executor(self._thread, self._answer, questions)
+    def _in_loop(self, call: Callable[..., None], *given: Any) -> None:  # noqa: ANN401  handed on as it is
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the loop has ended, and nobody waits
+            self._loop.call_soon_threadsafe(call, *given)
 
 
-def _fail(one: _Waiting[Question, Answered], error: Exception) -> None:
+def _give(batch: Sequence[_Waiting[Any, Answered]], answers: Sequence[Answered]) -> None:
+    for one, answer in zip(batch, answers, strict=True):
+        if not one.future.done():
+            one.future.set_result(answer)
+
+
+def _fail(one: _Waiting[Any, Any], error: Exception) -> None:
     if not one.future.done():
         one.future.set_exception(error)

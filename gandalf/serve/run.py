@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import socket
@@ -21,6 +22,7 @@ from gandalf.data.formats.table import TableOptions
 from gandalf.data.load import load
 from gandalf.errors import DataError
 from gandalf.model import Model, load_network
+from gandalf.nets.blocks import settle
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 from gandalf.predict.codes import Codes, build_codes
@@ -71,6 +73,8 @@ def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sent
     journal = _journal(settings, served.model, tell)
     service = Service(served, baseline, journal, make)
     manner = Manner(Path(settings.model).resolve().name, settings.threads or _threads(settings))
+    gc.collect()
+    gc.freeze()  # what is here now stays: no pause to look through it
     return create_app(service, token=token, manner=manner)
 
 
@@ -84,6 +88,7 @@ def _served(
 ) -> tuple[Served, MakePredictor]:
     """The model as it is, and what makes a predictor of it when it has more labels."""
     model = load_network(folder, settings.device)
+    settle(model.encoder)
     make: MakePredictor = Predictor
     if settings.index == "hnsw":
         index, new = stored_or_built(model, Path(folder), settings.rows)
