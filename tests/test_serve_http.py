@@ -139,6 +139,17 @@ def test_about_health_ready_metrics(client):
     assert counts["gandalf_labels"] == "5.0" and float(counts["gandalf_batch_texts_count"]) >= 1
 
 
+@pytest.mark.parametrize(
+    "path", ["/", "/docs", "/health", "/labels?limit=2", "/metrics", "/static/style.css", "/no"]
+)
+def test_head_is_get_without_what_it_shows(client, path):
+    whole, head = client.get(path), client.head(path)
+    assert head.content == b"" and head.status_code == whole.status_code
+    assert head.headers["content-type"] == whole.headers["content-type"]
+    if path != "/metrics":  # which have counted one more
+        assert head.headers["content-length"] == whole.headers["content-length"] == str(len(whole.content))
+
+
 def test_nothing_is_loaded_from_elsewhere(client):
     for path in ("/", "/docs"):
         answer = client.get(path)
@@ -154,6 +165,27 @@ def test_the_document_tells_every_answer(client):
     errors = document["paths"]["/predict"]["post"]["responses"]
     for status in ("400", "404", "413", "422", "503"):
         assert errors[status]["content"]["application/json"]["schema"]["$ref"].endswith("/Error")
+
+
+def both_ways(client, body):
+    """The answer by the short way, and by FastAPI's: a content type with a parameter takes that."""
+    usual = {"content-type": "application/json; charset=utf-8"}
+    return (client.post("/predict", content=body, headers=headers) for headers in (JSON, usual))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"text": "bzip2 files", "k": 3},
+        {"text": ["gzip", "ﬁle ☃ 𝄞", ""], "k": 2.0, "threshold": 0.1},
+        {"text": "gzip", "deny": ["L1", 0], "baseline": True},
+        {"text": "gzip", "allow": [1, "disk usage"]},
+    ],
+)
+def test_the_short_way_leads_to_the_same(client, body):
+    short, usual = both_ways(client, json.dumps(body).encode())
+    assert short.status_code == usual.status_code == 200 and short.json() == usual.json()
+    assert {*short.headers} == {*usual.headers}
 
 
 # ---- what is refused
@@ -185,7 +217,8 @@ BAD = [
 
 @pytest.mark.parametrize(("body", "said"), BAD)
 def test_bad_requests(client, body, said):
-    assert said in refused(client.post("/predict", content=body, headers=JSON), 422)
+    short, usual = both_ways(client, body)
+    assert said in refused(short, 422) and short.json() == usual.json()
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded"])
@@ -212,7 +245,8 @@ def test_what_is_not_there(client):
     refused(client.get("/labels/x/neighbours"), 422)
     refused(client.get("/labels", params={"limit": 0}), 422)
     assert "GET is not known" in refused(client.get("/predict"), 405)
-    assert client.delete("/labels").headers["allow"] == "GET, POST"
+    assert client.delete("/labels").headers["allow"] == "GET, HEAD, POST"
+    assert client.head("/predict").headers["allow"] == "POST"
 
 
 def test_no_baseline(predictor):
@@ -285,6 +319,16 @@ def test_adding_is_off_by_default(client):
 def test_a_wrong_token(adding, headers):
     answer = adding.post("/labels", json=new({"text": "x"}), headers=headers)
     assert "token" in refused(answer, 401) and answer.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b"x" * 70_000, b'{"labels": []}'])
+@pytest.mark.parametrize("kind", ["application/json", "text/plain"])
+def test_who_has_no_token_is_told_so_whatever_is_sent(client, adding, body, kind):
+    headers = {"content-type": kind}
+    assert "token" in refused(adding.post("/labels", content=body, headers=headers), 401)
+    assert "off" in refused(client.post("/labels", content=body, headers=headers | BEARER), 403)
+    answer = adding.post("/labels", content=body, headers=headers | BEARER)
+    assert refused(answer, answer.status_code) and answer.status_code in (400, 415, 422)
 
 
 def test_a_label_is_added_and_answers(adding):

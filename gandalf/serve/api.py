@@ -99,7 +99,7 @@ class Api:
 
     async def add_labels(self, request: Request, labels: AddRequest) -> JSONResponse:
         """Add labels by text, with `Authorization: Bearer TOKEN`; they are on disk when it answers."""
-        self._authorise(request)
+        self.authorise(request)
         try:
             added = await run_in_threadpool(self.service.add, [_new_label(each) for each in labels.labels])
         except DataError as error:
@@ -168,7 +168,8 @@ class Api:
         finally:
             self._explaining -= 1
 
-    def _authorise(self, request: Request) -> None:
+    def authorise(self, request: Request) -> None:
+        """Refuse to add labels where that is off, or to who does not have the token."""
         if self.token is None or not self.service.adds:
             raise HTTPException(403, "adding labels is off; start the server with --token-file")
         scheme, _, given = request.headers.get("authorization", "").partition(" ")

@@ -19,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from gandalf.errors import DataError
 from gandalf.serve.api import Api, Manner
-from gandalf.serve.guard import Guard
+from gandalf.serve.guard import Guard, Locked
 from gandalf.serve.limits import BusyError, Limits
 from gandalf.serve.metrics import Metrics
 from gandalf.serve.schemas import (
@@ -66,7 +66,11 @@ def create_app(
         redoc_url=None,
     )
     _add_paths(app, api)
-    _shorten(app, api)
+    for route in app.routes:
+        if isinstance(route, APIRoute) and route.endpoint == api.predict:
+            route.app = Straight(route.app, api.predicted)  # asked far more often than anything else
+        if isinstance(route, APIRoute) and route.endpoint == api.add_labels:
+            route.app = Locked(route.app, api.authorise)
     _add_page(app)
     _add_errors(app)
     app.add_middleware(Guard, metrics=metrics, body=limits.body)
@@ -87,13 +91,6 @@ def _add_paths(app: FastAPI, api: Api) -> None:
     add("/health", "GET", api.health, Status)
     add("/ready", "GET", api.ready, Status, BUSY)
     app.add_api_route("/metrics", api.metrics, methods=["GET"], response_class=Response)
-
-
-def _shorten(app: FastAPI, api: Api) -> None:
-    """Predictions are asked for far more often than anything else."""
-    (route,) = (each for each in app.routes if getattr(each, "path", "") == "/predict")
-    assert isinstance(route, APIRoute)
-    route.app = Straight(route.app, api.predicted)
 
 
 def _add_page(app: FastAPI) -> None:
@@ -147,7 +144,8 @@ def _told(status: int, sentence: str, headers: Any = None) -> JSONResponse:  # n
 def _methods(app: FastAPI, request: Request) -> str:
     """All that is known at a path; of several routes, starlette names the first one's alone."""
     here = (route for route in app.routes if route.matches(request.scope)[0] != Match.NONE)
-    return ", ".join(sorted({method for route in here for method in getattr(route, "methods", None) or ()}))
+    found = {method for route in here for method in getattr(route, "methods", None) or ()}
+    return ", ".join(sorted(found | ({"HEAD"} if "GET" in found else set())))
 
 
 def _about(request: Request, error: HTTPException) -> str:

@@ -1,11 +1,13 @@
-"""Around every request: its size is limited, its time is counted, and pages load nothing from elsewhere."""
+"""Around requests: size is limited, time counted, the token asked for, and nothing loaded from elsewhere."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gandalf.serve.metrics import Metrics
@@ -30,13 +32,17 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 500
+        began, status, head_alone = time.perf_counter(), 500, scope["method"] == "HEAD"
+        if head_alone:  # as GET, without what it would show
+            scope = {**scope, "method": "GET"}
 
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", []), *HEADERS]
+            elif head_alone:
+                message["body"] = b""
             await send(message)
 
         try:
@@ -67,6 +73,18 @@ class Guard:
         headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
         await send({"type": "http.response.start", "status": TOO_LARGE, "headers": headers})
         await send({"type": "http.response.body", "body": json.dumps({"error": self._sentence}).encode()})
+
+
+class Locked:
+    """Stands in front of a route's own application: who may not ask is told so before a body is read."""
+
+    def __init__(self, app: ASGIApp, authorise: Callable[[Request], None]) -> None:
+        self._app, self._authorise = app, authorise
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or raise what is wrong with its token."""
+        self._authorise(Request(scope))
+        await self._app(scope, receive, send)
 
 
 def _announced(scope: Scope) -> int:
