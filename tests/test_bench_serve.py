@@ -12,13 +12,13 @@ from bench.http_load import Load, bodies, closed_loop, open_loop
 from bench.serve import made_up_model, queries
 
 
-async def answering(work):
-    """A server that answers every fourth request 503, and what came of the work."""
+async def answering(work, most=1_000_000):
+    """A server that answers every fourth request 503 and hangs up after some, and what came of the work."""
     asked, hung_up = [], []
 
     async def client(reader, writer):
         hung_up.append(asyncio.current_task())
-        while True:
+        for _ in range(most):
             try:
                 head = await reader.readuntil(b"\r\n\r\n")
             except asyncio.IncompleteReadError:
@@ -49,6 +49,14 @@ def test_a_closed_loop_has_so_many_clients():
     texts = bodies(["one"])
     found, asked = asyncio.run(answering(lambda host, port: closed_loop(host, port, texts, 3, 0.1)))
     assert len(asked) == len(found.latencies) >= 3
+
+
+def test_who_is_hung_up_on_asks_again():
+    texts = bodies(["one"])
+    found, asked = asyncio.run(answering(lambda *where: open_loop(*where, texts, 200.0, 0.2), most=3))
+    assert len(asked) == len(found.latencies) == 40
+    found, asked = asyncio.run(answering(lambda *where: closed_loop(*where, texts, 2, 0.1), most=3))
+    assert len(asked) == len(found.latencies) > 12
 
 
 def test_figures():
