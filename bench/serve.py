@@ -78,8 +78,8 @@ def queries(model: Model, number: int = 500) -> list[str]:
 
 
 @contextmanager
-def server(folder: Path, *words: str) -> Iterator[tuple[str, int]]:
-    """The command on a free port."""
+def server(folder: Path, *words: str) -> Iterator[tuple[str, int, int]]:
+    """The command on a free port: host, port and process."""
     command = [
         sys.executable,
         "-m",
@@ -99,7 +99,7 @@ def server(folder: Path, *words: str) -> Iterator[tuple[str, int]]:
                 print(f"    {line.strip()}", flush=True)
                 found = re.search(r"http://(\S+):(\d+)/", line)
                 if found:
-                    yield found.group(1), int(found.group(2))
+                    yield found.group(1), int(found.group(2)), started.pid
                     break
         finally:
             started.terminate()
@@ -107,7 +107,7 @@ def server(folder: Path, *words: str) -> Iterator[tuple[str, int]]:
 
 def under_load(folder: Path, index: str, asked: list[bytes], seconds: float, rate: float) -> dict[str, Any]:
     """One client, 32 clients, and an open loop."""
-    with server(folder, "--index", index) as (host, port):
+    with server(folder, "--index", index) as (host, port, _):
         closed_loop(host, port, asked, 4, 2.0)  # to warm up
         return {
             "1 client": closed_loop(host, port, asked, 1, seconds).as_dict(),
