@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PEERS  ?= .peers
 
-.PHONY: install demo test cluster-test test-kernels lint format bench peers clean
+.PHONY: install demo test cluster-test http-test test-kernels lint format bench peers clean
 
 install: $(VENV)/.installed
 
@@ -26,6 +26,12 @@ test: install lint
 # Slower tests of several processes on this machine.
 cluster-test: install
 	$(BIN)/python -m pytest -m cluster
+
+# A served model against its own OpenAPI document, for two minutes; schemathesis has an environment of its own.
+http-test: install
+	$(PYTHON) -m venv $(VENV)-http
+	$(VENV)-http/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.0'
+	tests/schemathesis_run.sh $(BIN)/python $(VENV)-http/bin/schemathesis 120
 
 # Fused kernels by Triton's interpreter, without a GPU; in an environment of its own, since Triton takes 1 GB.
 test-kernels:
@@ -59,4 +65,4 @@ peers: install
 	$(BIN)/python -m bench.peers_cpu man --venvs $(PEERS) --points D 'D + calibrated'
 
 clean:
-	rm -rf $(VENV) $(VENV)-kernels $(PEERS) demo-out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-kernels $(VENV)-http $(PEERS) .schemathesis demo-out .mypy_cache .ruff_cache .pytest_cache
