@@ -105,9 +105,11 @@ def server(folder: Path, *words: str) -> Iterator[tuple[str, int, int]]:
             started.terminate()
 
 
-def under_load(folder: Path, index: str, asked: list[bytes], seconds: float, rate: float) -> dict[str, Any]:
+def under_load(folder: Path, index: str, asked: list[bytes], given: argparse.Namespace) -> dict[str, Any]:
     """One client, 32 clients, and an open loop."""
-    with server(folder, "--index", index) as (host, port, _):
+    seconds, rate = given.seconds, given.rate
+    threads = [] if given.threads is None else ["--threads", str(given.threads)]
+    with server(folder, "--index", index, *threads) as (host, port, _):
         closed_loop(host, port, asked, 4, 2.0)  # to warm up
         return {
             "1 client": closed_loop(host, port, asked, 1, seconds).as_dict(),
@@ -139,13 +141,15 @@ def measured(folder: Path, texts: list[str], given: argparse.Namespace) -> dict[
         "labels": model.num_labels,
         "dim": model.head.dim,
         "load_before": os.getloadavg()[0],  # of the machine, by whatever else it does
-        "search": in_process(model, folder, texts),
+        "threads": given.threads,
     }
-    print(f"  search: {row['search']}", flush=True)
-    graphs = model.num_labels <= GRAPHS_UP_TO
+    if given.index is None:
+        row["search"] = in_process(model, folder, texts)
+        print(f"  search: {row['search']}", flush=True)
+    all_indexes = ("exact", "hnsw", "codes") if model.num_labels <= GRAPHS_UP_TO else ("exact", "codes")
     del model
-    for index in ("exact", "hnsw", "codes") if graphs else ("exact", "codes"):
-        row[index] = under_load(folder, index, bodies(texts, K), given.seconds, given.rate)
+    for index in given.index or all_indexes:
+        row[index] = under_load(folder, index, bodies(texts, K), given)
         print(f"  {index}: {row[index]}", flush=True)
     return row
 
@@ -161,6 +165,8 @@ def main() -> None:
     parser.add_argument("--name", default="serve")
     parser.add_argument("--model", type=Path, help="a trained one, in place of made-up rows")
     parser.add_argument("--data", help="whose test texts it is asked")
+    parser.add_argument("--index", nargs="+", help="served by these alone, and no search without a server")
+    parser.add_argument("--threads", type=int, help="that predict; by default the server's default")
     parser.add_argument("--folder", type=Path, help="where made-up models are kept for another time")
     given = parser.parse_args()
     results = []
