@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+OK = 200
+
 
 @dataclass
 class Load:
@@ -26,17 +28,24 @@ class Load:
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)  # from when each was due
     statuses: Counter[int] = field(default_factory=Counter)
+    refused: list[float] = field(default_factory=list)  # latencies of those that were not answered with 200
     late: list[float] = field(default_factory=list)  # how long after it was due each was sent
     processor: float = 0.0  # seconds of it that the generator took
 
     def as_dict(self) -> dict[str, float | dict[str, int]]:
         """Requests a second and the percentiles of their milliseconds."""
         p50, p95, p99 = (1e3 * np.percentile(self.latencies or [0.0], [50, 95, 99])).tolist()
+        refused = (
+            {}
+            if not self.refused
+            else {"refused_p99_ms": round(1e3 * float(np.percentile(self.refused, 99)), 2)}
+        )
         return {
             "requests_per_second": round(len(self.latencies) / max(self.seconds, 1e-9), 1),
             "p50_ms": round(p50, 2),
             "p95_ms": round(p95, 2),
             "p99_ms": round(p99, 2),
+            **refused,
             "sent_late_p99_ms": round(1e3 * float(np.percentile(self.late or [0.0], 99)), 2),
             "client_cores": round(self.processor / max(self.seconds, 1e-9), 3),
             "statuses": {str(status): count for status, count in sorted(self.statuses.items())},
@@ -111,8 +120,11 @@ class _Clients:
         if status == 0:
             self._hang_up(one)
             return False
-        self.found.latencies.append(time.perf_counter() - one.due)
+        taken = time.perf_counter() - one.due
+        self.found.latencies.append(taken)
         self.found.statuses[status] += 1
+        if status != OK:
+            self.found.refused.append(taken)
         self._idle.append(one)
         self._under_way -= 1
         return True

@@ -42,6 +42,7 @@ def test_an_open_loop_asks_as_often_as_it_is_told():
     assert len(asked) == len(found.latencies) == 40
     assert Counter(each["text"] for each in asked) == {"one": 20, "two": 20} and asked[0]["k"] == 3
     assert found.statuses == {200: 30, 503: 10} and found.seconds > found.processor > 0
+    assert len(found.refused) == 10 and {*found.refused} < {*found.latencies}
     assert len(found.late) == 40 and max(found.late) < max(found.latencies)
 
 
