@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 from http_server import BEARER, TOKEN, refused
 from small_model import LABELS, small_model
 
+from gandalf.predict.codes import build_codes
 from gandalf.predict.explain import Explainer
 from gandalf.predict.predictor import Predictor
 from gandalf.serve.app import create_app
@@ -128,6 +129,7 @@ def test_labels(client):
 def test_about_health_ready_metrics(client):
     about = client.get("/about").json()
     assert (about["labels"], about["adds_labels"], about["has_data"]) == (5, False, False)
+    assert (about["search"], about["recall"]) == ("exact", None)
     assert client.get("/health").json() == client.get("/ready").json() == {"status": "ok"}
     client.post("/predict", json={"text": "x"})
     client.get("/some/path/1"), client.get("/some/path/2"), client.get("/labels/1/neighbours")
@@ -148,6 +150,15 @@ def test_head_is_get_without_what_it_shows(client, path):
     assert head.headers["content-type"] == whole.headers["content-type"]
     if path != "/metrics":  # which have counted one more
         assert head.headers["content-length"] == whole.headers["content-length"] == str(len(whole.content))
+
+
+def test_an_index_tells_its_recall():
+    model = small_model(labels=[f"label{a} {b}" for a in "abcdefgh" for b in "abcdefgh"], ids=False)
+    index = build_codes(model)
+    with TestClient(create_app(Service(Served(Predictor(model, search=index.over(model.head)))))) as indexed:
+        about = indexed.get("/about").json()
+    assert about["search"] == "four-bit codes, 50 labels scored again"
+    assert about["recall"] == index.recall > 0.9
 
 
 def test_nothing_is_loaded_from_elsewhere(client):

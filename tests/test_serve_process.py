@@ -14,7 +14,7 @@ from http_server import BEARER, process, token_file
 from small_model import small_model
 
 from gandalf.model import save_model
-from gandalf.serve.run import listen
+from gandalf.serve.sockets import bound
 
 
 @pytest.fixture
@@ -92,9 +92,7 @@ def test_it_drains_when_told_to_end(folder):
 
 def test_workers_share_what_is_added(folder, tmp_path):
     with process(folder, "--token-file", token_file(tmp_path), "--workers", 2) as (started, address):
-        limits = httpx.HTTPTransport(retries=20)  # until the workers listen
-        with httpx.Client(transport=limits, timeout=30) as client:
-            assert client.get(f"{address}health").status_code == 200
+        assert httpx.get(f"{address}health", timeout=30).status_code == 200  # the first who comes is served
         assert add(address, "compress tar").status_code == 201
         found = [
             httpx.post(f"{address}predict", json={"text": "compress tar", "k": 6}, timeout=30)
@@ -114,20 +112,25 @@ fails = command_line.fails
 
 def test_refusals(folder, tmp_path):
     token = tmp_path / "token"
-    assert "no token can be read" in fails("serve", folder, "--token-file", token)
+    assert "no token can be read" in fails("serve", folder, "--port", 0, "--token-file", token)
     token.write_text("short")
-    assert "at least 16 characters" in fails("serve", folder, "--token-file", token)
-    assert "no such model folder" in fails("serve", tmp_path / "none")
-    assert "no such model folder" in fails("serve", folder, "--baseline", tmp_path / "none")
+    assert "at least 16 characters" in fails("serve", folder, "--port", 0, "--token-file", token)
+    assert "no such model folder" in fails("serve", tmp_path / "none", "--port", 0)
+    assert "no such model folder" in fails("serve", folder, "--port", 0, "--baseline", tmp_path / "none")
     assert "--port" in fails("serve", folder, "--host", "203.0.113.77", "--port", "1")
-    assert "trained on 5" in fails("serve", folder, "--data", "man")
+    assert "trained on 5" in fails("serve", folder, "--port", 0, "--data", "man")
+
+
+def test_an_address_that_is_taken_is_told_before_anything_is_loaded(tmp_path):
+    with bound("127.0.0.1", 0) as taken:
+        taken.listen()
+        said = fails("serve", tmp_path / "no model", "--port", taken.getsockname()[1])
+    assert "cannot listen at 127.0.0.1" in said and "--port" in said
 
 
 def test_answers_are_sent_without_delay():
-    with listen("127.0.0.1", 0) as listening:
-        assert (
-            listening.proto == socket.IPPROTO_TCP
-        )  # else asyncio leaves Nagle's algorithm on: 40 ms a request
+    with bound("127.0.0.1", 0) as found:
+        assert found.proto == socket.IPPROTO_TCP  # else asyncio leaves Nagle's algorithm on: 40 ms a request
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,11 @@ def test_commands_that_need_an_encoder_say_so(trained, tmp_path):
         load_network(folder)
     (tmp_path / "new.txt").write_text("a new label\n", "utf-8")
     assert "has no encoder" in fails("add-labels", folder, tmp_path / "new.txt", "-o", tmp_path / "out")
-    for words in (("serve", folder), ("export", folder, tmp_path / "slim"), ("explain", folder, "a text")):
+    for words in (
+        ("serve", folder, "--port", 0),
+        ("export", folder, tmp_path / "slim"),
+        ("explain", folder, "a text"),
+    ):
         assert "has no encoder" in fails(*words)
 
 

@@ -46,6 +46,11 @@ class Index(Protocol):
         """Whether scores of what it finds are the head's own."""
         ...
 
+    @property
+    def recall(self) -> float:
+        """The share of exact search's best labels that it found."""
+        ...
+
     def candidates(self, x: Tensor, number: int) -> tuple[Floats, Ints]:
         """Scores and labels of at least so many that may be the best of each; -1 is no label."""
         ...

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils import parametrize
 
 from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
 from gandalf.model import Model
 from gandalf.model.layout import LABELS
 from gandalf.nets.bag_of_words import BagOfWords
+from gandalf.nets.blocks import settle
 from gandalf.nets.encoders import build_encoder
 from gandalf.predict.exact import top_k
 from gandalf.slim import FACTS, FORMAT, GRAPH, SCORES, TOKENS, VERSION, SlimPredictor, read_facts
@@ -123,11 +123,7 @@ def _plain(model: Model) -> nn.Module:
     # Built anew: a deep copy would share the class from which a parametrization is about to be removed.
     found: nn.Module = build_encoder(model.config["encoder"], model.tokens.size)
     found.load_state_dict(model.encoder.state_dict())
-    found.eval()
-    for module in list(found.modules()):
-        if parametrize.is_parametrized(module):
-            for name in list(module.parametrizations):  # type: ignore[arg-type]
-                parametrize.remove_parametrizations(module, name)
+    settle(found)
     return _PlainBag(found) if isinstance(found, BagOfWords) else found
 
 

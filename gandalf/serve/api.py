@@ -114,6 +114,8 @@ class Api:
             {
                 "name": self.name,
                 "labels": served.model.num_labels,
+                "search": "exact" if served.index is None else str(served.index),
+                "recall": None if served.index is None else served.index.recall,
                 "calibrated": served.model.calibration is not None,
                 "baseline": None if baseline is None else repr(baseline.model),
                 "adds_labels": self.token is not None and self.service.adds,

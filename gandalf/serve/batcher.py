@@ -78,7 +78,6 @@ class Batcher(Generic[Question, Answered]):
         self._begin()
         while self._bell.get():
             while batch := self._taken():
-                self._seen(sum(one.size for one in batch))
                 self._settle(batch)
 
     def _taken(self) -> list[_Waiting[Question, Answered]]:
@@ -95,6 +94,7 @@ class Batcher(Generic[Question, Answered]):
 
     def _settle(self, batch: list[_Waiting[Question, Answered]]) -> None:
         try:
+            self._seen(sum(one.size for one in batch))
             answers = self._answer([one.question for one in batch])
         except Exception as error:
             if len(batch) == 1:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import socket
 import sys
 import tempfile
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from gandalf.serve.app import create_app
 from gandalf.serve.journal import Journal
 from gandalf.serve.metrics import FOLDER
 from gandalf.serve.service import MakePredictor, Served, Service
+from gandalf.serve.sockets import address, bound, listen, when_open
 
 IndexKind = Literal["exact", "hnsw", "codes"]
 
@@ -42,7 +42,6 @@ SETTINGS = "GANDALF_SERVE"  # what worker processes find their settings under
 FACTORY = "gandalf.serve.run:app_of_worker"
 LEAST_TOKEN = 16  # characters
 DRAIN = 30  # seconds that requests have to end in when the server is told to
-BACKLOG = 2_048
 SWITCH = 5e-4  # seconds that the thread which predicts may keep others waiting; Python would let it 5e-3
 
 
@@ -73,8 +72,6 @@ def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sent
     journal = _journal(settings, served.model, tell)
     service = Service(served, baseline, journal, make)
     manner = Manner(Path(settings.model).resolve().name, settings.threads or _threads(settings))
-    gc.collect()
-    gc.freeze()  # what is here now stays: no pause to look through it
     return create_app(service, token=token, manner=manner)
 
 
@@ -152,44 +149,31 @@ def read_token(path: Path) -> str:
 
 def app_of_worker() -> FastAPI:
     """The application of a worker process, by the settings that it was started with."""
-    return build_app(ServeSettings(**json.loads(os.environ[SETTINGS])))
+    app = build_app(ServeSettings(**json.loads(os.environ[SETTINGS])))
+    _stays()
+    return app
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens, or one sentence."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Said to be TCP: asyncio sends answers without delay only on sockets that are.
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        found.bind((host, port))
-        found.listen(BACKLOG)  # from here on, whoever comes too early waits
-    except (OSError, OverflowError) as error:
-        found.close()
-        reason = error.strerror if isinstance(error, OSError) else error
-        what = f"cannot listen at {host}, port {port} ({reason})"
-        raise DataError(what, remedy="choose another --port or --host") from error
-    found.set_inheritable(True)
-    return found
-
-
-def address(listening: socket.socket) -> str:
-    """Where a browser finds it."""
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+def _stays() -> None:
+    """All that is there now stays: it is not looked through again, which would be a pause."""
+    gc.collect()
+    gc.freeze()
 
 
 def serve(settings: ServeSettings, host: str, port: int, tell: Callable[[str], None]) -> None:
     """Serve until told to end; requests that are under way are answered before that."""
-    app = build_app(settings, tell)  # also where there are workers: what is wrong is said once, here
-    with listen(host, port) as listening:
+    with bound(host, port) as own:  # at once: that the address is taken is said before anything is loaded
+        app = build_app(settings, tell)  # also where there are workers: what is wrong is said once, here
+        where, port = f"serving at {address(own)}; Ctrl-C ends it", own.getsockname()[1]
         if settings.workers == 1:
-            tell(f"serving at {address(listening)}; Ctrl-C ends it")
-            uvicorn.Server(uvicorn.Config(app, **_HOW)).run(sockets=[listening])
+            _stays()
+            listen(own)
+            tell(where)
+            uvicorn.Server(uvicorn.Config(app, **_HOW)).run(sockets=[own])
             return
-        port = listening.getsockname()[1]
-        tell(f"serving at {address(listening)}; Ctrl-C ends it")
     del app
+    gc.collect()  # the workers have models of their own
+    when_open(host, port, lambda: tell(where))
     with tempfile.TemporaryDirectory(prefix="gandalf-metrics-") as folder:
         os.environ |= {SETTINGS: json.dumps(asdict(settings)), FOLDER: folder}
         uvicorn.run(FACTORY, factory=True, host=host, port=port, workers=settings.workers, **_HOW)

@@ -176,6 +176,8 @@ class About(BaseModel):
 
     name: str
     labels: int
+    search: str
+    recall: float | None = Field(description="Of the 10 best labels of exact search, where an index is used.")
     calibrated: bool
     baseline: str | None
     adds_labels: bool

@@ -17,6 +17,7 @@ from gandalf.model import Model
 from gandalf.model.new_labels import row_maker, with_labels
 from gandalf.model.new_rows import NewRows
 from gandalf.predict.explain import Background, Explainer, Explanation, Near
+from gandalf.predict.index import Index, IndexSearch
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.queries import Answer, Query, answer
 from gandalf.serve.journal import Journal
@@ -36,6 +37,12 @@ class Served:
     def model(self) -> Model:
         """The model."""
         return self.predictor.network
+
+    @property
+    def index(self) -> Index | None:
+        """What it is searched by, if that may miss labels."""
+        search = self.predictor.search
+        return search.index if isinstance(search, IndexSearch) else None
 
     @cached_property
     def names(self) -> LabelNames:
