@@ -9,9 +9,11 @@ import pytest
 import torch
 from small_transformer import small_bert
 from torch.nn import functional as F
+from torch.nn.utils import parametrize
 
 from gandalf.errors import DataError
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
+from gandalf.nets.blocks import settle
 from gandalf.nets.encoders import ENCODERS, build_encoder
 from gandalf.nets.heads import Table
 from gandalf.nets.word_table import WordTable
@@ -161,6 +163,19 @@ def test_a_saved_state_gives_the_same_encoder_back(kind):
     train(encoder)
     other.load_state_dict(copy.deepcopy(encoder.state_dict()))
     assert torch.equal(encoder.eval()(texts(5)), other.eval()(texts(5)))
+
+
+@every_encoder
+def test_a_settled_encoder_gives_the_same_without_computing_its_weights(kind):
+    encoder, ids = build(kind), texts(5)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.mul_(1.5)  # so that a norm has something to do
+        encoder(ids)
+        expected = encoder.eval()(ids)
+        settle(encoder)
+        assert torch.equal(encoder(ids), expected)
+    assert not any(parametrize.is_parametrized(part) for part in encoder.modules())
 
 
 @every_encoder
