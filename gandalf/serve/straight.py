@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pydantic import ValidationError
-from pydantic_core import to_json
+from pydantic import TypeAdapter, ValidationError
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gandalf.serve.schemas import PredictRequest
 
+VALUES: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 JSON = (b"content-type", b"application/json")
 
 
@@ -33,7 +33,7 @@ class Straight:
         if request is None:
             await self._usual(scope, _again(came, receive), send)
             return
-        body = to_json(await self._answer(request))
+        body = VALUES.dump_json(await self._answer(request))
         headers = [JSON, (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body})
