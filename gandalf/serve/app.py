@@ -108,7 +108,7 @@ def _add_page(app: FastAPI) -> None:
 def _add_errors(app: FastAPI) -> None:
     async def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        if request.method == "POST" and "json" not in request.headers.get("content-type", "json"):
+        if request.method == "POST" and "json" not in request.headers.get("content-type", ""):
             return _told(415, "the request is not said to be JSON; send Content-Type: application/json")
         return _told(422, _sentence(error))
 

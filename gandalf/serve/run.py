@@ -183,5 +183,6 @@ _HOW: dict[str, Any] = {
     "log_level": "warning",
     "access_log": False,
     "server_header": False,
+    "ws": "none",
     "timeout_graceful_shutdown": DRAIN,
 }
