@@ -90,6 +90,21 @@ def test_it_drains_when_told_to_end(folder):
             httpx.get(f"{address}health")
 
 
+def test_who_sends_too_much_reads_why(folder):
+    with process(folder) as (_, address), httpx.Client(base_url=address, timeout=30) as client:
+        for _ in range(5):
+            answer = client.post("/predict", content=b"x" * (4 << 20))  # sent whole before an answer is read
+            assert answer.status_code == 413 and "connection" not in answer.headers
+        assert client.get("/health").status_code == 200
+        parts = (b"x" * (1 << 20) for _ in range(4))  # without its length
+        assert client.post("/predict", content=parts).status_code == 413
+        host, port = address.removeprefix("http://").rstrip("/").split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as more:
+            more.sendall(b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n")
+            told = b"".join(iter(lambda: more.recv(4096), b""))  # until it hangs up
+        assert told.startswith(b"HTTP/1.1 413") and b"connection: close" in told.lower()
+
+
 def test_workers_share_what_is_added(folder, tmp_path):
     with process(folder, "--token-file", token_file(tmp_path), "--workers", 2) as (started, address):
         assert httpx.get(f"{address}health", timeout=30).status_code == 200  # the first who comes is served

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gandalf.serve.metrics import Metrics
 
 TOO_LARGE = 413
+PATIENCE = 16  # times the limit: so much is read and dropped, since who is still sending reads no answer
 HEADERS = (
     (b"content-security-policy", b"default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"),
     (b"x-content-type-options", b"nosniff"),
@@ -46,8 +47,9 @@ class Guard:
             await send(message)
 
         try:
-            if _announced(scope) > self._most:
-                await self._refuse(sending)
+            announced = _announced(scope)
+            if announced > self._most:
+                await self._refuse(sending, hang_up=announced > PATIENCE * self._most)
             else:
                 await self._app(scope, self._counted(receive), sending)
         finally:
@@ -69,10 +71,13 @@ class Guard:
 
         return receiving
 
-    async def _refuse(self, send: Send) -> None:
-        headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+    async def _refuse(self, send: Send, hang_up: bool) -> None:
+        """Tell it before the body is there: uvicorn reads on and drops it, unless it is told to hang up."""
+        body = json.dumps({"error": self._sentence}).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        headers += [(b"connection", b"close")] * hang_up
         await send({"type": "http.response.start", "status": TOO_LARGE, "headers": headers})
-        await send({"type": "http.response.body", "body": json.dumps({"error": self._sentence}).encode()})
+        await send({"type": "http.response.body", "body": body})
 
 
 class Locked:
