@@ -18,7 +18,7 @@ from gandalf.predict.index_files import stored_or_built
 
 K = 10
 ALONE, TOGETHER = 200, 64  # queries timed one by one, and in one batch
-GRAPHS_UP_TO = 200_000  # labels: with more, a graph of them is hours of work on two cores
+GRAPHS_UP_TO = 200_000  # labels: with more, no graph of them is built
 
 Array = np.ndarray[Any, Any]
 Search = Callable[[torch.Tensor], Array]
