@@ -13,7 +13,8 @@ training points, trains on the rest and scores the held points; no test point is
 
 Seconds are those that a script takes once its libraries are loaded, reading and saving included. Every row is
 kept as soon as it is there, and takes the place of an older one of the same trainer, points and targets.
-omikuji draws its trees without a seed: its figures move by some tenths of a point between runs.
+`--runs 3` trains three times and keeps the means, and how far the runs lie apart: ours with another seed each
+time; omikuji, which draws its trees without one, as it is.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from bench.machine import RESULTS, keep, machine
@@ -37,6 +39,8 @@ SHARE, AT_MOST = 0.2, 5_000  # training points held out with --validation
 SHOWN = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "C@5", "P@1, label text", "P@1, new text")
 KEY = ("trainer", "points", "soft")
 HARD = "-"  # in place of a way for soft targets, where there are none
+OWN = "its own"  # points: ours make label points themselves
+Figures = dict[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -62,24 +66,47 @@ def wanted(chosen: argparse.Namespace) -> Iterator[tuple[Row, Trainer, str]]:
     for words in chosen.ours:
         system, *settings = words.split()
         yield (
-            Row(words, "its own", "weights"),
+            Row(words, OWN, "weights"),
             replace(OURS["astec"], arguments=(system, *settings)),
             sys.executable,
         )
 
 
-def measured_row(row: Row, trainer: Trainer, python: str, splits: Splits, threads: int) -> dict[str, Any]:
-    """One line of the table."""
+def measured_row(
+    row: Row, trainer: Trainer, python: str, splits: Splits, threads: int, runs: int = 1
+) -> dict[str, Any]:
+    """One line of the table: the means of several runs."""
     made = POINTS.get(row.points, POINTS["D"])(splits.train)
-    found = run(trainer, python, splits, made, row.soft, threads=threads)
+    own = row.points == OWN
+    found = [
+        run(seeded(trainer, seed) if own else trainer, python, splits, made, row.soft, threads=threads)
+        for seed in range(runs)
+    ]
     costs = {
-        "train_seconds": round(found.train_seconds, 1),
-        "predict_ms": round(found.predict_ms, 3),
-        "peak_mb": round(found.peak_mb),
-        "model_mb": round(found.model_mb, 1),
+        "train_seconds": round(mean(each.train_seconds for each in found), 1),
+        "predict_ms": round(mean(each.predict_ms for each in found), 3),
+        "peak_mb": round(max(each.peak_mb for each in found)),
+        "model_mb": round(mean(each.model_mb for each in found), 1),
     }
     soft = row.soft if is_soft(made.targets) else HARD
-    return asdict(replace(row, soft=soft)) | costs | figures(found.scores)
+    scored, apart = means([figures(each.scores) for each in found])
+    told = {"runs": runs, "apart": apart} if runs > 1 else {}
+    return asdict(replace(row, soft=soft)) | costs | scored | told
+
+
+def seeded(trainer: Trainer, seed: int) -> Trainer:
+    """One of ours, with a seed of its own."""
+    return replace(trainer, arguments=(*trainer.arguments, f"seed={seed}"))
+
+
+def means(found: list[Figures]) -> tuple[Figures, Figures]:
+    """The mean of each figure, and how far its highest and lowest lie apart; nothing where it has none."""
+    values = {name: [each[name] for each in found] for name in found[0]}
+    known = {name: [value for value in of_name if value is not None] for name, of_name in values.items()}
+    return (
+        {name: mean(of_name) if of_name else None for name, of_name in known.items()},
+        {name: max(of_name) - min(of_name) if of_name else None for name, of_name in known.items()},
+    )
 
 
 def show(row: dict[str, Any]) -> None:
@@ -111,7 +138,7 @@ def main() -> None:
     failed = False
     for row, trainer, python in wanted(chosen):
         try:
-            line = measured_row(row, trainer, python, splits, chosen.threads)
+            line = measured_row(row, trainer, python, splits, chosen.threads, chosen.runs)
         except (DataError, OSError) as error:  # other rows took minutes
             failed = True
             print(row, error, flush=True)
@@ -133,6 +160,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--soft", nargs="*", choices=SOFT, help="default: what serves each trainer best")
     parser.add_argument("--ours", nargs="*", default=[], help="systems of ours, with settings")
     parser.add_argument("--validation", action="store_true", help="on held-out training points")
+    parser.add_argument("--runs", type=int, default=1, help="trainings of each row: means are kept")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--shared", action="store_true", help="note that other work shared the machine")
     return parser.parse_args()

@@ -1,38 +1,69 @@
-"""The tables of docs/peers.md, from what bench.peers_cpu has kept: python -m bench.peers_table."""
+"""The tables of docs/peers.md, from what bench.peers_cpu and bench.engine have kept: written into the page.
+
+python -m bench.peers_table
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from bench.engine import ENGINE
 from bench.machine import RESULTS
-from bench.peers_cpu import HARD
+from bench.peers_cpu import HARD, OWN
+from bench.studies import main_study, systems_study
+from bench.tables import Line, Sample, figure
+from gandalf.experiments.store import read_lines
+from gandalf.experiments.variants import Run, variant_name
 from gandalf.peers import PEERS, POINTS, SOFT
 
+PAGE = Path(__file__).parent.parent / "docs" / "peers.md"
 FIGURES = ("P@1", "PSP@5", "C@5", "P@1, new text")
+SETS = {
+    "LF-ManSeeAlso-9K": "LF-ManSeeAlso-9K (`man`)",
+    "LF-WebSeeAlsoTitles-6K": "LF-WebSeeAlsoTitles-6K",
+    "LF-DocsSeeAlsoTitles-79K": "LF-DocsSeeAlsoTitles-79K",
+}
+# Of the study of all systems: those of words alone and the best one, in the columns of their label points.
+STORED = ("astec", "decaf", "renee")
+COLUMNS = dict(zip(("D", "Z1", "G", "default"), POINTS, strict=True))
+OF_LINES = dict(zip(FIGURES, (*map(figure, FIGURES[:3]), figure("P@1", "new_text")), strict=True))
 Row = dict[str, Any]
 
 
-def rows_of(path: Path) -> list[Row]:
-    """The rows of a file of results."""
-    found: list[Row] = json.loads(path.read_text("utf-8"))["results"]["rows"]
-    return found
+# ---- the tables
 
 
-def by_points(rows: Iterable[Row]) -> list[str]:
+def by_points(rows: Iterable[Row], stored: Iterable[Line] = ()) -> list[str]:
     """One line for each trainer, a column for each kind of points; ours last."""
     found = list(rows)
-    columns = [*POINTS]
-    lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    lines = _head([*POINTS])
     for name in PEERS:
         own = {row["points"]: row for row in found if row["trainer"] == name and _usual(row)}
         if own:
-            lines.append(f"| {name} | " + " | ".join(shown(own.get(points)) for points in columns) + " |")
+            lines.append(_line(name, [shown(own.get(points)) for points in POINTS]))
     for row in found:
-        if row["points"] == "its own":
-            lines.append(f"| **`{row['trainer']}`** | | | | {shown(row)} |")
+        if row["points"] == OWN:
+            seeds = f", {row['runs']} seeds" if "runs" in row else ""
+            lines.append(_line(f"**`{row['trainer']}`** (CPU{seeds})", [*[""] * 3, shown(row)]))
+    return lines + of_systems(stored)
+
+
+def of_systems(stored: Iterable[Line]) -> list[str]:
+    """Lines of the study of all systems, which learn from every training point."""
+    groups: dict[tuple[str, str], dict[str, list[Line]]] = {}
+    for line in stored:
+        column = COLUMNS.get(variant_name(Run.of(line["run"])) or "")
+        if line["run"]["system"] in STORED and column:
+            key = (line["run"]["system"], "GPU" if line["device"] == "cuda" else "CPU")
+            groups.setdefault(key, {}).setdefault(column, []).append(line)
+    lines = []
+    for (system, device), of_row in sorted(groups.items()):
+        seeds = max(map(len, of_row.values()))
+        name = f"**`{system}`**, all points ({device}, {seeds} seed{'s' * (seeds > 1)})"
+        lines.append(_line(name, [_sampled(of_row.get(points, [])) for points in POINTS]))
     return lines
 
 
@@ -40,11 +71,22 @@ def by_soft(rows: Iterable[Row]) -> list[str]:
     """One line for each trainer, a column for each way in which soft targets reach it."""
     found = list(rows)
     columns = [name for name in SOFT if any(row["soft"] == name for row in found)]
-    lines = ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    for name in dict.fromkeys(row["trainer"] for row in found):
+    lines = _head(columns)
+    for name in (name for name in PEERS if any(row["trainer"] == name for row in found)):
         own = {row["soft"]: row for row in found if row["trainer"] == name}
-        lines.append(f"| {name} | " + " | ".join(shown(own.get(soft)) for soft in columns) + " |")
+        lines.append(_line(name, [shown(own.get(soft)) for soft in columns]))
     return lines
+
+
+def apart(rows: Iterable[Row]) -> list[str]:
+    """How far several runs of one row lie apart at most, a line for each trainer."""
+    lines = []
+    repeated = [row for row in rows if "runs" in row]
+    for name in dict.fromkeys(row["trainer"] for row in repeated):
+        own = [row for row in repeated if row["trainer"] == name]
+        furthest = " / ".join(f"{max(row['apart'][each] or 0 for row in own):.1f}" for each in FIGURES)
+        lines.append(f"Means of {own[0]['runs']} runs of `{name}`, which lie apart by at most {furthest}.")
+    return ["", *lines] if lines else []
 
 
 def shown(row: Row | None) -> str:
@@ -54,16 +96,71 @@ def shown(row: Row | None) -> str:
     return " / ".join("-" if row[name] is None else f"{row[name]:.1f}" for name in FIGURES)
 
 
+def _sampled(lines: list[Line]) -> str:
+    samples = [Sample.of(lines, column) for column in OF_LINES.values()]
+    return " / ".join(f"{sample.mean:.1f}" for sample in samples) if lines else ""
+
+
+def _head(columns: list[str]) -> list[str]:
+    return ["| | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+
+
+def _line(name: str, cells: list[str]) -> str:
+    return f"| {name} |" + "".join(f" {cell} |" if cell else " |" for cell in cells)
+
+
 def _usual(row: Row) -> bool:
     return row["soft"] in (HARD, PEERS[row["trainer"]].soft)
 
 
+# ---- the page
+
+
+def rows_of(name: str) -> list[Row]:
+    """The rows that were kept under the name; none where no such run was made."""
+    path = RESULTS / f"{name}.json"
+    found: list[Row] = json.loads(path.read_text("utf-8"))["results"]["rows"] if path.is_file() else []
+    return found
+
+
+def lines_of(data: str) -> list[Line]:
+    """The lines of the studies of label points and of all systems on the data."""
+    wanted = {run.key for run in (*main_study(), *systems_study())}
+    lines = [line for name in ("main", "systems") for line in read_lines(ENGINE / f"{name}.jsonl")]
+    return [line for line in lines if line["name"] == data and line["key"] in wanted]
+
+
+def section(tables: Callable[[str], list[str]]) -> str:
+    """A table for each data set that has one."""
+    found = {title: tables(name) for name, title in SETS.items()}
+    return "\n\n".join(f"{title}:\n\n" + "\n".join(lines) for title, lines in found.items() if lines)
+
+
+def point_tables(data: str) -> list[str]:
+    """With and without label points, on the test split."""
+    rows = rows_of(f"peers_{data}")
+    return by_points(rows, lines_of(data)) + apart(rows) if rows else []
+
+
+def soft_tables(data: str) -> list[str]:
+    """Each way for soft targets, on held-out training points."""
+    rows = rows_of(f"peers_{data}_validation")
+    return by_soft(rows) + apart(rows) if rows else []
+
+
+def replaced(text: str, mark: str, made: str) -> str:
+    """The text with what stands between two marks made anew."""
+    start, end = f"<!-- {mark} -->", f"<!-- end {mark} -->"
+    before, _, rest = text.partition(start)
+    return f"{before}{start}\n\n{made}\n\n{end}{rest.partition(end)[2]}"
+
+
 def main() -> None:
-    """Print them all."""
-    print(" / ".join(FIGURES))
-    for path in sorted(RESULTS.glob("peers_LF-*.json")):
-        table = by_soft if path.stem.endswith("_validation") else by_points
-        print(f"\n{path.stem}\n\n" + "\n".join(table(rows_of(path))))
+    """Write them all."""
+    text = PAGE.read_text("utf-8")
+    for mark, tables in (("SOFT_TABLES", soft_tables), ("POINT_TABLES", point_tables)):
+        text = replaced(text, mark, section(tables))
+    PAGE.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

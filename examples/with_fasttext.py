@@ -4,6 +4,8 @@ gandalf augment man data --format fasttext --targets calibrated --harden any
 pip install fasttext-numpy2 scipy
 python examples/with_fasttext.py data model predictions.npz
 gandalf evaluate predictions.npz man
+
+EPOCHS in the environment: how often each point is seen, 25 if not said.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from scipy.sparse import csr_matrix, save_npz
 
 TOP = 50  # labels kept for each test point: the filter takes some of the best away
 THREADS = int(os.environ.get("THREADS", os.cpu_count() or 1))
+EPOCHS = int(os.environ.get("EPOCHS", "25"))
 PREFIX = "__label__"
 
 
@@ -27,7 +30,7 @@ def train(data: str, model: str) -> None:
     """Train with a hierarchical softmax over words and their parts."""
     words = dict(dim=100, minn=3, maxn=6, bucket=200_000)
     found = fasttext.train_supervised(
-        f"{data}/train.txt", loss="hs", epoch=25, lr=0.5, thread=THREADS, verbose=0, **words
+        f"{data}/train.txt", loss="hs", epoch=EPOCHS, lr=0.5, thread=THREADS, verbose=0, **words
     )
     Path(model).mkdir(parents=True, exist_ok=True)
     found.save_model(f"{model}/model.bin")
