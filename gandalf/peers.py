@@ -20,13 +20,12 @@ import numpy as np
 from gandalf.augment.label_points import augment
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import FORMATS, export
-from gandalf.data.harden import HARDENINGS, harden, is_soft
+from gandalf.data.harden import POINT_HARDENINGS, harden_points, is_soft
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.metrics.evaluate import Scores, evaluate
 
 Points = Callable[[Dataset], Dataset]
-COPIES = 3  # of every point, each with targets drawn anew
 SEED = 0
 TOLD = '{"train_seconds"'  # how the last line of a script begins
 PAUSE = 0.05  # seconds between two looks at a process's memory
@@ -83,25 +82,17 @@ POINTS: dict[str, Points] = {
 }
 
 
-def _copies(points: Dataset, seed: int) -> Dataset:
-    """Every point several times, with targets drawn anew each time: in the mean, those it had."""
-    drawn = [
-        replace(points, targets=harden(points.targets, "sample", seed=seed + at)) for at in range(COPIES)
-    ]
-    return drawn[0] + drawn[1] + drawn[2] if is_soft(points.targets) else points
-
-
 def _as_they_are(points: Dataset, seed: int) -> Dataset:
     return points
 
 
+def _hardened(how: str) -> Callable[[Dataset, int], Dataset]:
+    return lambda points, seed: harden_points(points, how, seed=seed)
+
+
 # How soft targets reach a trainer: made 0 or 1, drawn several times over, or as weights where it takes them.
 SOFT: dict[str, Callable[[Dataset, int], Dataset]] = {
-    **{
-        name: lambda points, seed, name=name: replace(points, targets=harden(points.targets, name, seed=seed))  # type: ignore[misc]
-        for name in HARDENINGS
-    },
-    "copies": _copies,
+    **{name: _hardened(name) for name in POINT_HARDENINGS},
     "weights": _as_they_are,
 }
 

@@ -12,7 +12,7 @@ from gandalf.settings import setting
 from gandalf.train.schedules import ScheduleName
 
 TreesKind = Literal["none", "parabel"]
-Hardening = Literal["threshold", "any", "sample"]
+Hardening = Literal["threshold", "any", "sample", "copies"]
 TextKind = Literal["words", "subwords", "pretrained"]
 EncoderKind = Literal["bag-of-words", "inception", "transformer"]
 BlockName = Literal["astec", "decaf", "eclare"]
@@ -138,7 +138,8 @@ class LabelTrees:
     words: int = setting(100_000, "Words that count: those that are in most texts.")
     harden: Hardening = setting(
         "any",
-        "Soft targets as 0 or 1. any: all are 1. threshold: from 0.5 on. sample: drawn by their values.",
+        "Soft targets as 0 or 1. any: all are 1. threshold: from 0.5 on. sample: drawn by their values. "
+        "copies: every point three times, drawn anew.",
     )
 
 

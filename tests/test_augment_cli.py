@@ -11,9 +11,9 @@ from command_line import done, done_json, run
 from tiny_set import LABELS, ROWS
 
 import gandalf
-from gandalf.cli.augment import FormatName
+from gandalf.cli.augment import FormatName, Hardening
 from gandalf.data.export import FORMATS
-from gandalf.data.harden import HARDENINGS
+from gandalf.data.harden import COPIES, POINT_HARDENINGS
 
 
 def raw_rows(path):
@@ -96,10 +96,28 @@ def test_same_seed_same_bytes(tmp_path, format):
     assert one != other
 
 
+def test_copies_are_all_points_three_times_with_targets_drawn_anew(tiny, tmp_path):
+    options = ("--format", "libmultilabel", "--targets", "ratio")
+    any_record = done_json("augment", tiny, tmp_path / "any", *options, "--harden", "any")
+    record = done_json("augment", tiny, tmp_path / "out", *options, "--harden", "copies")
+    assert record["points_written"] == COPIES * any_record["points_written"]
+    assert json.loads((tmp_path / "out" / "gandalf.json").read_text("utf-8"))["harden"] == "copies"
+    at_most, drawn = (
+        [line.split("\t") for line in (tmp_path / name / "train.txt").read_text("utf-8").splitlines()]
+        for name in ("any", "out")
+    )
+    assert [text for _, text in drawn] == COPIES * [text for _, text in at_most]
+    possible = [set(labels.split()) for labels, _ in at_most]
+    assert all(
+        set(labels.split()) <= those for (labels, _), those in zip(drawn, COPIES * possible, strict=True)
+    )
+    assert (tmp_path / "out" / "test.txt").read_bytes() == (tmp_path / "any" / "test.txt").read_bytes()
+
+
 def test_a_hard_format_asks_how_to_harden(tiny, tmp_path):
     result = run("augment", tiny, tmp_path / "out", "--format", "fasttext")
     assert result.exit_code == 2
-    assert "--harden threshold" in result.stderr and "--harden sample" in result.stderr
+    assert all(f"--harden {name}" in result.stderr for name in POINT_HARDENINGS)
     assert not (tmp_path / "out").exists()
     # Hard targets need no choice.
     assert run("augment", tiny, tmp_path / "out", "--format", "fasttext", "--targets", "self").exit_code == 0
@@ -200,5 +218,6 @@ def test_bad_options_exit_2_with_a_sentence_and_write_nothing(tiny, tmp_path, wo
 def test_the_command_offers_exactly_what_the_library_has():
     assert set(FormatName.__args__) == set(FORMATS)
     help = run("augment", "--help").stdout
-    assert all(name in help for name in HARDENINGS)
+    assert all(name in help for name in POINT_HARDENINGS)
+    assert set(Hardening.__args__) == set(POINT_HARDENINGS)
     assert "gandalf augment man out" in help  # --help teaches by example

@@ -19,8 +19,9 @@ from tiny_set import write_tiny_set
 import gandalf
 from gandalf import peers
 from gandalf.data.export import FORMATS
+from gandalf.data.harden import COPIES
 from gandalf.errors import DataError
-from gandalf.peers import COPIES, OURS, PEERS, POINTS, SOFT, Trainer, interpreter, measured, run, script
+from gandalf.peers import OURS, PEERS, POINTS, SOFT, Trainer, interpreter, measured, run, script
 
 # Says the most frequent labels of the training file to everybody, as the scripts in examples/ do theirs.
 POPULAR = """

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from strategies import targets
 
 from gandalf.data.bag_of_words import add_features
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.harden import harden, is_soft
+from gandalf.data.harden import harden, harden_points, is_soft
 from gandalf.data.words import split_words
 from gandalf.errors import DataError
 
@@ -134,6 +135,28 @@ def test_sampling_keeps_each_target_with_its_own_probability():
     np.testing.assert_allclose(shares, [0.25, 0.5], atol=4 * 0.5 / math.sqrt(4000))  # four standard errors
 
 
+@given(targets(graded=True), st.integers(0, 3))
+def test_copies_are_samples_one_after_the_other_and_hard_points_stay_as_they_are(soft, seed):
+    texts = tuple(f"text {at}" for at in range(soft.shape[0]))
+    points = Dataset(soft, texts=texts)
+    made = harden_points(points, "copies", seed=seed)
+    if not any(value not in (0.0, 1.0) for row in soft.toarray().tolist() for value in row):
+        assert made == points
+        return
+    drawn = [harden(soft, "sample", seed=seed + at).toarray() for at in range(3)]
+    assert made.targets.toarray().tolist() == np.concatenate(drawn).tolist()
+    assert tuple(made.texts) == 3 * texts
+
+
+@given(targets(graded=True), st.sampled_from(["threshold", "any", "sample"]))
+def test_points_are_hardened_as_their_targets_are(soft, how):
+    points = Dataset(soft, texts=tuple("x" for _ in range(soft.shape[0])))
+    made = harden_points(points, how, seed=4)
+    assert made == replace(points, targets=harden(soft, how, seed=4))
+
+
 def test_unknown_hardening_names_the_known_ones():
     with pytest.raises(DataError, match="choose threshold or any or sample"):
         harden(csr_array(np.ones((1, 1), dtype=np.float32)), "round")
+    with pytest.raises(DataError, match="choose threshold or any or sample or copies"):
+        harden_points(Dataset(csr_array(np.ones((1, 1), dtype=np.float32))), "round")

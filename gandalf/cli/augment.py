@@ -27,7 +27,7 @@ Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write: a new
 FormatName = Literal[
     "raw", "xc", "npz", "pecos", "libsvm", "fasttext", "libmultilabel", "pairs", "renee", "csv", "jsonl"
 ]
-Hardening = Literal["threshold", "any", "sample"]
+Hardening = Literal["threshold", "any", "sample", "copies"]
 
 
 def _option(kind: Any, flag: str, panel: str, help: str) -> Any:  # noqa: ANN401  what Annotated makes has no type
@@ -35,6 +35,10 @@ def _option(kind: Any, flag: str, panel: str, help: str) -> Any:  # noqa: ANN401
 
 
 _KEEP_HELP = "both: G, training and label points. labels: Z alone. uniform: U(G,N), as many rows as before."
+_HARDEN_HELP = (
+    "Soft targets as 0 or 1. threshold: from 0.5 on, and a row's highest. any: all are 1. sample: drawn by "
+    "their values. copies: every point three times, each drawn anew."
+)
 
 KEEP = Bundle(
     Keep,
@@ -49,7 +53,7 @@ WRITING = Bundle(
     Writing,
     {
         "format": (_option(FormatName, "--format", _OUT, "Layout or trainer to write for."), "raw"),
-        "harden": (_option(Hardening | None, "--harden", _OUT, "How to make soft targets 0 or 1."), None),
+        "harden": (_option(Hardening | None, "--harden", _OUT, _HARDEN_HELP), None),
         "overwrite": (
             _option(bool, "--overwrite", _OUT, "Replace an OUT that gandalf augment wrote."),
             False,

@@ -17,6 +17,7 @@ from gandalf.cli.engine import engine
 from gandalf.cli.options import Source, tell
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import Writing, export
+from gandalf.data.harden import harden_points
 from gandalf.errors import Findings, Problem
 from gandalf.graph.label_graph import GraphOptions, LabelGraph, counted_graph, need_sums
 from gandalf.graph.neighbours import Labelled, Neighbourhood, neighbourhood
@@ -101,6 +102,8 @@ class Here:
     ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
         """Write the augmented set; return how it was made and what had to be changed."""
         train = augment(self.splits.train, matrix, keep)
+        if writing.harden is not None:  # before they are counted; hard targets stay as they are in what follows
+            train = harden_points(train, writing.harden, seed=writing.seed)
         made = dict(record(len(train)))
         notes = export(
             replace(self.splits, train=train),

@@ -19,8 +19,8 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.files import new_folder, written
 from gandalf.data.formats import pecos, raw, renee, table, xc
 from gandalf.data.formats.filters import write_filters
+from gandalf.data.harden import POINT_HARDENINGS, harden_points, is_soft
 from gandalf.data.harden import harden as hardened
-from gandalf.data.harden import is_soft
 from gandalf.data.origin import write_origin
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Problem
@@ -61,7 +61,8 @@ def export(
     """Write training points, test points and label list into a new folder; return what had to be changed.
 
     Missing features are made from the texts where the format needs them, and `Xf.txt` names their columns.
-    `harden`, which formats that carry only 0 and 1 ask for, turns soft training targets into hard ones; every
+    `harden`, which formats that carry only 0 and 1 ask for, turns soft training targets into hard ones (with
+    `copies`, of three times as many points); every
     annotated label of a test point then counts as 1, as it does in the metrics. All test points are always
     written, in their order. The same arguments give the same bytes. `origin`, where the set was made from
     another one, says how, and that one's label frequencies: both are kept in the folder.
@@ -188,12 +189,14 @@ def _format(name: str) -> Format:
 def _hard(splits: Splits, format: str, how: str | None, seed: int) -> Splits:
     train, test = splits.train, splits.test
     if how is not None:
-        train = replace(train, targets=hardened(train.targets, how, seed=seed))
+        train = harden_points(train, how, seed=seed)
     elif is_soft(train.targets):
         raise DataError(
             f"{format} carries only 0 and 1, and this data set has soft targets",
-            remedy="choose --harden threshold, --harden any or --harden sample, or a format that carries "
-            "them: " + ", ".join(name for name, one in FORMATS.items() if one.carries_soft),
+            remedy="choose "
+            + " or ".join(f"--harden {name}" for name in POINT_HARDENINGS)
+            + ", or a format that carries them: "
+            + ", ".join(name for name, one in FORMATS.items() if one.carries_soft),
         )
     if test is not None:
         test = replace(test, targets=hardened(test.targets, "threshold", threshold=0.0))

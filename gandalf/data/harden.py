@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
 
 Kept = npt.NDArray[np.bool_]  # shape: (nnz,)
+COPIES = 3  # of every point
 
 
 def is_soft(targets: csr_array) -> bool:
@@ -33,6 +36,25 @@ def harden(targets: csr_array, how: str, *, threshold: float = 0.5, seed: int = 
     ends = np.concatenate([[0], np.cumsum(kept)])[targets.indptr]
     ones = np.ones(int(kept.sum()), dtype=np.float32)
     return csr_array((ones, targets.indices[kept], ends), shape=targets.shape)
+
+
+def harden_points(points: Dataset, how: str, *, seed: int = 0) -> Dataset:
+    """The points with targets of exactly 1.0, as `harden` makes them; or with `copies`, three times as many.
+
+    `copies` is `sample` three times over: all points, then all again with targets drawn anew, and once more,
+    so that a label of probability 0.3 is in about one copy of three. Where no target is soft, points stay as
+    they are: copies of the same would say nothing new.
+    """
+    if how not in POINT_HARDENINGS:
+        raise DataError(f"unknown way to harden {how!r}", remedy="choose " + " or ".join(POINT_HARDENINGS))
+    if how != "copies":
+        return replace(points, targets=harden(points.targets, how, seed=seed))
+    if not is_soft(points.targets):
+        return points
+    first, *others = (
+        replace(points, targets=harden(points.targets, "sample", seed=seed + at)) for at in range(COPIES)
+    )
+    return sum(others, start=first)
 
 
 def _threshold(targets: csr_array, threshold: float, rng: np.random.Generator) -> Kept:
@@ -58,3 +80,4 @@ HARDENINGS: dict[str, Callable[[csr_array, float, np.random.Generator], Kept]] =
     "any": _any,
     "sample": _sample,
 }
+POINT_HARDENINGS = (*HARDENINGS, "copies")

@@ -12,7 +12,7 @@ from typing import Any
 from gandalf.data.bag_of_words import BagOfWords
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import write_libsvm
-from gandalf.data.harden import harden
+from gandalf.data.harden import harden_points
 from gandalf.model.calibration import Calibration
 from gandalf.model.trees import Trees, need_omikuji, silenced, word_features
 from gandalf.predict.calibration import fit_calibration
@@ -52,10 +52,10 @@ def _calibration(splits: Splits, rest: Dataset, held: Dataset, recipe: Recipe) -
 
 def _trees(points: Dataset, splits: Splits, recipe: Recipe) -> Trees:
     """Trees of points whose targets may be soft."""
-    targets = harden(points.targets, recipe.trees.harden, seed=recipe.seed)
     texts, label_texts = points.need_texts("training")
     words, _ = BagOfWords.fit([*texts, *label_texts], recipe.trees.words)
-    forest = _forest(Dataset(targets, features=word_features(words, texts)), recipe)
+    featured = Dataset(points.targets, features=word_features(words, texts))
+    forest = _forest(harden_points(featured, recipe.trees.harden, seed=recipe.seed), recipe)
     about = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
     config = to_dict(recipe) | {"recipe": to_dict(recipe), "data": about}
     return Trees(words, forest, label_texts, splits.train.label_ids, config)
