@@ -1,10 +1,11 @@
 """Single queries on one core: ours against omikuji and PECOS's real-time mode; and the size of the models.
 
-    python -m bench.latency ../shared/data/LF-DocsSeeAlsoTitles-79K --venvs .peers
+    python -m bench.latency ../shared/data/LF-DocsSeeAlsoTitles-79K --venvs .peers --models OUT --only-train
+    taskset -c 0 python -m bench.latency ../shared/data/LF-DocsSeeAlsoTitles-79K --venvs .peers --models OUT
 
-Others are asked for a row of features, ours for a text: theirs is the shorter way. How long a query takes
-does not depend on how long a model has learnt, so ours is trained for a few updates only. Others are trained
-with our calibrated label points.
+Others are asked for a row of features, ours for a text: theirs is the shorter way. Others are trained with
+our calibrated label points; ours for four epochs: a query does not take longer after more of them, though an
+index finds its way in trained rows only. Models that are in the folder already are not trained again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,11 +30,51 @@ from gandalf.peers import PEERS, POINTS, SOFT, interpreter, measured, script
 
 QUERIES, K, WARM = 1_000, 5, 20
 THEIRS = str(Path(__file__).with_name("latency_peers.py"))
+PEERS_ASKED = ("omikuji", "pecos")
+OURS_ASKED = {"parabel": ("exact",), "astec": ("exact", "codes", "hnsw")}  # by which search
+SETTINGS = {"parabel": ("validation.share=0",), "astec": ("training.epochs=4",)}
+INDEX_FILES = ("index.json", "index.safetensors")  # of hnsw, beside the model
 
 
-def summary(name: str, told: dict[str, Any], model: Path) -> dict[str, Any]:
+# ---- models
+
+
+def train_theirs(name: str, python: str, splits: Splits, place: Path) -> None:
+    """Another trainer's model and the features it is asked for."""
+    trainer = PEERS[name]
+    data, model = place / f"{name}-data", place / f"{name}-model"
+    if model.exists():
+        return
+    points = SOFT[trainer.soft](POINTS["D + calibrated"](splits.train), 0)
+    export(replace(splits, train=points), data, trainer.format, overwrite=True)
+    words = [python, str(script(trainer)), str(data), str(model), str(place / f"{name}.npz")]
+    measured(words, os.cpu_count() or 1)
+
+
+def train_ours(system: str, splits: Splits, place: Path) -> None:
+    """A model of ours."""
+    model = place / f"{system}-model"
+    if not model.exists():
+        train(Splits(train=splits.train, name=splits.name), system, *SETTINGS[system], out=model)
+
+
+# ---- queries
+
+
+def told_by(words: list[str]) -> dict[str, Any]:
+    """What a command that may start one thread prints last."""
+    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
+    printed = subprocess.run(
+        words, check=True, capture_output=True, text=True, env={**os.environ, **one_thread}
+    ).stdout
+    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    return found
+
+
+def summary(name: str, told: dict[str, Any], model: Path, *, indexed: bool = False) -> dict[str, Any]:
     """One line of the table."""
-    size = sum(file.stat().st_size for file in model.rglob("*") if file.is_file())
+    files = [file for file in model.rglob("*") if file.is_file()]
+    size = sum(file.stat().st_size for file in files if indexed or file.name not in INDEX_FILES)
     at = {f"ms_p{share}": round(float(np.percentile(told["ms"], share)), 3) for share in (50, 95, 99)}
     return {
         "model": name,
@@ -42,43 +84,43 @@ def summary(name: str, told: dict[str, Any], model: Path) -> dict[str, Any]:
     }
 
 
-def theirs(name: str, python: str, splits: Splits, place: Path) -> dict[str, Any]:
+def theirs(name: str, python: str, place: Path) -> dict[str, Any]:
     """Another trainer's model, asked by its own interpreter."""
-    trainer = PEERS[name]
-    points = SOFT[trainer.soft](POINTS["D + calibrated"](splits.train), 0)
-    data, model, out = (place / f"{name}-{part}" for part in ("data", "model", "predictions.npz"))
-    export(replace(splits, train=points), data, trainer.format)
-    measured([python, str(script(trainer)), str(data), str(model), str(out)], os.cpu_count() or 1)
-    words = [python, THEIRS, name, str(model), str(data), str(QUERIES)]
-    printed = subprocess.run(words, check=True, capture_output=True, text=True, env=one_core()).stdout
-    return summary(name, json.loads(printed.splitlines()[-1]), model)
+    data, model = place / f"{name}-data", place / f"{name}-model"
+    told = told_by([python, THEIRS, name, str(model), str(data), str(QUERIES)])
+    return summary(name, told, model)
 
 
-def ours(system: str, splits: Splits, place: Path, settings: list[str]) -> dict[str, Any]:
+def ours(system: str, search: str, texts: Path, place: Path) -> dict[str, Any]:
     """A model of ours, asked in a process of its own."""
     model = place / f"{system}-model"
-    train(Splits(train=splits.train, name=splits.name), system, *settings, out=model)
-    assert splits.test is not None
-    texts = place / "texts.json"
-    texts.write_text(json.dumps(list((splits.test.texts or [])[:QUERIES])), "utf-8")
     words = [sys.executable, "-m", "bench.latency", "ask", str(model), "--texts", str(texts)]
-    printed = subprocess.run(words, check=True, capture_output=True, text=True, env=one_core()).stdout
-    return summary(f"gandalf {system}", json.loads(printed.splitlines()[-1]), model)
+    told = told_by([*words, "--search", search])
+    name = f"gandalf {system}" + f", {search}" * (len(OURS_ASKED[system]) > 1)
+    return summary(name, told, model, indexed=search == "hnsw")
 
 
-def one_core() -> dict[str, str]:
-    """An environment in which libraries start one thread."""
-    return {**os.environ, **dict.fromkeys(("OMP_NUM_THREADS", "RAYON_NUM_THREADS"), "1")}
+def predictor_of(folder: str, search: str) -> Predictor:
+    """The model as it is served."""
+    from gandalf.model import Model
+    from gandalf.predict.codes import build_codes
+    from gandalf.predict.index_files import stored_or_built
+
+    model = load_model(folder)
+    if search == "exact" or not isinstance(model, Model):
+        return Predictor(model)
+    made = build_codes(model) if search == "codes" else stored_or_built(model, Path(folder), "float32")[0]
+    return Predictor(model, search=made.over(model.head))
 
 
-def ask(model: str, texts: list[str]) -> dict[str, Any]:
+def ask(model: str, texts: list[str], search: str) -> dict[str, Any]:
     """Time each query."""
     import torch
 
     torch.set_num_threads(1)
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     start = time.perf_counter()
-    predictor = Predictor(load_model(model))
+    predictor = predictor_of(model, search)
     loaded = time.perf_counter() - start
     for text in texts[:WARM]:
         predictor.predict(text, K)
@@ -90,6 +132,29 @@ def ask(model: str, texts: list[str]) -> dict[str, Any]:
     return {"load_seconds": loaded, "ms": times}
 
 
+# ---- the command
+
+
+def train_missing(splits: Splits, place: Path, peers: dict[str, str]) -> None:
+    """Every model that is not in the folder yet."""
+    for name, python in peers.items():
+        train_theirs(name, python, splits, place)
+    for system in OURS_ASKED:
+        train_ours(system, splits, place)
+
+
+def rows_of(splits: Splits, place: Path, peers: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """A line of the table for each model and each way to search it."""
+    texts = place / "texts.json"
+    asked = [] if splits.test is None or splits.test.texts is None else splits.test.texts[:QUERIES]
+    texts.write_text(json.dumps(list(asked)), "utf-8")
+    for name, python in peers.items():
+        yield theirs(name, python, place)
+    for system, searches in OURS_ASKED.items():
+        for search in searches:
+            yield ours(system, search, texts, place)
+
+
 def main() -> None:
     """Train, ask, print, keep."""
     parser = argparse.ArgumentParser(
@@ -98,23 +163,30 @@ def main() -> None:
     parser.add_argument("data", help="a data set; or `ask`, and a model")
     parser.add_argument("model", nargs="?")
     parser.add_argument("--texts", type=Path)
+    parser.add_argument("--search", default="exact", choices=("exact", "codes", "hnsw"))
     parser.add_argument("--venvs", type=Path)
+    parser.add_argument("--models", type=Path, help="keep models here, and take those that are there")
+    parser.add_argument("--only-train", action="store_true")
     parser.add_argument("--shared", action="store_true", help="note that other work shared the machine")
     chosen = parser.parse_args()
     if chosen.data == "ask":
-        print(json.dumps(ask(chosen.model, json.loads(chosen.texts.read_text("utf-8")))))
+        print(json.dumps(ask(chosen.model, json.loads(chosen.texts.read_text("utf-8")), chosen.search)))
         return
-    splits, rows = load(chosen.data), []
+    splits = load(chosen.data)
+    found = {name: interpreter(name, PEERS[name], chosen.venvs) for name in PEERS_ASKED}
+    peers = {name: python for name, python in found.items() if python is not None}
     with tempfile.TemporaryDirectory() as name:
-        for peer in ("omikuji", "pecos"):
-            python = interpreter(peer, PEERS[peer], chosen.venvs)
-            if python is not None:
-                rows.append(theirs(peer, python, splits, Path(name)))
-                print(rows[-1], flush=True)
-        for system, settings in (("parabel", []), ("astec", ["steps=20"])):
-            rows.append(ours(system, splits, Path(name), ["validation.share=0", *settings]))
-            print(rows[-1], flush=True)
-    print(keep(f"latency_{splits.name}", {"queries": QUERIES, "machine_shared": chosen.shared, "rows": rows}))
+        place = chosen.models or Path(name)
+        place.mkdir(parents=True, exist_ok=True)
+        train_missing(splits, place, peers)
+        if chosen.only_train:
+            return
+        about = {"queries": QUERIES, "machine_shared": chosen.shared, "load_average": os.getloadavg()}
+        rows = []
+        for row in rows_of(splits, place, peers):
+            rows.append(row)
+            print(row, flush=True)
+    print(keep(f"latency_{splits.name}", {**about, "rows": rows}))
 
 
 if __name__ == "__main__":
