@@ -5,7 +5,8 @@ pip install fasttext-numpy2 scipy
 python examples/with_fasttext.py data model predictions.npz
 gandalf evaluate predictions.npz man
 
-EPOCHS in the environment: how often each point is seen, 25 if not said.
+EPOCHS in the environment: how often each point is seen. With 75 it has learnt most of `man` (held-out points:
+P@1 28 after 25, 50 after 75); a larger set needs fewer.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from scipy.sparse import csr_matrix, save_npz
 
 TOP = 50  # labels kept for each test point: the filter takes some of the best away
 THREADS = int(os.environ.get("THREADS", os.cpu_count() or 1))
-EPOCHS = int(os.environ.get("EPOCHS", "25"))
+EPOCHS = int(os.environ.get("EPOCHS", "75"))
 PREFIX = "__label__"
 
 
