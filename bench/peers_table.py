@@ -68,13 +68,15 @@ def of_systems(stored: Iterable[Line]) -> list[str]:
 
 
 def by_soft(rows: Iterable[Row]) -> list[str]:
-    """One line for each trainer, a column for each way in which soft targets reach it."""
-    found = list(rows)
+    """One line for each trainer, a column for each way in which soft targets reach it; ours take weights."""
+    found = [{**row, "soft": "weights"} if row["points"] == OWN else row for row in rows]
     columns = [name for name in SOFT if any(row["soft"] == name for row in found)]
     lines = _head(columns)
     for name in (name for name in PEERS if any(row["trainer"] == name for row in found)):
         own = {row["soft"]: row for row in found if row["trainer"] == name}
         lines.append(_line(name, [shown(own.get(soft)) for soft in columns]))
+    for row in (row for row in found if row["points"] == OWN):
+        lines.append(_line(f"**`{row['trainer']}`**", [*[""] * (len(columns) - 1), shown(row)]))
     return lines
 
 
@@ -151,6 +153,8 @@ def soft_tables(data: str) -> list[str]:
 def replaced(text: str, mark: str, made: str) -> str:
     """The text with what stands between two marks made anew."""
     start, end = f"<!-- {mark} -->", f"<!-- end {mark} -->"
+    if start not in text or end not in text:
+        raise ValueError(f"the page has no marks {mark}")
     before, _, rest = text.partition(start)
     return f"{before}{start}\n\n{made}\n\n{end}{rest.partition(end)[2]}"
 
