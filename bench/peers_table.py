@@ -28,6 +28,12 @@ SETS = {
 }
 # Of the study of all systems: those of words alone and the best one, in the columns of their label points.
 STORED = ("astec", "decaf", "renee")
+COMPARED = {
+    ("astec", "default"): "`astec`",
+    ("astec", "shrunk"): "`astec --label-epochs 1`",
+    ("decaf", "default"): "`decaf`",
+    ("renee", "default"): "`renee`",
+}
 COLUMNS = dict(zip(("D", "Z1", "G", "default"), POINTS, strict=True))
 OF_LINES = dict(zip(FIGURES, (*map(figure, FIGURES[:3]), figure("P@1", "new_text")), strict=True))
 Row = dict[str, Any]
@@ -65,6 +71,44 @@ def of_systems(stored: Iterable[Line]) -> list[str]:
         name = f"**`{system}`**, all points ({device}, {seeds} seed{'s' * (seeds > 1)})"
         lines.append(_line(name, [_sampled(of_row.get(points, [])) for points in POINTS]))
     return lines
+
+
+def hard_comparison() -> list[str]:
+    """The best figure that any other trainer reached with any points, and ours, on every set."""
+    sets = list(SETS)
+    lines = ["| | " + " | ".join(SETS.values()) + " |", "|---" * (len(sets) + 1) + "|"]
+    lines.append(
+        _line("the best of the others, figure by figure", [best(rows_of(f"peers_{name}")) for name in sets])
+    )
+    for system in ("parabel", "astec"):
+        own = [[row for row in rows_of(f"peers_{name}") if _is_own(row, system)] for name in sets]
+        lines.append(_line(f"`{system}` (CPU)", [shown(rows[0]) if rows else "" for rows in own]))
+    for (system, label_points), words in COMPARED.items():
+        lines.append(
+            _line(f"{words}, all points", [_stored_cell(name, system, label_points) for name in sets])
+        )
+    return lines
+
+
+def best(rows: Iterable[Row]) -> str:
+    """Each figure of whoever has most of it."""
+    found = [row for row in rows if row["trainer"] in PEERS and _usual(row)]
+    known = {name: [float(row[name]) for row in found if row[name] is not None] for name in FIGURES}
+    return " / ".join(f"{max(values):.1f}" if values else "-" for values in known.values())
+
+
+def _is_own(row: Row, system: str) -> bool:
+    return bool(row["points"] == OWN and row["trainer"] == system)
+
+
+def _stored_cell(data: str, system: str, label_points: str) -> str:
+    lines = [
+        line
+        for line in lines_of(data)
+        if line["run"]["system"] == system and variant_name(Run.of(line["run"])) == label_points
+    ]
+    devices = {line["device"] for line in lines}
+    return _sampled(lines) + (" (GPU)" if devices == {"cuda"} else " (CPU)" if lines else "")
 
 
 def by_soft(rows: Iterable[Row]) -> list[str]:
@@ -164,6 +208,7 @@ def main() -> None:
     text = PAGE.read_text("utf-8")
     for mark, tables in (("SOFT_TABLES", soft_tables), ("POINT_TABLES", point_tables)):
         text = replaced(text, mark, section(tables))
+    text = replaced(text, "HARD_TABLE", "\n".join(hard_comparison()))
     PAGE.write_text(text, "utf-8")
 
 

@@ -9,7 +9,17 @@ import pytest
 
 from bench import peers_table
 from bench.peers_cpu import means, seeded
-from bench.peers_table import apart, by_points, by_soft, lines_of, of_systems, replaced, rows_of, section
+from bench.peers_table import (
+    apart,
+    best,
+    by_points,
+    by_soft,
+    lines_of,
+    of_systems,
+    replaced,
+    rows_of,
+    section,
+)
 from bench.studies import MAN, variant
 from gandalf.peers import OURS
 
@@ -68,6 +78,16 @@ def test_lines_of_studies_stand_in_the_columns_of_their_label_points_as_means_of
 def test_the_stored_studies_have_lines_for_every_set():
     for name in peers_table.SETS:
         assert {each["run"]["system"] for each in lines_of(name)} >= set(peers_table.STORED)
+
+
+def test_the_best_of_the_others_is_taken_figure_by_figure():
+    rows = [
+        row("omikuji", "D", **{"P@1": 70.0, "C@5": 1.0}),
+        row("pecos", "D + calibrated", "weights"),
+        row("pecos", "D + calibrated", "any", **{"P@1": 99.0}),  # not as it is usually given to it
+        row("astec", "its own", **{"P@1": 99.0}),
+    ]
+    assert best(rows) == "70.0 / 50.0 / 40.0 / -"
 
 
 def test_ways_for_soft_targets_are_columns_and_only_those_that_were_run():
