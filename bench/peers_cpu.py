@@ -9,7 +9,8 @@ point of that label (D + Z1), and with the paper's and with calibrated targets. 
 other's and with ours, so each has an environment of its own, which `make peers` makes; others are left out.
 
 `--validation` asks how soft targets best reach trainers that know only 0 and 1: it holds out a fifth of the
-training points, trains on the rest and scores the held points; no test point is looked at.
+training points, trains on the rest and scores the held points; no test point is looked at. `--cuts --runs 3`
+holds out the tenths that `bench.engine` holds out in its runs for validation, to stand beside those.
 
 Seconds are those that a script takes once its libraries are loaded, reading and saving included. Every row is
 kept as soon as it is there, and takes the place of an older one of the same trainer, points and targets.
@@ -33,6 +34,7 @@ from bench.machine import RESULTS, keep, machine
 from gandalf import DataError, Splits, load
 from gandalf.data.harden import is_soft
 from gandalf.data.holdout import holdout
+from gandalf.experiments.sets import parts as validation_parts
 from gandalf.peers import OURS, PEERS, POINTS, SOFT, Trainer, figures, interpreter, run
 
 SHARE, AT_MOST = 0.2, 5_000  # training points held out with --validation
@@ -73,15 +75,14 @@ def wanted(chosen: argparse.Namespace) -> Iterator[tuple[Row, Trainer, str]]:
 
 
 def measured_row(
-    row: Row, trainer: Trainer, python: str, splits: Splits, threads: int, runs: int = 1
+    row: Row, trainer: Trainer, python: str, several: list[Splits], threads: int
 ) -> dict[str, Any]:
-    """One line of the table: the means of several runs."""
-    made = POINTS.get(row.points, POINTS["D"])(splits.train)
-    own = row.points == OWN
-    found = [
-        run(seeded(trainer, seed) if own else trainer, python, splits, made, row.soft, threads=threads)
-        for seed in range(runs)
-    ]
+    """One line of the table: the means of a run on each of the splits, which may be the same ones."""
+    found = []
+    for seed, splits in enumerate(several):
+        made = POINTS.get(row.points, POINTS["D"])(splits.train)
+        asked = seeded(trainer, seed) if row.points == OWN else trainer
+        found.append(run(asked, python, splits, made, row.soft, threads=threads))
     costs = {
         "train_seconds": round(mean(each.train_seconds for each in found), 1),
         "predict_ms": round(mean(each.predict_ms for each in found), 3),
@@ -90,7 +91,7 @@ def measured_row(
     }
     soft = row.soft if is_soft(made.targets) else HARD
     scored, apart = means([figures(each.scores) for each in found])
-    told = {"runs": runs, "apart": apart} if runs > 1 else {}
+    told = {"runs": len(found), "apart": apart} if len(found) > 1 else {}
     return asdict(replace(row, soft=soft)) | costs | scored | told
 
 
@@ -125,26 +126,35 @@ def kept(name: str, threads: int, shared: bool, row: dict[str, Any]) -> None:
     keep(name, {"rows": [*others, row]})
 
 
+def cut(whole: Splits, seed: int) -> Splits:
+    """What runs of `bench.engine` with that seed are trained and scored on when they are for validation."""
+    given, scored = validation_parts(whole, "validation", seed)
+    return Splits(train=given.train, test=scored.test, name=whole.name)
+
+
 def main() -> None:
     """Run every row that was asked for, print the table and keep it."""
     chosen = options()
-    splits = load(chosen.data)
-    name = splits.name
+    whole = load(chosen.data)
+    name = whole.name
+    several, kind = [whole] * chosen.runs, ""
     if chosen.validation:
-        parts = holdout(splits.train, SHARE, seed=1, at_most=AT_MOST)
-        splits = Splits(train=parts.rest, test=parts.held, name=name)
+        parts = holdout(whole.train, SHARE, seed=1, at_most=AT_MOST)
+        several, kind = [Splits(train=parts.rest, test=parts.held, name=name)] * chosen.runs, "_validation"
+    if chosen.cuts:
+        several, kind = [cut(whole, seed) for seed in range(chosen.runs)], "_cuts"
     print(f"{name}, {chosen.threads} threads")
     print(f"{'trainer':22}{'points':16}{'soft':10} {' '.join(SHOWN)} train s, predict ms, peak MB, model MB")
     failed = False
     for row, trainer, python in wanted(chosen):
         try:
-            line = measured_row(row, trainer, python, splits, chosen.threads, chosen.runs)
+            line = measured_row(row, trainer, python, several, chosen.threads)
         except (DataError, OSError) as error:  # other rows took minutes
             failed = True
             print(row, error, flush=True)
             continue
         show(line)
-        kept(f"peers_{name}" + "_validation" * chosen.validation, chosen.threads, chosen.shared, line)
+        kept(f"peers_{name}{kind}", chosen.threads, chosen.shared, line)
     sys.exit(1 if failed else 0)
 
 
@@ -159,7 +169,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--points", nargs="*", choices=POINTS, default=list(POINTS))
     parser.add_argument("--soft", nargs="*", choices=SOFT, help="default: what serves each trainer best")
     parser.add_argument("--ours", nargs="*", default=[], help="systems of ours, with settings")
-    parser.add_argument("--validation", action="store_true", help="on held-out training points")
+    held = parser.add_mutually_exclusive_group()
+    held.add_argument("--validation", action="store_true", help="on held-out training points")
+    held.add_argument("--cuts", action="store_true", help="on those of bench.engine, a cut for each run")
     parser.add_argument("--runs", type=int, default=1, help="trainings of each row: means are kept")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--shared", action="store_true", help="note that other work shared the machine")
