@@ -14,6 +14,7 @@ from bench.peers_table import (
     best,
     by_points,
     by_soft,
+    held_out,
     lines_of,
     of_systems,
     replaced,
@@ -73,6 +74,14 @@ def test_lines_of_studies_stand_in_the_columns_of_their_label_points_as_means_of
         f"| **`astec`**, all points (CPU, 2 seeds) | 10.0 / {others} | | | 21.0 / {others} |",
         f"| **`renee`**, all points (GPU, 1 seed) | | 30.0 / {others} | | |",
     ]
+
+
+def test_held_out_lines_are_those_of_three_cuts_and_of_nothing_but_the_recipe():
+    rows = [line.strip("| ").split(" | ") for line in held_out("LF-ManSeeAlso-9K")[2:]]
+    own = {name: cells for name, cells in rows if name.startswith("`")}
+    assert [name.rpartition("(")[2] for name in own] == ["3 seeds)"] * 3
+    # By hand, from who_gains.jsonl: the seeds have 66.7, 66.9 and 66.7.
+    assert own["`astec` (3 seeds)"].startswith("66.7 / ")
 
 
 def test_the_stored_studies_have_lines_for_every_set():
