@@ -136,6 +136,17 @@ def _is_plain(line: Line, data: str, system: str, share: float) -> bool:
     return named == (data, system, "validation", "shrunk", share) and not others
 
 
+def costs(rows: Iterable[Row]) -> list[str]:
+    """What runs that had the machine to themselves took, with all the points that there are."""
+    lines = ["| | train, s | predict a text, ms | peak MB | model, MB |", "|---|---|---|---|---|"]
+    for row in rows:
+        if row["points"] in (OWN, "D + calibrated") and not row["machine_shared"]:
+            name = f"**`{row['trainer']}`**" if row["points"] == OWN else row["trainer"]
+            numbers = (f"{row['train_seconds']:.0f}", f"{row['predict_ms']:.2f}", f"{row['peak_mb']:,}")
+            lines.append(_line(name, [*numbers, f"{row['model_mb']:.0f}"]))
+    return lines
+
+
 def by_soft(rows: Iterable[Row]) -> list[str]:
     """One line for each trainer, a column for each way in which soft targets reach it; ours take weights."""
     found = [{**row, "soft": "weights"} if row["points"] == OWN else row for row in rows]
@@ -234,6 +245,7 @@ def main() -> None:
     for mark, tables in (("SOFT_TABLES", soft_tables), ("POINT_TABLES", point_tables)):
         text = replaced(text, mark, section(tables))
     text = replaced(text, "HARD_TABLE", "\n".join(hard_comparison()))
+    text = replaced(text, "COST_TABLE", "\n".join(costs(rows_of("peers_LF-ManSeeAlso-9K"))))
     text = replaced(text, "HELD_TABLE", "\n".join(held_out("LF-ManSeeAlso-9K")))
     PAGE.write_text(text, "utf-8")
 

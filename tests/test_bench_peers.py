@@ -14,6 +14,7 @@ from bench.peers_table import (
     best,
     by_points,
     by_soft,
+    costs,
     held_out,
     lines_of,
     of_systems,
@@ -109,6 +110,18 @@ def test_ways_for_soft_targets_are_columns_and_only_those_that_were_run():
         "| pecos | | 60.0 / 50.0 / 40.0 / - |",
         "| **`astec`** | | 60.0 / 50.0 / 40.0 / - |",
     ]
+
+
+def test_costs_are_those_of_runs_that_shared_the_machine_with_nobody():
+    cost = {"train_seconds": 2.6, "predict_ms": 0.5, "peak_mb": 1234, "model_mb": 9.9}
+    rows = [
+        row("pecos", "D", machine_shared=False, **cost),
+        row("pecos", "D + calibrated", "weights", machine_shared=False, **cost),
+        row("omikuji", "D + calibrated", "any", machine_shared=True, **cost),
+        row("astec", "its own", machine_shared=False, **cost),
+    ]
+    numbers = "3 | 0.50 | 1,234 | 10"
+    assert costs(rows)[2:] == [f"| pecos | {numbers} |", f"| **`astec`** | {numbers} |"]
 
 
 def test_the_widest_gap_between_runs_is_told_for_each_trainer():
