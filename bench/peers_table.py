@@ -142,7 +142,7 @@ def costs(rows: Iterable[Row]) -> list[str]:
     for row in rows:
         if row["points"] in (OWN, "D + calibrated") and not row["machine_shared"]:
             name = f"**`{row['trainer']}`**" if row["points"] == OWN else row["trainer"]
-            numbers = (f"{row['train_seconds']:.0f}", f"{row['predict_ms']:.2f}", f"{row['peak_mb']:,}")
+            numbers = (f"{row['train_seconds']:.1f}", f"{row['predict_ms']:.2f}", f"{row['peak_mb']:,}")
             lines.append(_line(name, [*numbers, f"{row['model_mb']:.0f}"]))
     return lines
 
@@ -245,7 +245,7 @@ def main() -> None:
     for mark, tables in (("SOFT_TABLES", soft_tables), ("POINT_TABLES", point_tables)):
         text = replaced(text, mark, section(tables))
     text = replaced(text, "HARD_TABLE", "\n".join(hard_comparison()))
-    text = replaced(text, "COST_TABLE", "\n".join(costs(rows_of("peers_LF-ManSeeAlso-9K"))))
+    text = replaced(text, "COST_TABLE", "\n".join(costs(rows_of("peers_costs_LF-ManSeeAlso-9K"))))
     text = replaced(text, "HELD_TABLE", "\n".join(held_out("LF-ManSeeAlso-9K")))
     PAGE.write_text(text, "utf-8")
 

@@ -120,7 +120,7 @@ def test_costs_are_those_of_runs_that_shared_the_machine_with_nobody():
         row("omikuji", "D + calibrated", "any", machine_shared=True, **cost),
         row("astec", "its own", machine_shared=False, **cost),
     ]
-    numbers = "3 | 0.50 | 1,234 | 10"
+    numbers = "2.6 | 0.50 | 1,234 | 10"
     assert costs(rows)[2:] == [f"| pecos | {numbers} |", f"| **`astec`** | {numbers} |"]
 
 
