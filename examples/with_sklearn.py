@@ -1,7 +1,8 @@
 """scikit-learn's one-vs-rest on Gandalf's points: a linear SVM for each label, so for small sets.
 
-Some 20 ms a label, a few minutes for `man`, on training points alone; frequent labels take longer, and with label
-points all are more frequent. LABELS in the environment takes only so many, the most frequent of the points given.
+Some 20 ms a label, a few minutes for `man`, on training points alone. Frequent labels take longer, and with
+label points all are more frequent. LABELS in the environment takes only so many: those that the given points
+have most often.
 
 gandalf augment man data --format npz --targets calibrated --harden any
 pip install scikit-learn
