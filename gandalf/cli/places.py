@@ -102,9 +102,7 @@ class Here:
     ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
         """Write the augmented set; return how it was made and what had to be changed."""
         train = augment(self.splits.train, matrix, keep)
-        if (
-            writing.harden is not None
-        ):  # before they are counted; hard targets stay as they are in what follows
+        if writing.harden is not None:  # before they are counted: copies are more; export finds them hard
             train = harden_points(train, writing.harden, seed=writing.seed)
         made = dict(record(len(train)))
         notes = export(
