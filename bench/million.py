@@ -90,14 +90,15 @@ def training(name: str, points: Points, batch: int, momentum: float, micro: int)
 def stepped(run: Training, steps: int) -> float:
     """Seconds of so many steps, after some to warm up."""
     started = 0.0
-    for number, batch in enumerate(run._batches(range(0, steps + 5))):
-        if number == 5:
-            torch.cuda.synchronize()
-            started = time.perf_counter()
-        run._train(batch, value=False)
-        run.step += 1
-    torch.cuda.synchronize()
-    return time.perf_counter() - started
+    with run._recorded():
+        for number, batch in enumerate(run._batches(range(0, steps + 5))):
+            if number == 5:
+                torch.cuda.synchronize()
+                started = time.perf_counter()
+            run._train(batch, value=False)
+            run.step += 1
+        torch.cuda.synchronize()
+        return time.perf_counter() - started
 
 
 def memory() -> Iterator[Line]:

@@ -267,6 +267,42 @@ def test_inceptionxml_has_the_published_size():
     assert build_encoder({"kind": "inception"}, 10).dim == 480
 
 
+def by_convolutions(encoder, ids):
+    """InceptionXML's encoder as it is told: its own convolutions, and attention as it is written."""
+
+    def attended(attention, x):
+        asked = torch.einsum("bin,bjn,bjm->bim", x, x, attention.project(x))
+        return x + attention.gate / x.shape[2] * asked
+
+    x = attended(encoder.over_words, encoder.words(ids))
+    x = attended(encoder.over_embedding, x.transpose(1, 2)).transpose(1, 2)
+    x = encoder.mix(x)
+    x = encoder.after(torch.cat([convolve(x) for convolve in encoder.parallel], dim=1))
+    x = encoder.last(x).flatten(1)
+    return (x + encoder.residual(x)).float() * encoder.scale
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("word_dim", [128, 130, 64])  # 130: no multiple of the step
+@pytest.mark.parametrize("words", [LENGTH, 70])  # more words than numbers: the other square
+def test_inceptionxmls_products_are_its_convolutions(words, word_dim, training):
+    one = build("inception", words=words, word_dim=word_dim, dropout=0.0, last_dropout=0.0).double()
+    for name, parameter in one.named_parameters():
+        if name.endswith("gate"):
+            parameter.data.fill_(0.7)
+    other = copy.deepcopy(one)
+    one.train(training)
+    other.train(training)
+    ids = texts(16, length=words)
+    found, wanted = one(ids), by_convolutions(other, ids)
+    torch.testing.assert_close(found, wanted)
+    slopes = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
+    (one(ids) * slopes).sum().backward()
+    (by_convolutions(other, ids) * slopes).sum().backward()
+    for (name, parameter), reference in zip(one.named_parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(parameter.grad, reference.grad, msg=name)
+
+
 def test_an_unknown_encoder_is_named():
     with pytest.raises(DataError, match=r"there is no encoder 'lstm'.*bag-of-words, inception"):
         build_encoder({"kind": "lstm"}, 10)

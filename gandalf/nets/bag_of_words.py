@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from gandalf.nets.blocks import POINT_BLOCKS, BlockName
-from gandalf.nets.word_table import WordTable
+from gandalf.nets.word_table import WordEncoder, WordTable
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class BagOfWordsOptions:
     block: BlockName = "astec"
 
 
-class BagOfWords(nn.Module):
+class BagOfWords(WordEncoder):
     """Word vectors weighted by tf-idf (rows of length 1), summed, and the block."""
 
     idf: Tensor  # shape: (vocabulary,)
@@ -37,9 +37,12 @@ class BagOfWords(nn.Module):
         """Set the words' weights; 0 for padding."""
         self.idf.copy_(idf)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """Encode a batch of texts."""  # shape: (B, T) -> (B, dim)
+    def look_up(self, ids: Tensor) -> Tensor:
+        """Sum the vectors of a text's words."""  # shape: (B, T) -> (B, dim)
         weight = self.idf[ids] * (ids != 0)
-        weight = F.normalize(weight, dim=1)
-        encoded: Tensor = self.residual(self.words.weighted_sum(ids, weight))
+        return self.words.weighted_sum(ids, F.normalize(weight, dim=1))
+
+    def behind(self, x: Tensor) -> Tensor:
+        """The block."""  # shape: (B, dim), the same
+        encoded: Tensor = self.residual(x)
         return encoded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -10,9 +11,10 @@ from torch.nn import functional as F
 from torch.nn.utils.parametrizations import spectral_norm
 
 from gandalf.errors import DataError
-from gandalf.nets.word_table import WordTable
+from gandalf.nets.word_table import WordEncoder, WordTable
 
 KERNELS = ((4, 0), (8, 2), (16, 6))  # width and circular padding; all of them step by 4
+WIDEST, MARGIN = KERNELS[-1]  # whose windows have those of the others in their middle
 CHANNELS = 32  # filters of each convolution
 LAST_KERNEL, STRIDE = 16, 4
 
@@ -41,17 +43,31 @@ class GatedAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Mix the rows by how alike they are."""  # shape: (B, size, n) -> (B, size, n)
-        projected, turned = self.project(x), x.transpose(1, 2)
-        # (X X^T) P X and X (X^T P X) are the same; the shorter axis makes the smaller square.
+        project, turned = self.project.weight, x.transpose(1, 2)  # shape: (size, size, 1), (B, n, size)
+        assert isinstance(project, Tensor)
+        weight = project.flatten(1)
+        # (X X^T P) X and X (X^T P X) are the same; the shorter axis makes the smaller square.
         if x.shape[1] <= x.shape[2]:
-            asked = torch.bmm(torch.bmm(x, turned), projected)
+            asked = torch.bmm(torch.bmm(x, turned) @ weight, x)
         else:
-            asked = torch.bmm(x, torch.bmm(turned, projected))
+            asked = torch.bmm(torch.bmm(F.linear(turned, weight), x), turned).transpose(1, 2)
         mixed: Tensor = x + (self.gate / x.shape[2]) * asked
         return mixed
 
 
-class Inception(nn.Module):
+def convolved(x: Tensor, *convolutions: nn.Module) -> Tensor:
+    """Convolutions that step by 4, side by side, as one product; narrow ones have zeros around them."""
+    # shape: (B, n, C) -> (B, m, D)
+    weights = [each.get_parameter("weight") for each in convolutions]
+    wide = torch.cat(
+        [F.pad(each, [(WIDEST - each.shape[2]) // 2] * 2) for each in weights]
+    )  # shape: (D, C, 16)
+    bias = torch.cat([each.get_parameter("bias") for each in convolutions])
+    windows = x.unfold(1, WIDEST, STRIDE).transpose(2, 3)  # shape: (B, m, 16, C)
+    return F.linear(windows.flatten(2), wide.transpose(1, 2).flatten(1), bias)
+
+
+class Inception(WordEncoder):
     """Words as channels, embedding as length: 1x1 convolution, widths 4, 8 and 16, one more, a residual."""
 
     def __init__(self, vocabulary: int, options: InceptionOptions) -> None:
@@ -89,17 +105,34 @@ class Inception(nn.Module):
         self.last_dropout = nn.Dropout(options.last_dropout)
         self.scale = self.dim**-0.5  # vectors of length about 1, as every head expects
 
-    def forward(self, ids: Tensor) -> Tensor:
-        """Encode a batch of texts."""  # shape: (B, T) -> (B, dim)
+    def look_up(self, ids: Tensor) -> Tensor:
+        """Vectors of the first words, and of padding for those missing."""
+        # shape: (B, T) -> (B, words, word_dim)
         ids = F.pad(ids[:, : self.length], (0, max(0, self.length - ids.shape[1])))
-        x = self.dropout(self.words(ids))  # shape: (B, words, word_dim)
-        x = self.over_words(x)
+        found: Tensor = self.words(ids)
+        return found
+
+    def behind(self, x: Tensor) -> Tensor:
+        """All layers, convolutions as products of matrices with channels last."""
+        # shape: (B, words, word_dim) -> (B, dim)
+        x = self.over_words(self.dropout(x))
         x = self.over_embedding(x.transpose(1, 2)).transpose(1, 2)
-        x = self.mix(x)  # shape: (B, 32, word_dim)
-        x = self.after(
-            torch.cat([convolve(x) for convolve in self.parallel], dim=1)
-        )  # shape: (B, 96, word_dim / 4)
-        x = self.last(x).flatten(1)  # shape: (B, dim)
+        mix, *rest = self.mix
+        x = F.linear(x.transpose(1, 2), mix.get_parameter("weight").flatten(1), mix.get_parameter("bias"))
+        x = _through(rest, x)  # shape: (B, word_dim, 32)
+        x = torch.cat([x[:, -MARGIN:], x, x[:, :MARGIN]], dim=1)  # it goes round
+        x = _through(self.after, convolved(x, *self.parallel))  # shape: (B, word_dim / 4, 96)
+        last, *rest = self.last
+        x = _through(rest, convolved(x, last))  # shape: (B, dim / 32, 32)
+        x = x.transpose(1, 2).flatten(1)  # shape: (B, dim)
         x = x + self.residual(x)
         encoded: Tensor = self.last_dropout(x).float() * self.scale
         return encoded
+
+
+def _through(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
+    """Layers that look at channels, which come last, or at single numbers."""  # shape: (B, n, C), the same
+    found = x.flatten(0, 1)
+    for layer in layers:
+        found = layer(found)
+    return found.view(x.shape)

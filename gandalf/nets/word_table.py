@@ -61,3 +61,21 @@ class WordTable(nn.Module):
 
     def _where(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         return (ids, self.weight) if self._taken is None else (self.place[ids], self._taken)
+
+
+class WordEncoder(nn.Module):
+    """An encoder of word vectors: what it looks up, and the layers behind, whose shapes no text changes."""
+
+    words: WordTable
+
+    def look_up(self, ids: Tensor) -> Tensor:
+        """What the layers read."""  # shape: (B, T) -> (B, ...)
+        raise NotImplementedError
+
+    def behind(self, x: Tensor) -> Tensor:
+        """The layers behind the word table."""  # shape: (B, ...) -> (B, dim)
+        raise NotImplementedError
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Encode a batch of texts."""  # shape: (B, T) -> (B, dim)
+        return self.behind(self.look_up(ids))

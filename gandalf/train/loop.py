@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -17,6 +18,7 @@ from gandalf.train.batches import Batch, PointOrder, Points, batches
 from gandalf.train.frozen import FrozenVectors, worth_keeping
 from gandalf.train.fused_update import NOT_ASKED_FOR, FusedUpdate, KernelName, missing, refuse, too_few
 from gandalf.train.glas import Glas
+from gandalf.train.graphs import recorded
 from gandalf.train.head_update import RowOptions, TableUpdate
 from gandalf.train.labels import Every, Labels
 from gandalf.train.losses import Loss, binary_cross_entropy
@@ -110,7 +112,10 @@ class Training:
         """
         hooks = list(hooks)
         # Every step draws from a seed of its own, so there is no state of a generator to keep or to spoil.
-        with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+        with (
+            torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []),
+            self._recorded(),
+        ):
             while self.step < self.steps:
                 due = {id(hook): self._next(hook) for hook in hooks}
                 stretch = range(self.step, min([self.steps, *due.values()]))
@@ -123,6 +128,14 @@ class Training:
                 if between(self) or any(stops):
                     return
 
+    def _recorded(self) -> AbstractContextManager[None]:
+        """With the encoder's layers as CUDA graphs, where a batch goes through them at once and alone."""
+        parts = self.stage.frozen or self.stage.micro_batch or isinstance(self.head, Encoded)
+        if parts or self.ranks.world > 1 or self.step == self.steps:
+            return nullcontext()
+        batch = len(self.stage.order.rows(self.step))
+        return recorded(self.encoder, batch, self.steps - self.step, self.stage.dtype)
+
     def _next(self, hook: Hook) -> int:
         every = hook.every(self)
         return (self.step // every + 1) * every
@@ -132,10 +145,11 @@ class Training:
         return batches(self.points, self.stage.order, self.stage.labels, steps, self.device, own)
 
     def _train(self, batch: Batch, value: bool) -> None:
-        torch.manual_seed(self._seed())
+        self._draw_from(self._seed())
         factor = SCHEDULES[self.stage.schedule](self.step / self.steps, self.stage.warm_up)
-        self.encoder.train(not self.stage.frozen)
-        self.head.train()
+        for part, learns in ((self.encoder, not self.stage.frozen), (self.head, True)):
+            if part.training != learns:  # a hook has been here
+                part.train(learns)
         self.encoder_update.begin(batch.words)
         share = self.ranks.share(len(batch.tokens))
         parts = torch.split(batch.tokens[share], self.stage.micro_batch or share.stop - share.start)
@@ -171,6 +185,13 @@ class Training:
         """Of what is drawn in this step: what ranks drop of their points and labels is each one's own."""
         return self.stage.seed * 1_000_003 + self.step + self.ranks.rank * 1_000_000_007
 
+    def _draw_from(self, seed: int) -> None:
+        # Of this device alone: `torch.manual_seed` asks every kind of device there may be, which takes time.
+        generator = torch.default_generator
+        if self.device.type == "cuda":
+            generator = torch.cuda.default_generators[self.device.index or 0]
+        generator.manual_seed(seed)
+
     def _head_step(self, x: Tensor, batch: Batch, factor: float, value: bool) -> tuple[Tensor, Tensor | None]:
         """Let the head learn from the vectors, mixed where the stage says so; the gradient of x."""
         if self.stage.mix is None:
@@ -197,7 +218,7 @@ class Training:
     def _encoded(self, tokens: Tensor, number: int) -> Tensor:
         """Vectors of a part of the batch, with the same dropout whenever they are made."""
         if number or self.stage.micro_batch:
-            torch.manual_seed(self._seed() * 4_099 + number)
+            self._draw_from(self._seed() * 4_099 + number)
         low = self.stage.dtype != torch.float32
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=low):
             found: Tensor = self.encoder(tokens)

@@ -1,0 +1,119 @@
+"""CUDA graphs of an encoder's layers: used where they fit, gone afterwards, and the same as without them."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from test_train_loop import LABELS, LENGTH, POINTS, SMALL, VOCABULARY, made_up
+
+from gandalf.nets.encoders import build_encoder
+from gandalf.nets.heads import Table
+from gandalf.train import graphs
+from gandalf.train.batches import Order, Phase
+from gandalf.train.head_update import RowOptions
+from gandalf.train.labels import Every
+from gandalf.train.loop import Stage, Training
+from gandalf.train.optimisers import EncoderOptions
+
+of_words = pytest.mark.parametrize("kind", ["bag-of-words", "inception"])
+
+
+def built(kind):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return build_encoder({"kind": kind, **SMALL[kind]}, VOCABULARY)
+
+
+@of_words
+def test_layers_behind_the_words_have_all_parameters_but_the_words(kind):
+    encoder = built(kind)
+    found = {id(each) for each in graphs._Behind(encoder).parameters()}
+    assert found == {id(each) for each in encoder.parameters()} - {id(encoder.words.weight)}
+
+
+def test_recording_leaves_running_means_as_they_were(monkeypatch):
+    encoder = built("inception")
+    before = copy.deepcopy(encoder.state_dict())
+    moved = []
+
+    def tried(layers, samples):
+        """What PyTorch does first: some steps, which move what is counted on the way."""
+        layers(*samples)
+        moved.extend(
+            name for name, each in encoder.state_dict().items() if not torch.equal(each, before[name])
+        )
+        return layers
+
+    monkeypatch.setattr(torch.cuda, "make_graphed_callables", tried)
+    sample = encoder.look_up(torch.ones(8, LENGTH, dtype=torch.int64)).detach().requires_grad_()
+    graphs._graphs(encoder, sample, torch.float32)
+    assert moved  # else there would be nothing to put back
+    for name, each in encoder.state_dict().items():
+        assert torch.equal(each, before[name]), name
+
+
+@of_words
+def test_graphs_do_what_fits_them_and_nothing_after(kind):
+    encoder, played = built(kind), []
+
+    def play(x):
+        played.append(x.shape)
+        return x.flatten(1)[:, : encoder.dim] * 0 + 5
+
+    few, ids = torch.ones(3, LENGTH, dtype=torch.int64), torch.ones(8, LENGTH, dtype=torch.int64)
+    with graphs._switched(encoder, encoder.look_up(ids).shape, play):
+        encoder.train()
+        assert (encoder(ids) == 5).all()
+        assert not (encoder(few) == 5).any()  # another shape
+        with torch.no_grad():
+            assert not (encoder(ids) == 5).any()
+        assert not (encoder.eval()(ids) == 5).any()
+        assert len(played) == 1
+    assert not (encoder.train()(ids) == 5).any() and "behind" not in vars(encoder)
+
+
+def test_without_a_gpu_nothing_is_recorded(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "make_graphed_callables", None)  # to call it would fail
+    encoder = built("inception")
+    with graphs.recorded(encoder, 8, 1_000, torch.float32):
+        assert "behind" not in vars(encoder)
+
+
+def trained(kind, dtype):
+    """Steps on a GPU, the last of them with batches of another size."""
+    torch.manual_seed(1)
+    encoder = built(kind).cuda()
+    head = Table(LABELS, encoder.dim).cuda()
+    phases = [Phase(np.arange(POINTS), 40), Phase(np.arange(10), 20)]
+    stage = Stage(
+        *(Order(phases, 16, seed=3), Every(LABELS, 4)),
+        encoder=EncoderOptions("adamw", rate=1e-3, words_rate=1e-3),
+        head=RowOptions("adamw", rate=1e-3),
+        dtype=dtype,
+    )
+    training = Training(encoder, head, made_up(), stage)
+    training.run()
+    return training
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: CUDA graphs run nowhere else")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@of_words
+def test_graphs_train_as_the_usual_way_does(kind, dtype, monkeypatch):
+    recorded, played = graphs._graphs, []
+
+    def counted(*given):
+        made = recorded(*given)
+        return lambda x: played.append(len(x)) or made(x)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(graphs, "_graphs", counted)
+        by_graphs = trained(kind, dtype)
+    assert played == [16] * 40
+    monkeypatch.setattr(graphs, "PAYS_FROM", 10**9)
+    usual = trained(kind, dtype)
+    for name, tensor in usual.weights().items():
+        torch.testing.assert_close(by_graphs.weights()[name], tensor, rtol=1e-3, atol=1e-4, msg=name)
