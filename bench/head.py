@@ -6,15 +6,15 @@
     python -m bench.head sweep --labels 131073  # tiles and blocks
     python -m bench.head steps                  # the table: labels x batch, fused, plain and PyTorch's own
 
-Each command prints a table and appends lines to --out. Times are medians of CUDA events over rotating
-inputs; a share is of the matrix product that the same command measured.
+Each command prints a table and appends lines to --out. Steps follow one another without pause, on rotating
+inputs, and their share is of a matrix product measured in turn with them (`bench.card`); parts are timed one
+by one.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from itertools import product
@@ -26,6 +26,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
+from bench.card import Line, Work, ceilings, milliseconds, without_pause
 from bench.machine import RESULTS, machine
 from gandalf.nets.heads import Table
 from gandalf.train.batches import Points, make_batch
@@ -37,33 +38,6 @@ from gandalf.train.losses import binary_cross_entropy
 DIM = 768
 LABELS, BATCHES = (131_073, 501_070, 1_305_265), (1_024, 2_048, 4_096)
 SGD = RowOptions("sgd", rate=0.05)
-Line = dict[str, Any]
-
-
-def milliseconds(work: Callable[[int], object], times: int = 20, warm: int = 3) -> float:
-    """Median time of `work(n)`."""
-    for number in range(warm):
-        work(number)
-    found = []
-    for number in range(times):
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        start.record()
-        work(number)
-        stop.record()
-        torch.cuda.synchronize()
-        found.append(start.elapsed_time(stop))
-    return float(statistics.median(found))
-
-
-def ceilings() -> Line:
-    """What the card does at best: a bfloat16 matrix product in TFLOP/s, a copy in TB/s."""
-    left, right = (torch.randn(8192, 8192, device="cuda").bfloat16() for _ in range(2))
-    there = torch.empty_like(left)
-    product = milliseconds(lambda _: torch.mm(left, right, out=there))
-    source = torch.randn(1 << 29, device="cuda")
-    target = torch.empty_like(source)
-    copy = milliseconds(lambda _: target.copy_(source), times=10)
-    return {"matmul_tflops": 2 * 8192**3 / product / 1e9, "copy_tbs": 2 * source.nbytes / copy / 1e9}
 
 
 def material(labels: int, batch: int, block: int, soft: bool = True) -> Iterator[tuple[Tensor, Any]]:
@@ -145,18 +119,27 @@ def fused_step(labels: int, batch: int, block: int, dtype: torch.dtype, tiles: T
     """Time and memory of a step, and of its parts for one block."""
     torch.cuda.empty_cache()
     update = FusedUpdate(table(labels, dtype), SGD, torch.bfloat16, tiles or Tiles())
-    torch.cuda.reset_peak_memory_stats()
     source = material(labels, batch, block)
     batches = [next(source) for _ in range(4)]
-    whole = milliseconds(lambda n: update.step(batches[n % 4][0], batches[n % 4][1], None, 1.0, False))
-    peak = torch.cuda.max_memory_allocated()
     return {
-        **{"labels": labels, "batch": batch, "block": block, "dtype": str(dtype), "ms": whole},
-        "tflops": 6 * batch * labels * DIM / whole / 1e9,
+        **{"labels": labels, "batch": batch, "block": block, "dtype": str(dtype)},
+        **stepped(
+            lambda n: update.step(batches[n % 4][0], batches[n % 4][1], None, 1.0, False), labels, batch
+        ),
         "parts_ms": parts(update, *batches[0]),
-        "gib": peak / 2**30,
         "tiles": asdict(update.tiles),
     }
+
+
+def stepped(step: Work, labels: int, batch: int) -> Line:
+    """Peak memory of a step, its time without pause, and its share of a product in turn with it."""
+    step(0)
+    torch.cuda.reset_peak_memory_stats()
+    step(1)
+    peak = torch.cuda.max_memory_allocated() / 2**30
+    found = without_pause(step)
+    tflops = 6 * batch * labels * DIM / found["ms"] / 1e9
+    return {**found, "tflops": tflops, "share": tflops / found["product_tflops"], "gib": peak}
 
 
 def parts(update: FusedUpdate, x: Tensor, chunks: tuple[Chunk, ...]) -> dict[str, float]:
@@ -167,11 +150,12 @@ def parts(update: FusedUpdate, x: Tensor, chunks: tuple[Chunk, ...]) -> dict[str
     low = rows.to(update.dtype)
     scores = torch.mm(points, low.T, out=update._room(points, len(low)))
     of_rows = scores.T @ points
+    sums = torch.empty(len(low), device="cuda"), torch.zeros(len(low), dtype=torch.int64, device="cuda")
     work: dict[str, Callable[[int], object]] = {
         "cast": lambda _: rows.to(update.dtype),
         "scores": lambda _: torch.mm(points, low.T, out=scores),
-        "slopes": lambda _: update.slopes(scores, bias, None, False),
-        "targets": lambda _: update.subtract(scores, chunk, None),
+        "slopes": lambda _: update.slopes(scores, bias, None, sums[0], False),
+        "targets": lambda _: update.subtract(scores, chunk, None, sums[1]),
         "of points": lambda _: scores @ low,
         "of rows": lambda _: torch.mm(scores.T, points, out=of_rows),
         "move": lambda _: update.move("rows", labels, of_rows, 1e-9, 0.0, 0),
@@ -183,18 +167,16 @@ def plain_step(labels: int, batch: int, block: int) -> Line:
     """The same by `TableUpdate`, without fused kernels."""
     torch.cuda.empty_cache()
     update = TableUpdate(table(labels, torch.float32), SGD, binary_cross_entropy, torch.bfloat16)
-    torch.cuda.reset_peak_memory_stats()
     source = material(labels, batch, block)
     batches = [next(source) for _ in range(4)]
-    whole = milliseconds(lambda n: update.step(batches[n % 4][0], batches[n % 4][1], None, 1.0, False))
-    peak = torch.cuda.max_memory_allocated() / 2**30
-    return {"ms": whole, "tflops": 6 * batch * labels * DIM / whole / 1e9, "gib": peak}
+    return stepped(
+        lambda n: update.step(batches[n % 4][0], batches[n % 4][1], None, 1.0, False), labels, batch
+    )
 
 
 def linear_step(labels: int, batch: int) -> Line:
     """PyTorch's Linear under autocast with its fused AdamW, as most would write it."""
     torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
     layer = nn.Linear(DIM, labels, device="cuda")
     optimiser = torch.optim.AdamW(layer.parameters(), fused=True)
     x, chunks = next(material(labels, batch, labels))
@@ -209,9 +191,7 @@ def linear_step(labels: int, batch: int) -> Line:
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
 
-    whole = milliseconds(step, times=10)
-    peak = torch.cuda.max_memory_allocated() / 2**30
-    return {"ms": whole, "tflops": 6 * batch * labels * DIM / whole / 1e9, "gib": peak}
+    return stepped(step, labels, batch)
 
 
 TILES = (
@@ -286,7 +266,9 @@ def steps(fused_block: int) -> Iterator[Line]:
 
 
 def _with_share(line: Line, top: Line) -> Line:
-    return {**line, "share": line["tflops"] / top["matmul_tflops"]}
+    """Beside the share of a product in turn, where there is one, that of a rested card's."""
+    rested = line["tflops"] / top["matmul_tflops"]
+    return {"share": rested, **line, "share_of_rested": rested}
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from bench.head import ceilings, milliseconds
+from bench.card import ceilings, milliseconds
 from bench.machine import RESULTS, machine
 from gandalf.nets.encoders import TextEncoder, build_encoder
 from gandalf.nets.heads import Table

@@ -27,6 +27,7 @@ UNIT = 2**40  # targets are summed as multiples of its inverse
 # Slopes of float16 are times this: 1e-7 is still told from 0, and a label that is wrong about 4,000 points,
 # or a point about 4,000 labels, does not overflow.
 SCALES = {torch.float16: 16.0, torch.float32: 1.0}
+PARTS = 8  # products that are summed at once
 PROGRAMS = 2048  # at least so many at once keep a GPU busy
 
 
@@ -92,7 +93,7 @@ class FusedUpdate:
         self, x: Tensor, chunks: tuple[Chunk, ...], weights: Tensor | None, rate: float, value: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Update the head by all chunks; return the gradient of x and, where wanted, the summed loss."""
-        gradient, points = torch.zeros_like(x), x.to(self.dtype)
+        points, sums = x.to(self.dtype), _Sums(x, self.dtype, len(self.head.bias))
         losses, rate = [], rate * self.options.rate
         self.steps += 1
         for number, chunk in enumerate(chunks):
@@ -103,18 +104,20 @@ class FusedUpdate:
             for some in _even(len(low)):
                 torch.mm(points, low[some].T, out=scores[:, some])
             hits = _hits(scores, bias, chunk, weights) if value else None
-            of_bias, loss = self.slopes(scores, bias, weights, value)  # from here on they are slopes
+            # From here on they are slopes.
+            loss = self.slopes(scores, bias, weights, sums.of_bias[chunk.labels], value)
             if hits is not None:
                 losses.append(loss - hits)
-            of_bias -= self.subtract(scores, chunk, weights)
+            self.subtract(scores, chunk, weights, sums.of_targets[chunk.labels])
             of_rows = self.space.take("row product", (len(low), points.shape[1]), points, self.dtype)
             for some in _even(len(low)):
-                gradient += scores[:, some] @ low[some]
+                torch.mm(scores[:, some], low[some], out=sums.room())
                 torch.mm(scores[:, some].T, points, out=of_rows[some])  # shape: (C, dim)
             self.move("rows", chunk.labels, of_rows, 1 / (len(x) * self.scale), rate, number)
-            self.move("bias", chunk.labels, of_bias, 1 / len(x), rate, number)
+        every = slice(0, len(self.head.bias))
+        self.move("bias", every, sums.of_bias.sub_(sums.of_targets * (1 / UNIT)), 1 / len(x), rate, 0)
         total = torch.stack(losses).sum() / len(x) if value else None
-        return gradient.div_(len(x) * self.scale), total
+        return sums.of_points().div_(len(x) * self.scale), total
 
     def _room(self, points: Tensor, size: int) -> Tensor:
         """Room for scores, whose rows begin where many bytes can be read at once."""
@@ -123,9 +126,9 @@ class FusedUpdate:
         return whole[:, :size]
 
     def slopes(
-        self, scores: Tensor, bias: Tensor, weights: Tensor | None, value: bool
-    ) -> tuple[Tensor, Tensor]:
-        """Turn scores into slopes without targets; their sums over points, and the loss without targets."""
+        self, scores: Tensor, bias: Tensor, weights: Tensor | None, of_bias: Tensor, value: bool
+    ) -> Tensor:
+        """Turn scores into slopes without targets, and sum them over points; the loss without targets."""
         from gandalf.train.fused_kernels import slopes_kernel
 
         number, size = scores.shape
@@ -144,23 +147,22 @@ class FusedUpdate:
             FAST=scores.device.type == "cuda",  # Triton's interpreter knows no instructions
             num_warps=self.tiles.warps,
         )
-        return sums.sum(dim=0), losses.sum() if value else bias
+        torch.sum(sums, 0, out=of_bias)
+        return losses.sum() if value else bias
 
-    def subtract(self, slopes: Tensor, chunk: Chunk, weights: Tensor | None) -> Tensor:
-        """Take the targets off the slopes; their sums over points."""
+    def subtract(self, slopes: Tensor, chunk: Chunk, weights: Tensor | None, of_targets: Tensor) -> None:
+        """Take the targets off the slopes, and sum them over points."""
         from gandalf.train.fused_kernels import targets_kernel
 
-        fixed = torch.zeros(slopes.shape[1], dtype=torch.int64, device=slopes.device)
         if count := len(chunk.value):
             targets_kernel[(math.ceil(count / 128),)](
-                *(slopes, fixed, chunk.point, chunk.column, chunk.value),
+                *(slopes, of_targets, chunk.point, chunk.column, chunk.value),
                 *(chunk.value if weights is None else weights, count, slopes.stride(0)),
                 SCALE=self.scale,
                 UNIT=UNIT,
                 TILE=128,
                 WEIGHTED=weights is not None,
             )
-        return fixed * (1 / UNIT)
 
     def move(
         self, part: str, labels: slice, gradient: Tensor, share: float, rate: float, number: int
@@ -193,6 +195,30 @@ class FusedUpdate:
         parts = self.state.items()
         named = {f"{part}.{name}": tensor for part, state in parts for name, tensor in state.items()}
         return {**named, "steps": torch.tensor(self.steps)}
+
+
+class _Sums:
+    """What is added up over blocks of labels, with few kernels for each: a launch costs what a sum does."""
+
+    def __init__(self, x: Tensor, dtype: torch.dtype, labels: int) -> None:
+        self.of_bias = torch.zeros(labels, device=x.device)  # slopes without targets, over points
+        self.of_targets = torch.zeros(labels, dtype=torch.int64, device=x.device)  # in units, to be exact
+        self._total = torch.zeros_like(x)
+        self._parts = torch.empty(PARTS, *x.shape, dtype=dtype, device=x.device)
+        self._used = 0
+
+    def room(self) -> Tensor:
+        """Where the next product of slopes and rows goes."""  # shape: (B, dim)
+        if self._used == PARTS:
+            self.of_points()
+        self._used += 1
+        return self._parts[self._used - 1]
+
+    def of_points(self) -> Tensor:
+        """The sum of these products so far."""  # shape: (B, dim)
+        self._total += self._parts[: self._used].sum(dim=0, dtype=self._total.dtype)
+        self._used = 0
+        return self._total
 
 
 def _even(size: int) -> list[slice]:
