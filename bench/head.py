@@ -4,6 +4,7 @@
     python -m bench.head ceilings               # matrix product and copy of this card
     python -m bench.head products               # the three products alone, and what could replace them
     python -m bench.head sweep --labels 131073  # tiles and blocks
+    python -m bench.head blocks --labels 1305265  # large blocks alone
     python -m bench.head steps                  # the table: labels x batch, fused, plain and PyTorch's own
 
 Each command prints a table and appends lines to --out. Steps follow one another without pause, on rotating
@@ -203,6 +204,7 @@ TILES = (
     Tiles(values=1024),
     Tiles(values=4096, warps=8),
 )
+LARGE = (67_584, 101_376, 135_168, 202_752, 270_336)
 BLOCKS = (8_448, 16_896, 33_792, 67_584, 135_168)  # 128 x 132 / 2 and on: whole waves of tiles on 132 cores
 
 
@@ -251,6 +253,9 @@ def lines(chosen: argparse.Namespace) -> Iterator[Line]:
         yield from (_with_share(products(block, chosen.batch), top) for block in (*BLOCKS[2:], 131_072))
     if chosen.what == "sweep":
         yield from (_with_share(line, top) for line in sweep(chosen.labels, chosen.batch))
+    if chosen.what == "blocks":
+        tried = (fused_step(chosen.labels, chosen.batch, block, torch.float16) for block in LARGE)
+        yield from (_with_share(line, top) for line in tried)
     if chosen.what == "steps":
         yield from (_with_share(line, top) for line in steps(chosen.block))
 
@@ -276,10 +281,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("check", "ceilings", "products", "sweep", "steps"))
+    parser.add_argument("what", choices=("check", "ceilings", "products", "sweep", "blocks", "steps"))
     parser.add_argument("--labels", type=int, default=LABELS[0])
     parser.add_argument("--batch", type=int, default=2_048)
-    parser.add_argument("--block", type=int, default=BLOCKS[3])
+    parser.add_argument("--block", type=int, default=BLOCKS[-1])
     parser.add_argument("--out", type=Path, default=RESULTS / "head.jsonl")
     parser.add_argument("--commit", help="of the code, where git cannot tell")
     chosen = parser.parse_args()

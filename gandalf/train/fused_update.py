@@ -121,7 +121,7 @@ class FusedUpdate:
 
     def _room(self, points: Tensor, size: int) -> Tensor:
         """Room for scores, whose rows begin where many bytes can be read at once."""
-        whole = self.space.take("scores", (len(points), math.ceil(size / 16) * 16), points, self.dtype)
+        whole = self.space.take("scores", (len(points), math.ceil(size / 64) * 64), points, self.dtype)
         whole[:, size:] = 0  # what is left there may not be a number
         return whole[:, :size]
 
