@@ -64,9 +64,9 @@ def copied(head):
 
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("shape", [(70, 24, 20, 70), (70, 40, 33, 32), (33, 16, 5, 16)])
+@pytest.mark.parametrize("shape", [(70, 24, 20, 70), (70, 40, 33, 32), (33, 16, 5, 16), (70, 8, 9, 5)])
 def test_every_step_is_that_of_the_plain_head(optimiser, weighted, shape):
-    """Ragged last blocks, tiles that are not full, several steps, points that count differently."""
+    """Ragged last blocks, many blocks, tiles that are not full, several steps, points of unequal weight."""
     labels, dim, points, block = shape
     all_points, head, x, weights = made(labels, dim, points)
     options = OPTIMISERS[optimiser]
