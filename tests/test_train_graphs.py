@@ -9,6 +9,7 @@ import pytest
 import torch
 from test_train_loop import LABELS, LENGTH, POINTS, SMALL, VOCABULARY, made_up
 
+from gandalf.nets.blocks import POINT_BLOCKS
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.train import graphs
@@ -32,6 +33,22 @@ def test_layers_behind_the_words_have_all_parameters_but_the_words(kind):
     encoder = built(kind)
     found = {id(each) for each in graphs._Behind(encoder).parameters()}
     assert found == {id(each) for each in encoder.parameters()} - {id(encoder.words.weight)}
+
+
+@pytest.mark.parametrize("block", [*POINT_BLOCKS, None])
+def test_what_is_recorded_uses_every_parameter(block, monkeypatch):
+    """PyTorch refuses to record others."""
+    shape = {"kind": "inception"} if block is None else {"kind": "bag-of-words", "block": block}
+    encoder = build_encoder({**shape, **SMALL[shape["kind"]]}, VOCABULARY)
+
+    def recorded(layers, samples):
+        gradients = torch.autograd.grad(layers(*samples).sum(), samples)  # raises where one is not used
+        assert len(gradients) == 1 + len([*encoder.parameters()]) - 1  # with the words, without their table
+        return layers
+
+    monkeypatch.setattr(torch.cuda, "make_graphed_callables", recorded)
+    sample = encoder.look_up(torch.ones(8, LENGTH, dtype=torch.int64)).detach().requires_grad_()
+    graphs._graphs(encoder, sample, torch.float32)
 
 
 def test_recording_leaves_running_means_as_they_were(monkeypatch):
