@@ -147,6 +147,15 @@ def build_hnsw(model: Model, rows: RowsKind = "float32") -> Hnsw:
     return found
 
 
+def recall_over(index: Index, model: Model, head: Head) -> float:
+    """Recall against exact search of the model as it is, where the index is used with other rows."""
+    x = model.vectors(asked(model))
+    exact = top_k(x, model.head, min(AT, model.num_labels))[0]
+    search = IndexSearch(index, head)
+    best = [search(part, exact.shape[1])[0] for part in torch.split(x, 64)]
+    return recalled(np.concatenate(best), exact)
+
+
 def recalled(found: Ints, exact: Ints) -> float:
     """Share of the labels of an exact search that were found."""
     hits = sum(len(np.intersect1d(one, other)) for one, other in zip(found, exact, strict=True))
