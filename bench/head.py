@@ -31,7 +31,7 @@ from bench.card import Line, Work, ceilings, milliseconds, without_pause
 from bench.machine import RESULTS, machine
 from gandalf.nets.heads import Table
 from gandalf.train.batches import Points, make_batch
-from gandalf.train.fused_update import FusedUpdate, Tiles
+from gandalf.train.fused_update import FusedUpdate, Tiles, _even
 from gandalf.train.head_update import RowOptions, TableUpdate
 from gandalf.train.labels import Chunk, Every
 from gandalf.train.losses import binary_cross_entropy
@@ -148,17 +148,17 @@ def parts(update: FusedUpdate, x: Tensor, chunks: tuple[Chunk, ...]) -> dict[str
     chunk, points = chunks[0], x.to(update.dtype)
     labels = slice(0, chunk.size)
     rows, bias = update.head.rows.data[labels], update.head.bias.data[labels]
-    low = rows.to(update.dtype)
+    low, even = rows.to(update.dtype), _even(chunk.size)
     scores = torch.mm(points, low.T, out=update._room(points, len(low)))
     of_rows = scores.T @ points
     sums = torch.empty(len(low), device="cuda"), torch.zeros(len(low), dtype=torch.int64, device="cuda")
     work: dict[str, Callable[[int], object]] = {
         "cast": lambda _: rows.to(update.dtype),
-        "scores": lambda _: torch.mm(points, low.T, out=scores),
+        "scores": lambda _: [torch.mm(points, low[some].T, out=scores[:, some]) for some in even],
         "slopes": lambda _: update.slopes(scores, bias, None, sums[0], False),
         "targets": lambda _: update.subtract(scores, chunk, None, sums[1]),
-        "of points": lambda _: scores @ low,
-        "of rows": lambda _: torch.mm(scores.T, points, out=of_rows),
+        "of points": lambda _: [scores[:, some] @ low[some] for some in even],
+        "of rows": lambda _: [torch.mm(scores[:, some].T, points, out=of_rows[some]) for some in even],
         "move": lambda _: update.move("rows", labels, of_rows, 1e-9, 0.0, 0),
     }
     return {name: milliseconds(each) for name, each in work.items()}

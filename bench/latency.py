@@ -1,7 +1,7 @@
 """Single queries on one core: ours against omikuji and PECOS's real-time mode; and the size of the models.
 
-    python -m bench.latency ../shared/data/LF-DocsSeeAlsoTitles-79K --venvs .peers --models OUT --only-train
-    taskset -c 0 python -m bench.latency ../shared/data/LF-DocsSeeAlsoTitles-79K --venvs .peers --models OUT
+    python -m bench.latency DATA --venvs .peers --models OUT --only-train
+    taskset -c 0 python -m bench.latency DATA --venvs .peers --models OUT
 
 Others are asked for a row of features, ours for a text: theirs is the shorter way. Others are trained with
 our calibrated label points; ours for four epochs: a query does not take longer after more of them, though an

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,13 +12,14 @@ from test_train_loop import LABELS, LENGTH, POINTS, SMALL, VOCABULARY, made_up
 
 from gandalf.nets.blocks import POINT_BLOCKS
 from gandalf.nets.encoders import build_encoder
-from gandalf.nets.heads import Table
-from gandalf.train import graphs
+from gandalf.nets.heads import Encoded, Table
+from gandalf.train import graphs, loop
 from gandalf.train.batches import Order, Phase
 from gandalf.train.head_update import RowOptions
 from gandalf.train.labels import Every
 from gandalf.train.loop import Stage, Training
 from gandalf.train.optimisers import EncoderOptions
+from gandalf.train.ranks import ONE
 
 of_words = pytest.mark.parametrize("kind", ["bag-of-words", "inception"])
 
@@ -97,6 +99,50 @@ def test_without_a_gpu_nothing_is_recorded(monkeypatch):
     encoder = built("inception")
     with graphs.recorded(encoder, 8, 1_000, torch.float32):
         assert "behind" not in vars(encoder)
+
+
+def asked_for(monkeypatch, more=None, head=None, ranks=ONE):
+    """What a run lets be recorded: batches of so many points, in a stage of so many steps."""
+    asked = []
+
+    def note(encoder, batch, steps, dtype):
+        asked.append((batch, steps))
+        return nullcontext()
+
+    monkeypatch.setattr(loop, "recorded", note)
+    encoder = built("bag-of-words")
+    order = Order([Phase(np.arange(POINTS), 6)], 16, seed=3)
+    head = Table(LABELS, encoder.dim) if head is None else head(encoder)
+    stage = Stage(order, Every(LABELS, 4), **(more or {}))
+    training = Training(encoder, head, made_up(), stage, ranks=ranks)
+    training.step = 4  # it goes on where another left off
+    training._recorded()
+    return asked
+
+
+def test_batches_that_go_through_at_once_are_recorded(monkeypatch):
+    assert asked_for(monkeypatch) == [(16, 6)]
+
+
+class Two(type(ONE)):
+    world = 2
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"more": {"frozen": True}},
+        {"more": {"micro_batch": 4}},
+        {"ranks": Two()},
+        {
+            "more": {"pairs": lambda *given: None},
+            "head": lambda encoder: Encoded(encoder, torch.ones(LABELS, 2, dtype=torch.int64), encoder.dim),
+        },
+    ],
+    ids=["frozen", "a part at a time", "several ranks", "label texts too"],
+)
+def test_what_goes_through_twice_or_is_not_alone_is_not_recorded(given, monkeypatch):
+    assert asked_for(monkeypatch, **given) == []
 
 
 def trained(kind, dtype):

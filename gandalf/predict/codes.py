@@ -11,20 +11,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from gandalf.model import Model
-from gandalf.predict.exact import Head, top_k
+from gandalf.predict.exact import Head
 from gandalf.predict.index import (
-    AT,
     ENOUGH,
     Floats,
     IndexSearch,
     Ints,
-    asked,
+    RecallTest,
+    RowsKind,
     needed_faiss,
-    recalled,
     row_blocks,
     with_one,
 )
@@ -60,16 +58,13 @@ class Codes:
         return f"four-bit codes, {self.depth:,} labels scored again"
 
 
-def build_codes(model: Model) -> Codes:
+def build_codes(model: Model, rows: RowsKind = "float32") -> Codes:
     """Make the codes, and score as many labels again as the recall asks for."""
-    scan = _scan(model.head)
-    x = model.vectors(asked(model))
-    exact = top_k(x, model.head, min(AT, model.num_labels))[0]
-    found = Codes(scan, model.num_labels, DEPTHS[0], queries=len(x))
+    test = RecallTest(model, rows)
+    found = Codes(_scan(model.head), model.num_labels, DEPTHS[0], queries=len(test.x))
     for depth in DEPTHS:
         found = replace(found, depth=min(depth, model.num_labels))
-        best = [found.over(model.head)(part, exact.shape[1])[0] for part in torch.split(x, 64)]
-        found = replace(found, recall=recalled(np.concatenate(best), exact))
+        found = replace(found, recall=test(found))
         if found.recall >= ENOUGH or depth >= model.num_labels:
             break
     return found

@@ -18,6 +18,8 @@ from torch import Tensor
 
 from gandalf.errors import DataError
 from gandalf.model import Model
+from gandalf.nets.heads import Table
+from gandalf.nets.int8_table import Int8Table
 from gandalf.predict.exact import Head, pair_scores, top_k
 
 RowsKind = Literal["float32", "int8"]
@@ -25,6 +27,7 @@ LINKS, BUILD_WIDTH = 32, 200  # of a label, and how many are held in hand while 
 WIDTHS = (64, 128, 256, 512, 1_024)  # held in hand while searching: the first with enough recall
 ENOUGH, AT = 0.98, 10  # recall wanted, among so many labels
 QUERIES = 1_000  # texts of labels that recall is measured with
+TOGETHER = 64  # of them, asked at once
 SPARE = 16  # candidates beyond 2k that are scored again
 FEW = 128  # candidates that are all scored again: narrowing them down first would take longer
 STEP = 1 << 14
@@ -135,25 +138,31 @@ class IndexSearch:
 
 def build_hnsw(model: Model, rows: RowsKind = "float32") -> Hnsw:
     """Build the graph, and search it as widely as the recall asks for."""
-    graph = _graph(model.head, rows)
-    x = model.vectors(asked(model))
-    exact = top_k(x, model.head, min(AT, model.num_labels))[0]
-    found = Hnsw(graph, model.num_labels, WIDTHS[0], 0.0, len(x), rows)
+    test = RecallTest(model, rows)
+    found = Hnsw(_graph(model.head, rows), model.num_labels, WIDTHS[0], 0.0, len(test.x), rows)
     for width in WIDTHS:
         found = replace(found, width=width)
-        found = replace(found, recall=recalled(found.over(model.head)(x, exact.shape[1])[0], exact))
+        found = replace(found, recall=test(found))
         if found.recall >= ENOUGH:
             break
     return found
 
 
-def recall_over(index: Index, model: Model, head: Head) -> float:
-    """Recall against exact search of the model as it is, where the index is used with other rows."""
-    x = model.vectors(asked(model))
-    exact = top_k(x, model.head, min(AT, model.num_labels))[0]
-    search = IndexSearch(index, head)
-    best = [search(part, exact.shape[1])[0] for part in torch.split(x, 64)]
-    return recalled(np.concatenate(best), exact)
+class RecallTest:
+    """Asks label texts of an index over rows as they are served, and of exact search over the model's own."""
+
+    def __init__(self, model: Model, rows: RowsKind) -> None:
+        self.head: Head = model.head
+        if rows == "int8" and isinstance(model.head, Table):
+            self.head = Int8Table.of(model.head)
+        self.x = model.vectors(asked(model))
+        self.exact = top_k(self.x, model.head, min(AT, model.num_labels))[0]
+
+    def __call__(self, index: Index) -> float:
+        """The share of exact search's labels that it finds."""
+        search = IndexSearch(index, self.head)
+        best = [search(part, self.exact.shape[1])[0] for part in torch.split(self.x, TOGETHER)]
+        return recalled(np.concatenate(best), self.exact)
 
 
 def recalled(found: Ints, exact: Ints) -> float:

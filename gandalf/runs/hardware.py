@@ -16,7 +16,7 @@ from gandalf.train.fused_update import NOT_ASKED_FOR, missing, refuse
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 MANY_LABELS = 20_000  # on a CPU, more than these are met by shortlist
 SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}  # of a batch against a block: what fits a cache, what fills a card
-SMALLEST_BLOCK = {"cpu": 4_096, "cuda": 1 << 17}  # of labels: products of fewer are slow (docs/speed.md)
+SMALLEST_BLOCK = 4_096
 MANY_POINTS = 50_000  # training points and labels: from here on a GPU is given larger batches
 BATCH, LARGE_BATCH = 256, 1_024
 
@@ -32,7 +32,7 @@ def resolved(recipe: Recipe, num_points: int, num_labels: int) -> Recipe:
         kind = "shortlist" if device == "cpu" and num_labels > MANY_LABELS else "every"
     large = device == "cuda" and num_points + num_labels > MANY_POINTS
     batch = recipe.training.batch or (LARGE_BATCH if large else BATCH)
-    block = recipe.labels.block or max(SCORES[device] // batch, SMALLEST_BLOCK[device])
+    block = recipe.labels.block or max(SCORES[device] // batch, SMALLEST_BLOCK)
     return replace(
         recipe,
         device=device,

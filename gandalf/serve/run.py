@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +25,7 @@ from gandalf.nets.blocks import settle
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 from gandalf.predict.codes import Codes, build_codes
-from gandalf.predict.index import AT, Hnsw, RowsKind, recall_over
+from gandalf.predict.index import AT, Hnsw, RowsKind
 from gandalf.predict.index_files import stored_or_built
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.background import background_of
@@ -89,10 +89,7 @@ def _served(
     make: MakePredictor = Predictor
     index, new = _index(settings.index, model, Path(folder), settings.rows)
     if settings.rows == "int8" and isinstance(model.head, Table):
-        rounded = Int8Table.of(model.head)
-        if index is not None:
-            index = replace(index, recall=recall_over(index, model, rounded))
-        model.head = rounded
+        model.head = Int8Table.of(model.head)
     if index is not None:
         tell(_about_index(folder, index, new))
         make = partial(_searched, index=index)
@@ -104,7 +101,7 @@ def _index(kind: IndexKind, model: Model, folder: Path, rows: RowsKind) -> tuple
     """What the model is searched by, where it is not exact, and whether that was made just now."""
     if kind == "hnsw":
         return stored_or_built(model, folder, rows)
-    return (build_codes(model), True) if kind == "codes" else (None, False)
+    return (build_codes(model, rows), True) if kind == "codes" else (None, False)
 
 
 def _searched(model: Model, index: Hnsw | Codes) -> Predictor:

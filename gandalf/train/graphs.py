@@ -17,7 +17,7 @@ from torch.func import functional_call
 
 from gandalf.nets.word_table import WordEncoder
 
-PAYS_FROM = 50  # steps: recording takes as long as some ten
+PAYS_FROM = 50  # steps of a stage: recording takes as long as some ten
 
 
 class _Behind(nn.Module):
@@ -35,7 +35,7 @@ class _Behind(nn.Module):
 
 @contextmanager
 def recorded(encoder: nn.Module, batch: int, steps: int, dtype: torch.dtype) -> Iterator[None]:
-    """Train an encoder of words by graphs for so many steps, where there is a GPU; others as they are.
+    """Train an encoder of words by graphs in a stage of so many steps on a GPU; others as they are.
 
     Graphs are of batches of this size. Whatever has another shape, or is not training, goes the usual way.
     """
@@ -70,7 +70,7 @@ def _graphs(encoder: WordEncoder, sample: Tensor, dtype: torch.dtype) -> Callabl
     layers = _Behind(encoder).train()
     names, weights = zip(*layers.named_parameters(), strict=True)
     # Recorded with others in the same memory, so that gradients of the weights themselves stay as they are:
-    # PyTorch would have them wait for the stream of the recording at every step.
+    # PyTorch would have them wait for the stream of the recording at every step. Layers ask for parameters.
     same = [nn.Parameter(each.detach()) for each in weights]
     before = [each.clone() for each in layers.buffers()]
 

@@ -134,7 +134,7 @@ class Training:
         if parts or self.ranks.world > 1 or self.step == self.steps:
             return nullcontext()
         batch = len(self.stage.order.rows(self.step))
-        return recorded(self.encoder, batch, self.steps - self.step, self.stage.dtype)
+        return recorded(self.encoder, batch, self.steps, self.stage.dtype)
 
     def _next(self, hook: Hook) -> int:
         every = hook.every(self)
