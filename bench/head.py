@@ -31,7 +31,7 @@ from bench.card import Line, Work, ceilings, milliseconds, without_pause
 from bench.machine import RESULTS, machine
 from gandalf.nets.heads import Table
 from gandalf.train.batches import Points, make_batch
-from gandalf.train.fused_update import FusedUpdate, Tiles, _even
+from gandalf.train.fused_update import FusedUpdate, Tiles, even_parts
 from gandalf.train.head_update import RowOptions, TableUpdate
 from gandalf.train.labels import Chunk, Every
 from gandalf.train.losses import binary_cross_entropy
@@ -120,16 +120,19 @@ def fused_step(labels: int, batch: int, block: int, dtype: torch.dtype, tiles: T
     """Time and memory of a step, and of its parts for one block."""
     torch.cuda.empty_cache()
     update = FusedUpdate(table(labels, dtype), SGD, torch.bfloat16, tiles or Tiles())
-    source = material(labels, batch, block)
-    batches = [next(source) for _ in range(4)]
     return {
         **{"labels": labels, "batch": batch, "block": block, "dtype": str(dtype)},
-        **stepped(
-            lambda n: update.step(batches[n % 4][0], batches[n % 4][1], None, 1.0, False), labels, batch
-        ),
-        "parts_ms": parts(update, *batches[0]),
+        **stepped(rotating(update, labels, batch, block), labels, batch),
+        "parts_ms": parts(update, *next(material(labels, batch, block))),
         "tiles": asdict(update.tiles),
     }
+
+
+def rotating(update: FusedUpdate | TableUpdate, labels: int, batch: int, block: int) -> Work:
+    """Steps on four batches in turn."""
+    source = material(labels, batch, block)
+    batches = [next(source) for _ in range(4)]
+    return lambda n: update.step(*batches[n % 4], None, 1.0, False)
 
 
 def stepped(step: Work, labels: int, batch: int) -> Line:
@@ -148,7 +151,7 @@ def parts(update: FusedUpdate, x: Tensor, chunks: tuple[Chunk, ...]) -> dict[str
     chunk, points = chunks[0], x.to(update.dtype)
     labels = slice(0, chunk.size)
     rows, bias = update.head.rows.data[labels], update.head.bias.data[labels]
-    low, even = rows.to(update.dtype), _even(chunk.size)
+    low, even = rows.to(update.dtype), even_parts(chunk.size)
     scores = torch.mm(points, low.T, out=update._room(points, len(low)))
     of_rows = scores.T @ points
     sums = torch.empty(len(low), device="cuda"), torch.zeros(len(low), dtype=torch.int64, device="cuda")
@@ -168,11 +171,7 @@ def plain_step(labels: int, batch: int, block: int) -> Line:
     """The same by `TableUpdate`, without fused kernels."""
     torch.cuda.empty_cache()
     update = TableUpdate(table(labels, torch.float32), SGD, binary_cross_entropy, torch.bfloat16)
-    source = material(labels, batch, block)
-    batches = [next(source) for _ in range(4)]
-    return stepped(
-        lambda n: update.step(batches[n % 4][0], batches[n % 4][1], None, 1.0, False), labels, batch
-    )
+    return stepped(rotating(update, labels, batch, block), labels, batch)
 
 
 def linear_step(labels: int, batch: int) -> Line:

@@ -77,6 +77,25 @@ def small_predictor(small_folder):
     return Predictor(load_model(small_folder))
 
 
+@pytest.fixture(scope="module")
+def predictor():
+    """Of a model of five labels that was never in a folder."""
+    from small_model import small_model  # not above: they load torch
+
+    from gandalf.predict.predictor import Predictor
+
+    return Predictor(small_model())
+
+
+@pytest.fixture(scope="module")
+def client(predictor):
+    """Of an application that serves it beside a baseline, in this process."""
+    from http_client import beside_a_baseline  # not above: it loads torch
+
+    with beside_a_baseline(predictor) as found:
+        yield found
+
+
 @pytest.fixture(scope="session")
 def made_demo(tmp_path_factory) -> tuple[Path, str]:
     """The demo of the bundled set with a few updates: its folder, never changed, and what was printed."""

@@ -3,22 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from http_client import beside_a_baseline, that_adds
+from http_client import that_adds
 from http_server import BEARER, TOKEN, refused
-from small_model import small_model
-
-from gandalf.predict.predictor import Predictor
-
-
-@pytest.fixture(scope="module")
-def predictor():
-    return Predictor(small_model())
-
-
-@pytest.fixture(scope="module")
-def client(predictor):
-    with beside_a_baseline(predictor) as found:
-        yield found
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from fastapi.testclient import TestClient
-from http_client import beside_a_baseline, both_ways
+from http_client import both_ways
 from small_model import LABELS, small_model
 
 from gandalf.predict.codes import build_codes
@@ -15,17 +15,6 @@ from gandalf.predict.predictor import Predictor
 from gandalf.serve.app import create_app
 from gandalf.serve.limits import Limits
 from gandalf.serve.service import Served, Service
-
-
-@pytest.fixture(scope="module")
-def predictor():
-    return Predictor(small_model())
-
-
-@pytest.fixture(scope="module")
-def client(predictor):
-    with beside_a_baseline(predictor) as found:
-        yield found
 
 
 def expected(predictor, text, k):

@@ -9,26 +9,12 @@ import threading
 import httpx
 import pytest
 from fastapi.testclient import TestClient
-from http_client import JSON, beside_a_baseline, both_ways
+from http_client import JSON, both_ways
 from http_server import refused
-from small_model import small_model
 
-from gandalf.predict.predictor import Predictor
 from gandalf.serve.app import create_app
 from gandalf.serve.limits import Limits
 from gandalf.serve.service import Served, Service
-
-
-@pytest.fixture(scope="module")
-def predictor():
-    return Predictor(small_model())
-
-
-@pytest.fixture(scope="module")
-def client(predictor):
-    with beside_a_baseline(predictor) as found:
-        yield found
-
 
 LIMITS = Limits()
 BAD = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -63,18 +65,18 @@ class WordTable(nn.Module):
         return (ids, self.weight) if self._taken is None else (self.place[ids], self._taken)
 
 
-class WordEncoder(nn.Module):
+class WordEncoder(nn.Module, ABC):
     """An encoder of word vectors: what it looks up, and the layers behind, whose shapes no text changes."""
 
     words: WordTable
 
+    @abstractmethod
     def look_up(self, ids: Tensor) -> Tensor:
         """What the layers read."""  # shape: (B, T) -> (B, ...)
-        raise NotImplementedError
 
+    @abstractmethod
     def behind(self, x: Tensor) -> Tensor:
         """The layers behind the word table."""  # shape: (B, ...) -> (B, dim)
-        raise NotImplementedError
 
     def forward(self, ids: Tensor) -> Tensor:
         """Encode a batch of texts."""  # shape: (B, T) -> (B, dim)

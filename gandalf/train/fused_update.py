@@ -101,7 +101,7 @@ class FusedUpdate:
             rows, bias = self.head.rows.data[chunk.labels], self.head.bias.data[chunk.labels]
             low = self.space.cast("low rows", rows, self.dtype)
             scores = self._room(points, len(low))  # shape: (B, C)
-            for some in _even(len(low)):
+            for some in even_parts(len(low)):
                 torch.mm(points, low[some].T, out=scores[:, some])
             hits = _hits(scores, bias, chunk, weights) if value else None
             # From here on they are slopes.
@@ -110,7 +110,7 @@ class FusedUpdate:
                 losses.append(loss - hits)
             self.subtract(scores, chunk, weights, sums.of_targets[chunk.labels])
             of_rows = self.space.take("row product", (len(low), points.shape[1]), points, self.dtype)
-            for some in _even(len(low)):
+            for some in even_parts(len(low)):
                 torch.mm(scores[:, some], low[some], out=sums.room())
                 torch.mm(scores[:, some].T, points, out=of_rows[some])  # shape: (C, dim)
             self.move("rows", chunk.labels, of_rows, 1 / (len(x) * self.scale), rate, number)
@@ -221,7 +221,7 @@ class _Sums:
         return self._total
 
 
-def _even(size: int) -> list[slice]:
+def even_parts(size: int) -> list[slice]:
     """A range of labels as one whose number tensor cores like, and the few left over.
 
     Of an odd number of labels cuBLAS makes products several times as slowly.
