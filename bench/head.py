@@ -31,7 +31,7 @@ from bench.card import Line, Work, ceilings, milliseconds, without_pause
 from bench.machine import RESULTS, machine
 from gandalf.nets.heads import Table
 from gandalf.train.batches import Points, make_batch
-from gandalf.train.fused_update import FusedUpdate, Tiles, even_parts
+from gandalf.train.fused_update import FusedUpdate, Tiles
 from gandalf.train.head_update import RowOptions, TableUpdate
 from gandalf.train.labels import Chunk, Every
 from gandalf.train.losses import binary_cross_entropy
@@ -151,17 +151,17 @@ def parts(update: FusedUpdate, x: Tensor, chunks: tuple[Chunk, ...]) -> dict[str
     chunk, points = chunks[0], x.to(update.dtype)
     labels = slice(0, chunk.size)
     rows, bias = update.head.rows.data[labels], update.head.bias.data[labels]
-    low, even = rows.to(update.dtype), even_parts(chunk.size)
-    scores = torch.mm(points, low.T, out=update._room(points, len(low)))
-    of_rows = scores.T @ points
+    low = rows.to(update.dtype)
+    scores = low @ points.T
+    of_rows, of_points = scores @ points, low.T @ scores
     sums = torch.empty(len(low), device="cuda"), torch.zeros(len(low), dtype=torch.int64, device="cuda")
     work: dict[str, Callable[[int], object]] = {
         "cast": lambda _: rows.to(update.dtype),
-        "scores": lambda _: [torch.mm(points, low[some].T, out=scores[:, some]) for some in even],
+        "scores": lambda _: torch.mm(low, points.T, out=scores),
         "slopes": lambda _: update.slopes(scores, bias, None, sums[0], False),
         "targets": lambda _: update.subtract(scores, chunk, None, sums[1]),
-        "of points": lambda _: [scores[:, some] @ low[some] for some in even],
-        "of rows": lambda _: [torch.mm(scores[:, some].T, points, out=of_rows[some]) for some in even],
+        "of points": lambda _: torch.mm(low.T, scores, out=of_points),
+        "of rows": lambda _: torch.mm(scores, points, out=of_rows),
         "move": lambda _: update.move("rows", labels, of_rows, 1e-9, 0.0, 0),
     }
     return {name: milliseconds(each) for name, each in work.items()}
@@ -196,10 +196,13 @@ def linear_step(labels: int, batch: int) -> Line:
 
 TILES = (
     Tiles(),
-    Tiles(8, 256),
-    Tiles(32, 64),
-    Tiles(16, 256, warps=8),
-    Tiles(32, 128, warps=8),
+    Tiles(16, 128),
+    Tiles(4, 512),
+    Tiles(2, 1024),
+    Tiles(4, 256),
+    Tiles(16, 256),
+    Tiles(8, 512, warps=8),
+    Tiles(2, 2048, warps=8),
     Tiles(values=1024),
     Tiles(values=4096, warps=8),
 )
@@ -219,16 +222,16 @@ def sweep(labels: int, batch: int) -> Iterator[Line]:
 def products(block: int, batch: int) -> Line:
     """Milliseconds of the products of one block and nothing else, by PyTorch; scores also of float8."""
     points, rows = (torch.randn(n, DIM, device="cuda").half() * DIM**-0.5 for n in (batch, block))
-    scores, velocity = (torch.empty(*size, device="cuda").half() for size in ((batch, block), (block, DIM)))
+    scores, velocity = (torch.empty(block, width, device="cuda").half() for width in (batch, DIM))
     small, one = [each.to(torch.float8_e4m3fn) for each in (points, rows)], torch.ones((), device="cuda")
     work: dict[str, Callable[[int], object]] = {
-        "scores": lambda _: torch.mm(points, rows.T, out=scores),
+        "scores": lambda _: torch.mm(rows, points.T, out=scores),
         "scores, float8": lambda _: torch._scaled_mm(
-            small[0], small[1].T, scale_a=one, scale_b=one, out_dtype=torch.float16, use_fast_accum=True
+            small[1], small[0].T, scale_a=one, scale_b=one, out_dtype=torch.float16, use_fast_accum=True
         ),
-        "of points": lambda _: scores @ rows,
-        "of rows": lambda _: torch.mm(scores.T, points, out=velocity),
-        "of rows, added to a velocity": lambda _: velocity.addmm_(scores.T, points, beta=0.9, alpha=1e-3),
+        "of points": lambda _: rows.T @ scores,
+        "of rows": lambda _: torch.mm(scores, points, out=velocity),
+        "of rows, added to a velocity": lambda _: velocity.addmm_(scores, points, beta=0.9, alpha=1e-3),
     }
     found = {name: milliseconds(each) for name, each in work.items()}
     three = found["scores"] + found["of points"] + found["of rows"]

@@ -152,7 +152,7 @@ def test_small_steps_of_rows_at_low_precision_are_not_lost(momentum, rate, kind)
             head.bias.fill_(-1.0)
         head.rows.data = head.rows.data.to(dtype)
         options = RowOptions("sgd", rate=rate, momentum=momentum)
-        fused = FusedUpdate(head, options, torch.float32, Tiles(16, 64, 4096))
+        fused = FusedUpdate(head, options, torch.float32, Tiles(64, 16, 4096))
         for _ in range(20):
             fused.step(torch.full((16, dim), 1e-2 / dim), batch.chunks, None, 1.0, False)
             head.bias.data.fill_(-1.0)  # the biases stay

@@ -16,40 +16,38 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 @triton.jit
 def slopes_kernel(
-    scores,  # (B, stride), of which C are labels: scores without biases, slopes times SCALE afterwards
+    scores,  # (C, stride), of which B are points: scores without biases, slopes times SCALE afterwards
     bias,  # (C,)
     weights,  # (B,), what points count
-    sums,  # (parts, C): of the slopes, for the biases
-    losses,  # (parts, tiles): softplus(score) times the weight, summed
-    num_points,
+    sums,  # (C,): of the slopes, for the biases
+    losses,  # (tiles,): softplus(score) times the weight, summed
     num_labels,
+    num_points,
     stride,
     SCALE: tl.constexpr,
-    TILE_POINTS: tl.constexpr,
     TILE_LABELS: tl.constexpr,
+    TILE_POINTS: tl.constexpr,
     WEIGHTED: tl.constexpr,
     VALUE: tl.constexpr,
     FAST: tl.constexpr,  # by the processor's own approximations, where it has some
 ):
     """Slopes without the targets: sigmoid(score) times the weight. A program has some labels for its own."""
-    tile, part, parts = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
-    label = tile * TILE_LABELS + tl.arange(0, TILE_LABELS)
+    label = tl.program_id(0) * TILE_LABELS + tl.arange(0, TILE_LABELS)
     known = label < num_labels
-    shift = tl.load(bias + label, mask=known, other=0.0)[None, :]
-    total = tl.zeros((TILE_POINTS, TILE_LABELS), tl.float32)
-    loss = tl.zeros((TILE_POINTS, TILE_LABELS), tl.float32)
-    for first in range(part * TILE_POINTS, num_points, parts * TILE_POINTS):
+    shift = tl.load(bias + label, mask=known, other=0.0)[:, None]
+    row = scores + label.to(tl.int64)[:, None] * stride
+    total = tl.zeros((TILE_LABELS, TILE_POINTS), tl.float32)
+    loss = tl.zeros((TILE_LABELS, TILE_POINTS), tl.float32)
+    for first in range(0, num_points, TILE_POINTS):
         point = first + tl.arange(0, TILE_POINTS)
         there = point < num_points
-        # Up to the stride, whatever lies behind the last label: so many places are read at once.
-        inside = there[:, None] & (label < stride)[None, :]
-        place = scores + point.to(tl.int64)[:, None] * stride + label[None, :]
-        score = tl.load(place, mask=inside, other=0.0).to(tl.float32) + shift
-        # What is not there has no slope and no loss.
-        score = tl.where(there[:, None] & known[None, :], score, float("-inf"))
+        inside = known[:, None] & (point < stride)[None, :]
+        score = tl.load(row + point[None, :], mask=inside, other=0.0).to(tl.float32) + shift
+        # What is not there has no slope and no loss; nor have the points that fill up a row.
+        score = tl.where(known[:, None] & there[None, :], score, float("-inf"))
         slope = _sigmoid(score * -LOG2_E, FAST)
         if WEIGHTED:
-            counts = tl.load(weights + point, mask=there, other=0.0)[:, None]
+            counts = tl.load(weights + point, mask=there, other=0.0)[None, :]
             slope *= counts
         total += slope
         if VALUE:
@@ -57,11 +55,10 @@ def slopes_kernel(
             if WEIGHTED:
                 softplus *= counts
             loss += softplus
-        tl.store(place, (slope * SCALE).to(scores.dtype.element_ty), mask=inside)
-    tl.store(sums + part * num_labels + label, tl.sum(total, axis=0), mask=known)
+        tl.store(row + point[None, :], (slope * SCALE).to(scores.dtype.element_ty), mask=inside)
+    tl.store(sums + label, tl.sum(total, axis=1), mask=known)
     if VALUE:
-        where = losses + part * tl.num_programs(0) + tile
-        tl.store(where, tl.sum(tl.sum(loss, axis=1), axis=0))
+        tl.store(losses + tl.program_id(0), tl.sum(tl.sum(loss, axis=1), axis=0))
 
 
 @triton.jit
@@ -82,7 +79,7 @@ def _sigmoid(x, FAST: tl.constexpr):
 
 @triton.jit
 def targets_kernel(
-    slopes,  # (B, C), rows `stride` apart, times SCALE
+    slopes,  # (C, stride), of which B are points, times SCALE
     fixed,  # (C,), 0 at first: the targets of each label, summed, as multiples of 1 / UNIT
     point,  # (K,)
     column,  # (K,)
@@ -103,7 +100,7 @@ def targets_kernel(
     target = tl.load(value + each, mask=inside, other=0.0)
     if WEIGHTED:
         target *= tl.load(weights + where, mask=inside, other=0.0)
-    place = slopes + where * stride + label
+    place = slopes + label * stride + where
     slope = tl.load(place, mask=inside, other=0.0).to(tl.float32) - target * SCALE
     tl.store(place, slope.to(slopes.dtype.element_ty), mask=inside)
     # Whole numbers have the same sum in any order, and programs come in any order.

@@ -14,6 +14,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from gandalf.errors import DataError
 from gandalf.nets.heads import Table
@@ -28,21 +29,21 @@ UNIT = 2**40  # targets are summed as multiples of its inverse
 # or a point about 4,000 labels, does not overflow.
 SCALES = {torch.float16: 16.0, torch.float32: 1.0}
 PARTS = 8  # products that are summed at once
-PROGRAMS = 2048  # at least so many at once keep a GPU busy
+EVEN = 64  # of an odd number of points cuBLAS makes products several times as slowly
 
 
 @dataclass(frozen=True)
 class Tiles:
     """What a program works on at a time, and by how many warps."""
 
-    points: int = 16
-    labels: int = 128
+    labels: int = 8
+    points: int = 256
     values: int = 2048  # of rows
     warps: int = 4
 
 
 DEFAULT = Tiles()
-SMALL = Tiles(8, 16, 256)  # for tests, where all is small
+SMALL = Tiles(16, 8, 256)  # for tests, where all is small
 
 
 def missing(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -93,37 +94,28 @@ class FusedUpdate:
         self, x: Tensor, chunks: tuple[Chunk, ...], weights: Tensor | None, rate: float, value: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Update the head by all chunks; return the gradient of x and, where wanted, the summed loss."""
-        points, sums = x.to(self.dtype), _Sums(x, self.dtype, len(self.head.bias))
+        points = pad(x.to(self.dtype), (0, 0, 0, -len(x) % EVEN))  # with points that have no slopes
+        sums = _Sums(points, len(self.head.bias))
         losses, rate = [], rate * self.options.rate
         self.steps += 1
         for number, chunk in enumerate(chunks):
             assert isinstance(chunk.labels, slice), "fused kernels meet ranges of labels"
             rows, bias = self.head.rows.data[chunk.labels], self.head.bias.data[chunk.labels]
             low = self.space.cast("low rows", rows, self.dtype)
-            scores = self._room(points, len(low))  # shape: (B, C)
-            for some in even_parts(len(low)):
-                torch.mm(points, low[some].T, out=scores[:, some])
+            scores = self.space.product("scores", low, points.T)  # shape: (C, B), of labels and points
             hits = _hits(scores, bias, chunk, weights) if value else None
             # From here on they are slopes.
-            loss = self.slopes(scores, bias, weights, sums.of_bias[chunk.labels], value)
+            loss = self.slopes(scores[:, : len(x)], bias, weights, sums.of_bias[chunk.labels], value)
             if hits is not None:
                 losses.append(loss - hits)
             self.subtract(scores, chunk, weights, sums.of_targets[chunk.labels])
-            of_rows = self.space.take("row product", (len(low), points.shape[1]), points, self.dtype)
-            for some in even_parts(len(low)):
-                torch.mm(scores[:, some], low[some], out=sums.room())
-                torch.mm(scores[:, some].T, points, out=of_rows[some])  # shape: (C, dim)
+            torch.mm(low.T, scores, out=sums.room())
+            of_rows = self.space.product("row product", scores, points)  # shape: (C, dim)
             self.move("rows", chunk.labels, of_rows, 1 / (len(x) * self.scale), rate, number)
         every = slice(0, len(self.head.bias))
         self.move("bias", every, sums.of_bias.sub_(sums.of_targets * (1 / UNIT)), 1 / len(x), rate, 0)
         total = torch.stack(losses).sum() / len(x) if value else None
-        return sums.of_points().div_(len(x) * self.scale), total
-
-    def _room(self, points: Tensor, size: int) -> Tensor:
-        """Room for scores, whose rows begin where many bytes can be read at once."""
-        whole = self.space.take("scores", (len(points), math.ceil(size / 64) * 64), points, self.dtype)
-        whole[:, size:] = 0  # what is left there may not be a number
-        return whole[:, :size]
+        return sums.of_points().T[: len(x)].div(len(x) * self.scale), total
 
     def slopes(
         self, scores: Tensor, bias: Tensor, weights: Tensor | None, of_bias: Tensor, value: bool
@@ -131,24 +123,20 @@ class FusedUpdate:
         """Turn scores into slopes without targets, and sum them over points; the loss without targets."""
         from gandalf.train.fused_kernels import slopes_kernel
 
-        number, size = scores.shape
-        tiles = math.ceil(size / self.tiles.labels)
-        parts = min(math.ceil(PROGRAMS / tiles), math.ceil(number / self.tiles.points))
-        sums = torch.empty(parts, size, device=scores.device)
-        losses = torch.empty(parts, tiles if value else 0, device=scores.device)
-        slopes_kernel[(tiles, parts)](
-            *(scores, bias, bias if weights is None else weights, sums, losses),
-            *(number, size, scores.stride(0)),
+        tiles = math.ceil(len(scores) / self.tiles.labels)
+        losses = torch.empty(tiles, device=scores.device) if value else of_bias  # or unused
+        slopes_kernel[(tiles,)](
+            *(scores, bias, bias if weights is None else weights, of_bias, losses),
+            *(*scores.shape, scores.stride(0)),
             SCALE=self.scale,
-            TILE_POINTS=self.tiles.points,
             TILE_LABELS=self.tiles.labels,
+            TILE_POINTS=self.tiles.points,
             WEIGHTED=weights is not None,
             VALUE=value,
             FAST=scores.device.type == "cuda",  # Triton's interpreter knows no instructions
             num_warps=self.tiles.warps,
         )
-        torch.sum(sums, 0, out=of_bias)
-        return losses.sum() if value else bias
+        return losses.sum() if value else losses
 
     def subtract(self, slopes: Tensor, chunk: Chunk, weights: Tensor | None, of_targets: Tensor) -> None:
         """Take the targets off the slopes, and sum them over points."""
@@ -200,34 +188,25 @@ class FusedUpdate:
 class _Sums:
     """What is added up over blocks of labels, with few kernels for each: a launch costs what a sum does."""
 
-    def __init__(self, x: Tensor, dtype: torch.dtype, labels: int) -> None:
-        self.of_bias = torch.zeros(labels, device=x.device)  # slopes without targets, over points
-        self.of_targets = torch.zeros(labels, dtype=torch.int64, device=x.device)  # in units, to be exact
-        self._total = torch.zeros_like(x)
-        self._parts = torch.empty(PARTS, *x.shape, dtype=dtype, device=x.device)
+    def __init__(self, points: Tensor, labels: int) -> None:
+        self.of_bias = torch.zeros(labels, device=points.device)  # slopes without targets, over points
+        self.of_targets = torch.zeros_like(self.of_bias, dtype=torch.int64)  # in units, to be exact
+        self._total = torch.zeros(points.shape, device=points.device).T  # turned back it is in one piece
+        self._parts = points.new_empty(PARTS, *points.T.shape)
         self._used = 0
 
     def room(self) -> Tensor:
-        """Where the next product of slopes and rows goes."""  # shape: (B, dim)
+        """Where the next product of rows and slopes goes."""  # shape: (dim, B)
         if self._used == PARTS:
             self.of_points()
         self._used += 1
         return self._parts[self._used - 1]
 
     def of_points(self) -> Tensor:
-        """The sum of these products so far."""  # shape: (B, dim)
+        """The sum of these products so far."""  # shape: (dim, B)
         self._total += self._parts[: self._used].sum(dim=0, dtype=self._total.dtype)
         self._used = 0
         return self._total
-
-
-def even_parts(size: int) -> list[slice]:
-    """A range of labels as one whose number tensor cores like, and the few left over.
-
-    Of an odd number of labels cuBLAS makes products several times as slowly.
-    """
-    whole = size // 64 * 64
-    return [some for some in (slice(0, whole), slice(whole, size)) if some.start < some.stop]
 
 
 def _kind(options: RowOptions) -> str:
@@ -245,6 +224,6 @@ def _state(table: Tensor, options: RowOptions) -> dict[str, Tensor]:
 
 def _hits(scores: Tensor, bias: Tensor, chunk: Chunk, weights: Tensor | None) -> Tensor:
     """Scores times targets, summed: what the loss has besides softplus."""
-    found = scores[chunk.point, chunk.column].float() + bias[chunk.column]
+    found = scores[chunk.column, chunk.point].float() + bias[chunk.column]
     value = chunk.value if weights is None else chunk.value * weights[chunk.point]
     return (found * value).sum()
