@@ -8,8 +8,8 @@
     python -m bench.head steps                  # the table: labels x batch, fused, plain and PyTorch's own
 
 Each command prints a table and appends lines to --out. Steps follow one another without pause, on rotating
-inputs, and their share is of a matrix product measured in turn with them (`bench.card`); parts are timed one
-by one.
+inputs, and their share is of a matrix product measured in turn with them (`bench.card`); `alone_ms` is the
+median of steps that a rested card is given one by one. Parts are timed one by one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
-from bench.card import Line, Work, ceilings, milliseconds, without_pause
+from bench.card import Line, Work, ceilings, milliseconds, rested, without_pause
 from bench.machine import RESULTS, machine
 from gandalf.nets.heads import Table
 from gandalf.train.batches import Points, make_batch
@@ -136,12 +136,12 @@ def rotating(update: FusedUpdate | TableUpdate, labels: int, batch: int, block: 
 
 
 def stepped(step: Work, labels: int, batch: int) -> Line:
-    """Peak memory of a step, its time without pause, and its share of a product in turn with it."""
+    """Peak memory of a step, its time alone and without pause, and its share of a product in turn with it."""
     step(0)
     torch.cuda.reset_peak_memory_stats()
     step(1)
     peak = torch.cuda.max_memory_allocated() / 2**30
-    found = without_pause(step)
+    found = {"alone_ms": rested(step), **without_pause(step)}
     tflops = 6 * batch * labels * DIM / found["ms"] / 1e9
     return {**found, "tflops": tflops, "share": tflops / found["product_tflops"], "gib": peak}
 
@@ -273,9 +273,9 @@ def steps(fused_block: int) -> Iterator[Line]:
 
 
 def _with_share(line: Line, top: Line) -> Line:
-    """Beside the share of a product in turn, where there is one, that of a rested card's."""
-    rested = line["tflops"] / top["matmul_tflops"]
-    return {"share": rested, **line, "share_of_rested": rested}
+    """Beside the share of a product in turn, where there is one: alone, of a rested card's product."""
+    alone = line["ms"] / line.get("alone_ms", line["ms"]) * line["tflops"] / top["matmul_tflops"]
+    return {"share": alone, **line, "share_of_rested": alone}
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -36,10 +37,10 @@ EVEN = 64  # of an odd number of points cuBLAS makes products several times as s
 class Tiles:
     """What a program works on at a time, and by how many warps."""
 
-    labels: int = 8
-    points: int = 256
-    values: int = 2048  # of rows
-    warps: int = 4
+    labels: int = 2
+    points: int = 512
+    values: int = 1024  # of rows
+    warps: int = 2
 
 
 DEFAULT = Tiles()
@@ -94,7 +95,7 @@ class FusedUpdate:
         self, x: Tensor, chunks: tuple[Chunk, ...], weights: Tensor | None, rate: float, value: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Update the head by all chunks; return the gradient of x and, where wanted, the summed loss."""
-        points = pad(x.to(self.dtype), (0, 0, 0, -len(x) % EVEN))  # with points that have no slopes
+        points = _even(x.to(self.dtype))
         sums = _Sums(points, len(self.head.bias))
         losses, rate = [], rate * self.options.rate
         self.steps += 1
@@ -113,9 +114,10 @@ class FusedUpdate:
             of_rows = self.space.product("row product", scores, points)  # shape: (C, dim)
             self.move("rows", chunk.labels, of_rows, 1 / (len(x) * self.scale), rate, number)
         every = slice(0, len(self.head.bias))
-        self.move("bias", every, sums.of_bias.sub_(sums.of_targets * (1 / UNIT)), 1 / len(x), rate, 0)
+        self.move("bias", every, sums.of_bias.sub_(sums.of_targets, alpha=1 / UNIT), 1 / len(x), rate, 0)
         total = torch.stack(losses).sum() / len(x) if value else None
-        return sums.of_points().T[: len(x)].div(len(x) * self.scale), total
+        gradient = torch.mul(sums.of_points().T[: len(x)], 1 / (len(x) * self.scale), out=torch.empty_like(x))
+        return gradient, total
 
     def slopes(
         self, scores: Tensor, bias: Tensor, weights: Tensor | None, of_bias: Tensor, value: bool
@@ -186,14 +188,29 @@ class FusedUpdate:
 
 
 class _Sums:
-    """What is added up over blocks of labels, with few kernels for each: a launch costs what a sum does."""
+    """What is added up over blocks of labels, with few kernels for each: a launch costs what a sum does.
+
+    Made when first asked for: the first product, which a GPU may be waiting for, is launched before.
+    """
 
     def __init__(self, points: Tensor, labels: int) -> None:
-        self.of_bias = torch.zeros(labels, device=points.device)  # slopes without targets, over points
-        self.of_targets = torch.zeros_like(self.of_bias, dtype=torch.int64)  # in units, to be exact
-        self._total = torch.zeros(points.shape, device=points.device).T  # turned back it is in one piece
-        self._parts = points.new_empty(PARTS, *points.T.shape)
+        self._points, self._labels = points, labels
+        self._total: Tensor | None = None
         self._used = 0
+
+    @cached_property
+    def of_bias(self) -> Tensor:
+        """Slopes without targets, over points."""  # shape: (L,)
+        return torch.zeros(self._labels, device=self._points.device)
+
+    @cached_property
+    def of_targets(self) -> Tensor:
+        """Targets over points, in units, to be exact."""  # shape: (L,)
+        return torch.zeros(self._labels, dtype=torch.int64, device=self._points.device)
+
+    @cached_property
+    def _parts(self) -> Tensor:
+        return self._points.new_empty(PARTS, *self._points.T.shape)
 
     def room(self) -> Tensor:
         """Where the next product of rows and slopes goes."""  # shape: (dim, B)
@@ -204,9 +221,15 @@ class _Sums:
 
     def of_points(self) -> Tensor:
         """The sum of these products so far."""  # shape: (dim, B)
-        self._total += self._parts[: self._used].sum(dim=0, dtype=self._total.dtype)
+        found = self._parts[: self._used].sum(dim=0, dtype=torch.float32)
+        self._total = found if self._total is None else self._total.add_(found)
         self._used = 0
         return self._total
+
+
+def _even(points: Tensor) -> Tensor:
+    """With as many points more, which have no slopes, as make their number even."""
+    return pad(points, (0, 0, 0, -len(points) % EVEN)) if len(points) % EVEN else points
 
 
 def _kind(options: RowOptions) -> str:
