@@ -35,6 +35,15 @@ def rested(work: Work) -> float:
     return milliseconds(work)
 
 
+def recorded(work: Work) -> Work:
+    """`work(0)` as a CUDA graph: what the GPU does, without waiting for a host to launch it."""
+    work(0)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work(0)
+    return lambda _: graph.replay()
+
+
 def ceilings() -> Line:
     """What a rested card does at best: a bfloat16 matrix product in TFLOP/s, a copy in TB/s."""
     product = rested(_product())
