@@ -21,97 +21,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from bench.card import Line, Work, ceilings, milliseconds, recorded, rested, without_pause
+from bench.head_check import DIM, check, material, table
 from bench.machine import RESULTS, machine
-from gandalf.nets.heads import Table
-from gandalf.train.batches import Points, make_batch
 from gandalf.train.fused_update import FusedUpdate, Tiles
 from gandalf.train.head_update import RowOptions, TableUpdate
-from gandalf.train.labels import Chunk, Every
+from gandalf.train.kernel_choice import FLOAT8
+from gandalf.train.labels import Chunk
 from gandalf.train.losses import binary_cross_entropy
 
-DIM = 768
 LABELS, BATCHES = (131_073, 501_070, 1_305_265), (1_024, 2_048, 4_096)
 SGD = RowOptions("sgd", rate=0.05)
-
-
-def material(labels: int, batch: int, block: int, soft: bool = True) -> Iterator[tuple[Tensor, Any]]:
-    """Endless batches: points of length about 1, and five targets each."""
-    random = np.random.default_rng(0)
-    while True:
-        columns = random.integers(0, labels, (batch, 5))
-        values = random.random(batch * 5) if soft else np.ones(batch * 5)
-        rows = np.repeat(np.arange(batch), 5)
-        targets = csr_array((values, (rows, columns.ravel())), shape=(batch, labels))
-        targets.data = np.minimum(targets.data, 1.0)
-        points = Points(np.ones((batch, 1), np.int32), targets)
-        made = make_batch(points, np.arange(batch), Every(labels, block), 0, torch.device("cuda"))
-        yield torch.randn(batch, DIM, device="cuda") * DIM**-0.5, made.chunks
-
-
-def table(labels: int, dtype: torch.dtype) -> Table:
-    """A head on the card."""
-    with torch.device("meta"):
-        head = Table(labels, DIM)
-    head.to_empty(device="cuda")
-    head.rows.data = torch.randn(labels, DIM, device="cuda", dtype=dtype) * DIM**-0.5
-    head.bias.data.fill_(-5.0)
-    return head
-
-
-# ---- is it right
-
-
-def check(options: RowOptions, labels: int, batch: int, block: int, soft: bool) -> Line:
-    """Largest relative errors of one step against float64, twice: an error that moves is a race."""
-    x, chunks = next(material(labels, batch, block, soft))
-    start = table(labels, torch.float32)
-    found = []
-    for _ in range(2):
-        head = table(labels, torch.float32)
-        head.load_state_dict(start.state_dict())
-        fused = FusedUpdate(head, options, torch.bfloat16)
-        gradient, loss = fused.step(x, chunks, None, 1.0, True)
-        assert loss is not None
-        found.append((gradient, head.rows.data, head.bias.data, loss))
-    expected = reference(x, chunks, start, options)
-    names = ("of points", "rows", "bias", "loss")
-    moved = {
-        "rows": (found[0][1].double() - start.rows.double(), expected[1] - start.rows.double()),
-        "bias": (found[0][2].double() - start.bias.double(), expected[2] - start.bias.double()),
-        "of points": (found[0][0].double(), expected[0]),
-        "loss": (found[0][3].double(), expected[3]),
-    }
-    same = all(torch.equal(one, other) for one, other in zip(*found, strict=True))
-    errors = {
-        name: ((moved[name][0] - moved[name][1]).norm() / moved[name][1].norm()).item() for name in names
-    }
-    return {"labels": labels, "batch": batch, "block": block, "soft": soft, "same": same, **errors}
-
-
-def reference(
-    x: Tensor, chunks: tuple[Chunk, ...], head: Table, options: RowOptions
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """One step of SGD in float64 and one piece."""
-    points = x.half().double()
-    rows, bias = head.rows.data.half().double(), head.bias.data.double()
-    targets = torch.zeros(len(x), head.num_labels, dtype=torch.float64, device=x.device)
-    for chunk in chunks:
-        assert isinstance(chunk.labels, slice)
-        targets[chunk.point, chunk.column + chunk.labels.start] = chunk.value.double()
-    scores = points @ rows.T + bias
-    slopes = torch.sigmoid(scores) - targets
-    loss = (nn.functional.softplus(scores) - targets * scores).sum() / len(x)
-    of_rows, of_bias = slopes.T @ points / len(x), slopes.sum(dim=0) / len(x)
-    moved = (head.rows.data.double() - options.rate * of_rows, bias - options.rate * of_bias)
-    return slopes @ rows / len(x), *moved, loss
 
 
 # ---- how fast
@@ -154,13 +78,13 @@ def parts(update: FusedUpdate, x: Tensor, chunks: tuple[Chunk, ...]) -> dict[str
     chunk, points = chunks[0], x.to(update.dtype)
     labels = slice(0, chunk.size)
     rows, bias = update.head.rows.data[labels], update.head.bias.data[labels]
-    low = rows.to(update.dtype)
+    low, small = update.low(rows), update._small(x)
     scores = low @ points.T
     of_rows, of_points = scores @ points, low.T @ scores
     sums = torch.empty(len(low), device="cuda"), torch.zeros(len(low), dtype=torch.int64, device="cuda")
     work: dict[str, Callable[[int], object]] = {
-        "cast": lambda _: rows.to(update.dtype),
-        "scores": lambda _: torch.mm(low, points.T, out=scores),
+        "cast": lambda _: update.low(rows),
+        "scores": lambda _: update.scores(rows, small) if small else torch.mm(low, points.T, out=scores),
         "slopes": lambda _: update.slopes(scores, bias, None, sums[0], False),
         "targets": lambda _: update.subtract(scores, chunk, None, sums[1]),
         "of points": lambda _: torch.mm(low.T, scores, out=of_points),
@@ -250,7 +174,8 @@ def lines(chosen: argparse.Namespace) -> Iterator[Line]:
     if chosen.what == "check":
         options = RowOptions("sgd", rate=0.05, momentum=0.0)
         shapes = ((5_003, 256, 5_003), (9_001, 333, 2_048), (300, 1_000, 128))
-        yield from (check(options, *shape, soft) for soft in (True, False) for shape in shapes)
+        for dtype, soft, shape in product((torch.float32, FLOAT8), (True, False), shapes):
+            yield check(options, *shape, soft, dtype)
         return
     top = ceilings()
     yield top
@@ -268,7 +193,7 @@ def lines(chosen: argparse.Namespace) -> Iterator[Line]:
 def steps(fused_block: int) -> Iterator[Line]:
     """The table: labels x batch, fused, plain and PyTorch's own."""
     for labels, batch in product(LABELS, BATCHES):
-        for dtype in (torch.float16, torch.bfloat16, torch.float32):
+        for dtype in (torch.float16, FLOAT8, torch.float32):
             yield fused_step(labels, batch, fused_block, dtype)
         yield {"plain": True, **plain_step(labels, batch, 1 << 16)}
         if labels == LABELS[0]:

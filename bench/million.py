@@ -29,6 +29,7 @@ from gandalf.predict.exact import top_k
 from gandalf.predict.fused import FusedSearch
 from gandalf.train.batches import Order, Phase, Points
 from gandalf.train.head_update import RowOptions
+from gandalf.train.kernel_choice import FLOAT8
 from gandalf.train.labels import Every
 from gandalf.train.loop import Stage, Training
 from gandalf.train.optimisers import EncoderOptions
@@ -42,6 +43,13 @@ SHAPES: dict[str, dict[str, Any]] = {
         "intermediate_size": 1536,
     },
 }
+# Of the steps whose memory is measured: batch, momentum, texts at a time, rows.
+STEPS = (
+    *((1_024, 0.0, micro, torch.float16) for micro in (0, 256)),
+    *((batch, momentum, 256, torch.float16) for batch, momentum in ((1_024, 0.9), (2_048, 0.0))),
+    *((1_024, 0.0, micro, FLOAT8) for micro in (256, 128)),
+    (1_024, 0.9, 128, FLOAT8),
+)
 Line = dict[str, Any]
 
 
@@ -67,13 +75,16 @@ def rows(number: int) -> Points:
     return Points(tokens, targets)
 
 
-def training(name: str, points: Points, batch: int, momentum: float, micro: int) -> Training:
-    """A run of that encoder with a fused head of float16, before its first step."""
+def training(
+    name: str, points: Points, batch: int, momentum: float, micro: int, dtype: torch.dtype = torch.float16
+) -> Training:
+    """A run of that encoder with a fused head of such rows, before its first step."""
     net = encoder(name)
     with torch.device("meta"):
         head = Table(LABELS, net.dim)
     head.to_empty(device="cuda")
-    head.rows.data = torch.empty(LABELS, net.dim, dtype=torch.float16, device="cuda").normal_(0, 0.02)
+    rows = torch.empty(LABELS, net.dim, dtype=torch.float16, device="cuda").normal_(0, 0.02)
+    head.rows.data = rows.to(dtype)
     head.bias.data.fill_(-10.0)
     stage = Stage(
         Order([Phase(np.arange(len(points)), 10**6)], batch, seed=0),
@@ -104,10 +115,11 @@ def stepped(run: Training, steps: int) -> float:
 def memory() -> Iterator[Line]:
     """Peak memory of a whole step."""
     points = rows(20_000)
-    for batch, momentum, micro in ((1_024, 0.0, 0), (1_024, 0.0, 256), (1_024, 0.9, 256), (2_048, 0.0, 256)):
+    for batch, momentum, micro, dtype in STEPS:
         forget()
-        seconds = stepped(training("distilbert", points, batch, momentum, micro), 10)
-        line = {"batch": batch, "momentum": momentum, "micro_batch": micro, "ms": seconds / 10 * 1e3}
+        seconds = stepped(training("distilbert", points, batch, momentum, micro, dtype), 10)
+        line = {"batch": batch, "momentum": momentum, "micro_batch": micro, "dtype": str(dtype)}
+        line["ms"] = seconds / 10 * 1e3
         reserved = torch.cuda.max_memory_reserved() / 2**30
         yield {**line, "allocated_gib": allocated(), "reserved_gib": reserved}
 

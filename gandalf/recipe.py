@@ -23,7 +23,7 @@ SiameseKind = Literal["none", "contrastive", "triplet"]
 LabelsKind = Literal["auto", "every", "shortlist"]
 OptimiserName = Literal["adamw", "sgd"]
 KernelName = Literal["auto", "torch", "triton"]
-RowPrecision = Literal["float32", "bfloat16", "float16"]
+RowPrecision = Literal["float32", "bfloat16", "float16", "float8"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
 TargetsKind = Literal["none", "self", "ratio", "shrunk", "calibrated", "glas", "walk", "teacher", "auto"]
@@ -123,7 +123,8 @@ class Head:
     )
     row_precision: RowPrecision = setting(
         "float32",
-        "Of the rows. bfloat16 and float16 are half as large, rounded by chance, for fused kernels.",
+        "Of the rows. bfloat16 and float16 are half as large, float8 a quarter, rounded by chance, for fused "
+        "kernels.",
     )
 
 

@@ -131,10 +131,10 @@ def test_the_plan_by_hand():
     shape = RunShape(
         labels=10, dim=3, batch=4, block=5, encoder_parameters=100, activations=7, states=1, bytes_per_value=2
     )
-    shape = replace(shape, bytes_per_row_value=6)
+    shape = replace(shape, bytes_per_row_value=6, bytes_per_row_state=5)
     plan = memory_plan(shape)
     assert plan.parameters == 6 * 10 * 3 + 2 * (10 + 100)
-    assert plan.optimiser == plan.parameters
+    assert plan.optimiser == 5 * 10 * 3 + 2 * (10 + 100)
     assert plan.scores == 2 * (2 * 4 * 5 + 2 * 5 * 3)
     assert plan.activations == 2 * (4 * 7 + 2 * 4 * 3 + 100)
     assert plan.total == plan.parameters + plan.optimiser + plan.scores + plan.activations

@@ -22,11 +22,16 @@ from gandalf.train.losses import binary_cross_entropy
 triton = pytest.importorskip("triton", reason="needs Triton: make test-kernels")
 
 from gandalf.train import fused_update, loop  # noqa: E402
-from gandalf.train.fused_update import SMALL, FusedUpdate, Tiles  # noqa: E402
+from gandalf.train.fused_update import MOST, SMALL, FusedUpdate, Small, Tiles  # noqa: E402
+from gandalf.train.kernel_choice import FLOAT8  # noqa: E402
 
 # The interpreter does things that NumPy advises against.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")
 CPU = torch.device("cpu")
+on_a_gpu = pytest.mark.skipif(
+    triton.knobs.runtime.interpret or not torch.cuda.is_available(),
+    reason="needs a GPU: float8 is not all there in Triton's interpreter",
+)
 OPTIMISERS = {
     "sgd": RowOptions("sgd", rate=0.5, momentum=0.0),
     "momentum": RowOptions("sgd", rate=0.5, weight_decay=0.01),
@@ -136,12 +141,94 @@ def test_products_of_float16_lose_no_small_slope():
     assert unmet.sum() > 5 and (moved - right).norm() < 1e-2 * right.norm()
 
 
-@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def every_number(kind):
+    """All that a type can hold, in order."""
+    whole = torch.int8 if kind == FLOAT8 else torch.int16
+    bits = torch.arange(torch.iinfo(whole).min, torch.iinfo(whole).max + 1).to(whole)
+    return bits.view(kind).float().unique()  # what is no number among them
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        *((kind, value) for kind in (torch.bfloat16, torch.float16, FLOAT8) for value in (0.3, -5.3, 200.7)),
+        *((FLOAT8, value) for value in (0.0003, 0.003, -0.0149, 0.0157)),  # evenly spaced below 2**-6
+    ],
+)
+def test_rounding_is_to_a_neighbour_and_right_on_average(kind, value):
+    """Rows begin at 0, and one step moves them all to the same value."""
+    labels, dim = 128, 64
+    head = Table(labels, dim)
+    head.rows.data = torch.zeros(labels, dim).to(kind)
+    fused = FusedUpdate(head, RowOptions("sgd", momentum=0.0), torch.float32, SMALL)
+    fused.move("rows", slice(0, labels), torch.full((labels, dim), -value), 1.0, 1.0, 0)
+    numbers = every_number(kind)
+    above = int(torch.searchsorted(numbers, torch.tensor(value)))
+    low, high = numbers[above - 1].item(), numbers[above].item()
+    assert low < value < high and set(head.rows.float().unique().tolist()) == {low, high}
+    up = (value - low) / (high - low)
+    assert (head.rows.float() == high).float().mean().item() == pytest.approx(up, abs=0.03)
+
+
+def moved_against(gradient, device=CPU):
+    """Rows of float8 that begin at 0 and make one step against the gradient of each."""
+    head = Table(len(gradient), 16).to(device)
+    head.rows.data = torch.zeros(len(gradient), 16, device=device).to(FLOAT8)
+    slopes = torch.tensor(gradient, device=device).view(-1, 1).expand(-1, 16).contiguous()
+    fused = FusedUpdate(head, RowOptions("sgd", momentum=0.0), torch.float32, SMALL)
+    fused.move("rows", slice(0, len(gradient)), slopes, 1.0, 1.0, 0)
+    return head.rows.float()
+
+
+def test_float8_has_nothing_beyond_its_largest():
+    assert moved_against([-1e4, 1e4, MOST]).unique(dim=1).flatten().tolist() == [MOST, -MOST, -MOST]
+
+
+@on_a_gpu
+def test_float8_hides_no_error():
+    """What is no number stays none; Triton's interpreter makes one of it."""
+    rows = moved_against([math.nan, -1.0], torch.device("cuda"))
+    assert rows[0].isnan().all() and (rows[1] == 1).all()
+
+
+def test_points_of_float8_use_all_its_range():
+    x = torch.randn(6, 32, generator=torch.Generator().manual_seed(0)) * 1e-3
+    small = Small.of(x)
+    assert small.values.dtype == FLOAT8 and small.values.float().abs().max() == MOST
+    torch.testing.assert_close(
+        small.values.float() * small.unit, x, rtol=2**-4, atol=float(small.unit) * 2**-9
+    )
+    assert (Small.of(torch.zeros(2, 16)).values.float() == 0).all()
+
+
+@on_a_gpu
+def test_products_of_float8_are_those_of_its_numbers():
+    all_points, head, x, _ = made(333, 64, 100)
+    head, x = head.cuda(), x.cuda()
+    head.rows.data = head.rows.data.to(FLOAT8)
+    rows, bias = head.rows.double(), head.bias.double().clone()
+    fused = FusedUpdate(head, OPTIMISERS["sgd"], torch.bfloat16)
+    small = Small.of(x)
+    points = small.values.double() * small.unit.double()  # what scores are of; gradients are of x itself
+    batch = make_batch(all_points, np.arange(100), Every(333, 128), 0, torch.device("cuda"))
+    gradient, loss = fused.step(x, batch.chunks, None, 1.0, True)
+    scores = points @ rows.T + bias
+    targets = torch.from_numpy(all_points.targets.toarray()).cuda().double()
+    slopes = torch.sigmoid(scores) - targets
+    expected = slopes @ rows / 100
+    assert (gradient - expected).norm() < 2e-3 * expected.norm()
+    of_loss = (torch.nn.functional.softplus(scores) - targets * scores).sum() / 100
+    torch.testing.assert_close(loss.double(), of_loss, rtol=1e-3, atol=0)
+    moved = OPTIMISERS["sgd"].rate * slopes.sum(dim=0) / 100
+    assert (bias - head.bias - moved).norm() < 2e-3 * moved.norm()
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, FLOAT8])
 @pytest.mark.parametrize(("momentum", "rate"), [(0.0, 0.5), (0.9, 0.05)])
 def test_small_steps_of_rows_at_low_precision_are_not_lost(momentum, rate, kind):
     """Steps far smaller than what the type can tell apart move a few rows, and the mean as they should."""
     labels, dim = 256, 64
-    rate = rate / 8 if kind == torch.float16 else rate
+    rate *= {torch.bfloat16: 1, torch.float16: 1 / 8, FLOAT8: 16}[kind]
     points = Points(np.ones((16, 1), np.int32), random_array((16, labels), density=0.0, format="csr"))
     batch = make_batch(points, np.arange(16), Every(labels, labels), 0, CPU)
     means = []
@@ -166,14 +253,14 @@ def test_a_run_by_fused_kernels_is_one_by_plain_ones(settings, monkeypatch, tmp_
     """All the way through: blocks, weights, checkpoints and the model."""
     asked = small("labels.block=50", "training.steps=6", "training.precision=float32", *settings)
     plain = train(small_splits(), asked)
-    monkeypatch.setattr(loop, "missing", lambda device, dtype: None)
-    monkeypatch.setattr(hardware, "missing", lambda device, dtype: None)
+    monkeypatch.setattr(loop, "missing", lambda *given: None)
+    monkeypatch.setattr(hardware, "missing", lambda *given: None)
     monkeypatch.setattr(fused_update, "DEFAULT", SMALL)
     fused = train(small_splits(), override(asked, ["head.kernel=triton"]), Place(tmp_path / "run"))
     torch.testing.assert_close(fused.model.head.rows, plain.model.head.rows, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(fused.model.head.bias, plain.model.head.bias, rtol=1e-3, atol=1e-4)
-    low = train(small_splits(), override(asked, ["head.kernel=auto", "head.row_precision=bfloat16"]))
-    assert low.model.head.rows.dtype == torch.float32
-    assert torch.equal(low.model.head.rows, low.model.head.rows.bfloat16().float())
-    alike = torch.nn.functional.cosine_similarity(low.model.head.rows, plain.model.head.rows)
-    assert alike.min() > 0.99
+    for name, kind, least in (("bfloat16", torch.bfloat16, 0.99), ("float8", FLOAT8, 0.95)):
+        asked = override(asked, ["head.kernel=auto", f"head.row_precision={name}"])
+        rows = train(small_splits(), asked, Place(tmp_path / name)).model.head.rows
+        assert rows.dtype == torch.float32 and torch.equal(rows, rows.to(kind).float())
+        assert torch.nn.functional.cosine_similarity(rows, plain.model.head.rows).min() > least

@@ -15,10 +15,11 @@ from gandalf.nets.heads import Table
 from gandalf.runs import hardware
 from gandalf.runs import run as runs
 from gandalf.runs.run import train
-from gandalf.train import fused_update, loop
+from gandalf.train import kernel_choice, loop
 from gandalf.train.batches import Order, Phase, Points
-from gandalf.train.fused_update import FusedUpdate, missing
+from gandalf.train.fused_update import FusedUpdate
 from gandalf.train.head_update import TableUpdate
+from gandalf.train.kernel_choice import FLOAT8, missing
 from gandalf.train.labels import Every
 from gandalf.train.loop import Stage
 
@@ -36,9 +37,9 @@ def test_where_fused_kernels_cannot_be_had_auto_is_plain(splits):
 def test_what_was_asked_for_and_cannot_be_had(splits, monkeypatch):
     with pytest.raises(DataError, match=r"fused kernels cannot train this head: there is no GPU"):
         train(splits, small("device=cpu", "head.kernel=triton"))
-    monkeypatch.setattr(fused_update.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(kernel_choice.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    assert missing(torch.device("cuda"), torch.bfloat16) == "Triton is not installed"
+    assert missing(torch.device("cuda"), torch.bfloat16, torch.float32) == "Triton is not installed"
 
 
 @pytest.mark.parametrize(
@@ -53,6 +54,7 @@ def test_what_was_asked_for_and_cannot_be_had(splits, monkeypatch):
             "rows of bfloat16 are for fused kernels alone, and rows are not a plain table",
         ),
         (("head.row_precision=bfloat16", "head.kernel=auto", "device=cpu"), "rows of bfloat16 are for fused"),
+        (("head.row_precision=float8", "head.kernel=auto", "device=cpu"), "rows of float8 are for fused"),
     ],
 )
 def test_rows_of_bfloat16_need_them(settings, said, splits):
@@ -61,19 +63,21 @@ def test_rows_of_bfloat16_need_them(settings, said, splits):
 
 
 @pytest.mark.parametrize(
-    ("capability", "dtype", "said"),
+    ("capability", "dtype", "rows", "said"),
     [
-        ((7, 5), torch.bfloat16, "the GPU is older than Ampere"),
-        ((9, 0), torch.float32, "matrix products are to be of float32"),
-        ((8, 0), torch.bfloat16, None),
-        ((10, 0), torch.bfloat16, None),
+        ((7, 5), torch.bfloat16, torch.float16, "the GPU is older than Ampere"),
+        ((9, 0), torch.float32, torch.float32, "matrix products are to be of float32"),
+        ((8, 0), torch.bfloat16, torch.float16, None),
+        ((8, 6), torch.bfloat16, FLOAT8, "the GPU, older than Ada and Hopper, knows no float8"),
+        ((8, 9), torch.bfloat16, FLOAT8, None),
+        ((10, 0), torch.bfloat16, FLOAT8, None),
     ],
 )
-def test_why_not(capability, dtype, said, monkeypatch):
-    monkeypatch.setattr(fused_update.importlib.util, "find_spec", lambda name: object())
+def test_why_not(capability, dtype, rows, said, monkeypatch):
+    monkeypatch.setattr(kernel_choice.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    assert missing(torch.device("cpu"), dtype) == "there is no GPU to run them on"
-    assert missing(torch.device("cuda"), dtype) == said
+    assert missing(torch.device("cpu"), dtype, rows) == "there is no GPU to run them on"
+    assert missing(torch.device("cuda"), dtype, rows) == said
 
 
 @pytest.mark.parametrize(
@@ -85,7 +89,7 @@ def test_why_not(capability, dtype, said, monkeypatch):
     ],
 )
 def test_what_is_not_theirs_is_said_before_any_work(settings, said, splits, monkeypatch):
-    monkeypatch.setattr(hardware, "missing", lambda device, dtype: None)
+    monkeypatch.setattr(hardware, "missing", lambda *given: None)
     monkeypatch.setattr(runs, "fit_tokens", lambda *given: pytest.fail("it has begun"))
     with pytest.raises(DataError, match=said):
         train(splits, small("device=cpu", "head.kernel=triton", *settings))
@@ -101,7 +105,7 @@ def test_a_pair_stage_is_not_trained_in_vain(splits, monkeypatch):
 
 
 def test_the_loop_itself_falls_back_on_a_shortlist(splits, monkeypatch):
-    monkeypatch.setattr(loop, "missing", lambda device, dtype: None)
+    monkeypatch.setattr(loop, "missing", lambda *given: None)
     train(splits, small("device=cpu", "labels.kind=shortlist", "head.kernel=auto", "training.steps=2"))
 
 
@@ -116,13 +120,13 @@ def test_the_loop_itself_falls_back_on_a_shortlist(splits, monkeypatch):
     ],
 )
 def test_they_are_used_where_they_pay(kernel, labels, dtype, fused, monkeypatch):
-    monkeypatch.setattr(loop, "missing", lambda device, dtype: None)
+    monkeypatch.setattr(loop, "missing", lambda *given: None)
     found = chosen(kernel, labels, dtype)
     assert isinstance(found, FusedUpdate if fused else TableUpdate)
 
 
 def test_a_loss_of_ones_own_is_not_theirs(monkeypatch):
-    monkeypatch.setattr(loop, "missing", lambda device, dtype: None)
+    monkeypatch.setattr(loop, "missing", lambda *given: None)
     other = {"loss": lambda scores, chunk, weights, value: None}
     assert isinstance(chosen("auto", 65_536, torch.float32, **other), TableUpdate)
     with pytest.raises(DataError, match="they know one loss"):
@@ -146,7 +150,7 @@ def test_a_checkpoint_by_other_kernels_is_not_gone_on_with(monkeypatch):
 
 
 def made_training(kernel, monkeypatch):
-    monkeypatch.setattr(loop, "missing", lambda device, dtype: None)
+    monkeypatch.setattr(loop, "missing", lambda *given: None)
     points = Points(np.ones((4, 3), np.int32), csr_array(np.eye(4, dtype=np.float32)))
     encoder = build_encoder({"kind": "bag-of-words", "dim": 8}, 5)
     stage = Stage(Order([Phase(np.arange(4), 2)], 2, seed=0), Every(4, 4), kernel=kernel)

@@ -10,10 +10,13 @@ import torch
 
 from gandalf.errors import DataError
 from gandalf.recipe import Device, Recipe
-from gandalf.train.fused_update import NOT_ASKED_FOR, missing, refuse
+from gandalf.train.kernel_choice import FLOAT8, NOT_ASKED_FOR, missing, refuse
 
 # Of a resolved recipe.
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {
+    **{"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16},
+    "float8": FLOAT8,  # of rows alone
+}
 MANY_LABELS = 20_000  # on a CPU, more than these are met by shortlist
 SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}  # of a batch against a block: what fits a cache, what fills a card
 SMALLEST_BLOCK = 4_096
@@ -44,7 +47,8 @@ def resolved(recipe: Recipe, num_points: int, num_labels: int) -> Recipe:
 def check_kernel(recipe: Recipe) -> None:
     """Refuse fused kernels that cannot be had before any work is done; `recipe` is a resolved one."""
     head = recipe.head
-    why = missing(torch.device(recipe.device), DTYPES[recipe.training.precision])
+    rows = DTYPES[head.row_precision]
+    why = missing(torch.device(recipe.device), DTYPES[recipe.training.precision], rows)
     if head.kernel == "torch":
         why = NOT_ASKED_FOR
     elif recipe.siamese.alone:
@@ -54,7 +58,7 @@ def check_kernel(recipe: Recipe) -> None:
     elif recipe.labels.kind == "shortlist":
         why = "labels are met by shortlist"
     if why is not None:
-        refuse(head.kernel, DTYPES[head.row_precision], why)
+        refuse(head.kernel, rows, why)
 
 
 def peak_memory(device: str) -> int | None:

@@ -8,6 +8,7 @@ from gandalf.nets.encoders import build_encoder
 from gandalf.recipe import Recipe
 from gandalf.runs.assemble import encoder_options
 from gandalf.runs.hardware import DTYPES
+from gandalf.train.kernel_choice import state_dtype
 from gandalf.train.memory import RunShape, saved_values
 
 POINTS, WORDS = 8, 16  # what one point keeps depends on neither; batch norms want some points
@@ -23,6 +24,7 @@ def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
     if shortlist:
         met = recipe.training.batch * (recipe.labels.hard + 4) + recipe.labels.random
         block = min(met, labels)
+    rows = DTYPES[recipe.head.row_precision]
     return RunShape(
         labels=labels,
         dim=encoder.dim,
@@ -32,7 +34,8 @@ def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
         encoder_parameters=sum(each.numel() for each in encoder.parameters()),
         activations=_activations(recipe),
         states=2 if recipe.head.optimiser == "adamw" else 1,
-        bytes_per_row_value=DTYPES[recipe.head.row_precision].itemsize,
+        bytes_per_row_value=rows.itemsize,
+        bytes_per_row_state=state_dtype(rows).itemsize,
         row_values=ROW_VALUES[recipe.head.kind] * encoder.dim,
         shortlist=shortlist,
     )

@@ -150,6 +150,20 @@ def move_kernel(
 
 
 @triton.jit
+def widen_kernel(
+    rows,  # (size,), of float8
+    wide,  # (size,), written
+    size,
+    TILE: tl.constexpr,
+):
+    """The same numbers in a type with more bits: PyTorch's own copy of float8 is several times as slow."""
+    place = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
+    inside = place < size
+    row = tl.load(rows + place, mask=inside, other=0.0)
+    tl.store(wide + place, row.to(wide.dtype.element_ty), mask=inside)
+
+
+@triton.jit
 def _chance(place, seed):
     """32 bits for each place that look random, others for each seed."""
     bits = place.to(tl.uint32) * 0x9E3779B1 + seed.to(tl.uint32)
@@ -163,6 +177,15 @@ def _rounded(value, chance, kind: tl.constexpr):
     """The value as it is stored: up or down by chance, so that small steps are not lost."""
     if kind == tl.float32:
         return value
+    elif kind == tl.float8e4nv:
+        # Below SMALL its numbers are as far apart as in the octave above, so they are rounded up there.
+        SMALL: tl.constexpr = 0.015625
+        size = tl.abs(value)
+        size = tl.where(size > 448.0, 448.0, size)  # there is nothing beyond; what is no number stays none
+        shift = tl.where(size < SMALL, SMALL, 0.0)
+        bits = (size + shift).to(tl.uint32, bitcast=True) + (chance & 0xFFFFF)
+        size = (bits & 0xFFF00000).to(tl.float32, bitcast=True) - shift
+        return tl.where(value < 0, -size, size).to(kind)
     else:
         LOST: tl.constexpr = 0xFFFF if kind == tl.bfloat16 else 0x1FFF  # bits that it has no room for
         bits = value.to(tl.uint32, bitcast=True) + (chance & LOST)

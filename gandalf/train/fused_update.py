@@ -2,34 +2,32 @@
 
 What `TableUpdate` does, in the fewest passes over memory: scores become slopes where they lie, and a gradient
 of rows is read once, by the step. A block's products are of float16, whose ten bits tell scores apart eight
-times as finely as bfloat16's seven; slopes are scaled so that none is too small for it.
+times as finely as bfloat16's seven; slopes are scaled so that none is too small for it. Rows of float8 meet
+points of float8, and only their scores are a product of so few bits.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from gandalf.errors import DataError
 from gandalf.nets.heads import Table
 from gandalf.train.head_update import RowOptions
+from gandalf.train.kernel_choice import FLOAT8, state_dtype
 from gandalf.train.labels import Chunk
 from gandalf.train.scoring import Space
 
-KernelName = Literal["auto", "torch", "triton"]
-PAYS_FROM = 65_536  # labels: measured from 79,000 up (docs/speed.md); few are over before launches count
 UNIT = 2**40  # targets are summed as multiples of its inverse
 # Slopes of float16 are times this: 1e-7 is still told from 0, and a label that is wrong about 4,000 points,
 # or a point about 4,000 labels, does not overflow.
 SCALES = {torch.float16: 16.0, torch.float32: 1.0}
 PARTS = 8  # products that are summed at once
+MOST = torch.finfo(FLOAT8).max
 EVEN = 64  # of an odd number of points cuBLAS makes products several times as slowly
 
 
@@ -45,36 +43,6 @@ class Tiles:
 
 DEFAULT = Tiles()
 SMALL = Tiles(16, 8, 256)  # for tests, where all is small
-
-
-def missing(device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why the kernels cannot run here at all; None where they can."""
-    if device.type != "cuda":
-        return "there is no GPU to run them on"
-    if torch.cuda.get_device_capability(device)[0] < 8:
-        return "the GPU is older than Ampere"
-    if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed"
-    return "matrix products are to be of float32" if dtype == torch.float32 else None
-
-
-def refuse(kernel: KernelName, rows: torch.dtype, why: str) -> None:
-    """Say that the kernels cannot be used, where they were asked for or the rows' precision needs them."""
-    if kernel == "triton":
-        what = f"fused kernels cannot train this head: {why}"
-        raise DataError(what, remedy="leave head.kernel out, or set it to auto")
-    if rows != torch.float32:
-        what = f"rows of {str(rows).removeprefix('torch.')} are for fused kernels alone, and {why}"
-        raise DataError(what, remedy="leave head.row_precision out")
-
-
-def too_few(kernel: KernelName, num_labels: int, rows: torch.dtype) -> str | None:
-    """Why kernels that could be used are not, where nobody asked for them; None where they are."""
-    few = kernel == "auto" and rows == torch.float32 and num_labels < PAYS_FROM
-    return f"there are fewer than {PAYS_FROM:,} labels" if few else None
-
-
-NOT_ASKED_FOR = "they were not asked for (head.kernel)"
 
 
 class FusedUpdate:
@@ -95,15 +63,15 @@ class FusedUpdate:
         self, x: Tensor, chunks: tuple[Chunk, ...], weights: Tensor | None, rate: float, value: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Update the head by all chunks; return the gradient of x and, where wanted, the summed loss."""
-        points = _even(x.to(self.dtype))
+        points, small = _even(x).to(self.dtype), self._small(x)
         sums = _Sums(points, len(self.head.bias))
         losses, rate = [], rate * self.options.rate
         self.steps += 1
         for number, chunk in enumerate(chunks):
             assert isinstance(chunk.labels, slice), "fused kernels meet ranges of labels"
             rows, bias = self.head.rows.data[chunk.labels], self.head.bias.data[chunk.labels]
-            low = self.space.cast("low rows", rows, self.dtype)
-            scores = self.space.product("scores", low, points.T)  # shape: (C, B), of labels and points
+            low = self.low(rows)
+            scores = self.scores(rows, small) if small else self.space.product("scores", low, points.T)
             hits = _hits(scores, bias, chunk, weights) if value else None
             # From here on they are slopes.
             loss = self.slopes(scores[:, : len(x)], bias, weights, sums.of_bias[chunk.labels], value)
@@ -118,6 +86,33 @@ class FusedUpdate:
         total = torch.stack(losses).sum() / len(x) if value else None
         gradient = torch.mul(sums.of_points().T[: len(x)], 1 / (len(x) * self.scale), out=torch.empty_like(x))
         return gradient, total
+
+    def _small(self, x: Tensor) -> Small | None:
+        """The points as float8, where rows are and a GPU can multiply them."""
+        can = x.device.type == "cuda" and x.shape[1] % 16 == 0
+        return Small.of(_even(x)) if can and self.head.rows.dtype == FLOAT8 else None
+
+    def low(self, rows: Tensor) -> Tensor:
+        """Rows as products want them."""
+        if rows.dtype != FLOAT8:
+            return self.space.cast("low rows", rows, self.dtype)
+        from gandalf.train.fused_kernels import widen_kernel
+
+        there = self.space.take("low rows", tuple(rows.shape), rows, self.dtype)
+        tile = 2 * self.tiles.values  # half as many bytes each
+        programs = math.ceil(rows.numel() / tile)
+        widen_kernel[(programs,)](rows, there, rows.numel(), TILE=tile, num_warps=self.tiles.warps)
+        return there
+
+    def scores(self, rows: Tensor, points: Small) -> Tensor:
+        """Scores of rows and points of float8."""  # shape: (C, B), of labels and points
+        return torch._scaled_mm(
+            *(rows, points.values.T),
+            scale_a=torch.ones_like(points.unit),
+            scale_b=points.unit,
+            out_dtype=self.dtype,
+            use_fast_accum=True,
+        )
 
     def slopes(
         self, scores: Tensor, bias: Tensor, weights: Tensor | None, of_bias: Tensor, value: bool
@@ -187,6 +182,20 @@ class FusedUpdate:
         return {**named, "steps": torch.tensor(self.steps)}
 
 
+@dataclass(frozen=True, eq=False)
+class Small:
+    """Points as float8, whose largest number is as large as that type has."""
+
+    values: Tensor  # shape: (B, dim)
+    unit: Tensor  # shape: (), what a 1 among them is
+
+    @staticmethod
+    def of(points: Tensor) -> Small:
+        """These points, rounded."""
+        unit = torch.linalg.vector_norm(points, math.inf).clamp_min(1e-30) / MOST
+        return Small((points / unit).to(FLOAT8), unit)
+
+
 class _Sums:
     """What is added up over blocks of labels, with few kernels for each: a launch costs what a sum does.
 
@@ -239,10 +248,9 @@ def _kind(options: RowOptions) -> str:
 
 
 def _state(table: Tensor, options: RowOptions) -> dict[str, Tensor]:
-    """Zeros for what the optimiser keeps; gradients are too small for float16, whatever rows are."""
+    """Zeros for what the optimiser keeps."""
     names = {"sgd": (), "momentum": ("velocity",), "adamw": ("mean", "square")}[_kind(options)]
-    dtype = torch.float32 if table.dtype == torch.float32 else torch.bfloat16
-    return {name: torch.zeros_like(table, dtype=dtype) for name in names}
+    return {name: torch.zeros_like(table, dtype=state_dtype(table.dtype)) for name in names}
 
 
 def _hits(scores: Tensor, bias: Tensor, chunk: Chunk, weights: Tensor | None) -> Tensor:

@@ -16,10 +16,11 @@ from gandalf.errors import DataError
 from gandalf.nets.heads import Composed, Encoded, Head, Table
 from gandalf.train.batches import Batch, PointOrder, Points, batches
 from gandalf.train.frozen import FrozenVectors, worth_keeping
-from gandalf.train.fused_update import NOT_ASKED_FOR, FusedUpdate, KernelName, missing, refuse, too_few
+from gandalf.train.fused_update import FusedUpdate
 from gandalf.train.glas import Glas
 from gandalf.train.graphs import recorded
 from gandalf.train.head_update import RowOptions, TableUpdate
+from gandalf.train.kernel_choice import NOT_ASKED_FOR, KernelName, missing, refuse, too_few
 from gandalf.train.labels import Every, Labels
 from gandalf.train.losses import Loss, binary_cross_entropy
 from gandalf.train.mixing import Mix
@@ -274,15 +275,16 @@ def _head_update(
 def _table_update(head: Table, stage: Stage, labels: int) -> TableUpdate | FusedUpdate:
     """Fused kernels where they are asked for, or can be had; else the plain ones: the same for all ranks."""
     every = isinstance(stage.labels, Every)
-    why = missing(head.rows.device, stage.dtype) if every else "labels are met by shortlist"
+    rows = head.rows
+    why = missing(rows.device, stage.dtype, rows.dtype) if every else "labels are met by shortlist"
     if stage.loss is not binary_cross_entropy:
         why = "they know one loss, binary cross-entropy"
     if stage.glas is not None:
         why = "rows have a regulariser"
     if stage.kernel == "torch":
         why = NOT_ASKED_FOR
-    why = why or too_few(stage.kernel, labels, head.rows.dtype)
+    why = why or too_few(stage.kernel, labels, rows.dtype)
     if why is None:
         return FusedUpdate(head, stage.head, stage.dtype)
-    refuse(stage.kernel, head.rows.dtype, why)
+    refuse(stage.kernel, rows.dtype, why)
     return TableUpdate(head, stage.head, stage.loss, stage.dtype, stage.glas)

@@ -32,7 +32,8 @@ class RunShape:
     activations: int = 0  # values for each point that the encoder keeps for the way back
     states: int = 2  # values the optimiser keeps for each parameter: 2 for AdamW, 1 for SGD with momentum
     bytes_per_value: int = 4
-    bytes_per_row_value: int = 4  # of the labels' rows and their optimiser's state
+    bytes_per_row_value: int = 4  # of the labels' rows
+    bytes_per_row_state: int = 4  # of what the optimiser keeps for them
     row_values: int = (
         0  # for each label of a block that its row keeps for the way back, where it is made of text
     )
@@ -68,13 +69,13 @@ class MemoryPlan:
 def memory_plan(shape: RunShape) -> MemoryPlan:
     """The bytes that a run of this shape takes at its peak."""
     size, block = shape.bytes_per_value, min(shape.block, shape.labels)
-    rows = shape.labels * (shape.dim * shape.bytes_per_row_value + size)  # and biases
-    parameters = rows + size * shape.encoder_parameters
+    others = size * (shape.labels + shape.encoder_parameters)  # biases, and the encoder
+    row_values = shape.labels * shape.dim
     encoded = min(shape.micro_batch or shape.batch, shape.batch)
     vectors = shape.batch * 2 * shape.dim  # the encoder's output and its gradient, whatever it is
     return MemoryPlan(
-        parameters=parameters,
-        optimiser=parameters * shape.states,
+        parameters=row_values * shape.bytes_per_row_value + others,
+        optimiser=(row_values * shape.bytes_per_row_state + others) * shape.states,
         scores=size * block * (SCORE_COPIES * shape.batch + ROW_COPIES * shape.dim + shape.row_values),
         activations=size * (encoded * shape.activations + vectors + shape.encoder_parameters),
     )
