@@ -18,7 +18,7 @@ import torch
 Line = dict[str, Any]
 Work = Callable[[int], object]
 SIZE = 8_192  # of the product that is the limit
-ROUNDS, SECONDS, REST = 3, 0.2, 0.5
+ROUNDS, SECONDS, REST = 3, 0.4, 0.5
 
 
 def milliseconds(work: Work, times: int = 20, warm: int = 3) -> float:

@@ -27,10 +27,10 @@ from gandalf.train.kernel_choice import FLOAT8  # noqa: E402
 
 # The interpreter does things that NumPy advises against.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")
-CPU = torch.device("cpu")
+INTERPRETED = triton.knobs.runtime.interpret
+DEVICE = torch.device("cpu" if INTERPRETED or not torch.cuda.is_available() else "cuda")
 on_a_gpu = pytest.mark.skipif(
-    triton.knobs.runtime.interpret or not torch.cuda.is_available(),
-    reason="needs a GPU: float8 is not all there in Triton's interpreter",
+    DEVICE.type == "cpu", reason="needs a GPU: float8 is not all there in Triton's interpreter"
 )
 OPTIMISERS = {
     "sgd": RowOptions("sgd", rate=0.5, momentum=0.0),
@@ -41,7 +41,7 @@ OPTIMISERS = {
 
 @pytest.fixture(autouse=True)
 def interpreted():
-    if not (triton.knobs.runtime.interpret or torch.cuda.is_available()):
+    if not (INTERPRETED or DEVICE.type == "cuda"):
         pytest.skip("needs a GPU, or TRITON_INTERPRET=1")
 
 
@@ -58,11 +58,12 @@ def made(labels, dim, points, seed=0):
         head.rows.copy_(torch.randn(labels, dim, generator=generator))
         head.bias.copy_(torch.randn(labels, generator=generator) - 2)
     x = torch.randn(points, dim, generator=generator) / math.sqrt(dim)
-    return Points(tokens, targets.astype(np.float32)), head, x, torch.from_numpy(weights)
+    all_points = Points(tokens, targets.astype(np.float32))
+    return all_points, head.to(DEVICE), x.to(DEVICE), torch.from_numpy(weights).to(DEVICE)
 
 
 def copied(head):
-    other = Table(head.num_labels, head.dim)
+    other = Table(head.num_labels, head.dim).to(DEVICE)
     other.load_state_dict(head.state_dict())
     return other
 
@@ -78,7 +79,7 @@ def test_every_step_is_that_of_the_plain_head(optimiser, weighted, shape):
     plain = TableUpdate(copied(head), options, binary_cross_entropy, torch.float32)
     fused = FusedUpdate(copied(head), options, torch.float32, SMALL)
     for step in range(3):
-        batch = make_batch(all_points, np.arange(points), Every(labels, block), step, CPU)
+        batch = make_batch(all_points, np.arange(points), Every(labels, block), step, DEVICE)
         given = (x, batch.chunks, weights if weighted else None, 0.7, True)
         (expected, loss), (gradient, told) = plain.step(*given), fused.step(*given)
         torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-6)
@@ -94,7 +95,7 @@ def test_points_without_targets_and_labels_without_points():
     none.targets.eliminate_zeros()
     plain = TableUpdate(copied(head), OPTIMISERS["sgd"], binary_cross_entropy, torch.float32)
     fused = FusedUpdate(copied(head), OPTIMISERS["sgd"], torch.float32, SMALL)
-    batch = make_batch(none, np.arange(18), Every(40, 16), 0, CPU)
+    batch = make_batch(none, np.arange(18), Every(40, 16), 0, DEVICE)
     expected, _ = plain.step(x, batch.chunks, None, 1.0, False)
     gradient, told = fused.step(x, batch.chunks, None, 1.0, False)
     assert told is None
@@ -106,7 +107,7 @@ def test_points_without_targets_and_labels_without_points():
 def test_a_resumed_head_goes_on_as_if_unbroken(optimiser):
     all_points, head, x, _ = made(40, 16, 18)
     one = FusedUpdate(copied(head), OPTIMISERS[optimiser], torch.float32, SMALL)
-    batch = make_batch(all_points, np.arange(18), Every(40, 16), 0, CPU)
+    batch = make_batch(all_points, np.arange(18), Every(40, 16), 0, DEVICE)
     one.step(x, batch.chunks, None, 1.0, False)
     saved = {name: tensor.clone() for name, tensor in one.tensors().items()}
     other = FusedUpdate(copied(one.head), OPTIMISERS[optimiser], torch.float32, SMALL)
@@ -121,7 +122,7 @@ def test_products_of_float16_lose_no_small_slope():
     """Where all labels are unlikely, slopes are a millionth, and their sums move rows and points."""
     all_points, head, x, _ = made(300, 32, 64)
     head.bias.data.fill_(-14.0)
-    batch = make_batch(all_points, np.arange(64), Every(300, 128), 0, CPU)
+    batch = make_batch(all_points, np.arange(64), Every(300, 128), 0, DEVICE)
     plain = TableUpdate(copied(head), OPTIMISERS["sgd"], binary_cross_entropy, torch.float32)
     fused = FusedUpdate(copied(head), OPTIMISERS["sgd"], torch.bfloat16, SMALL)
     assert fused.dtype == torch.float16
@@ -135,7 +136,7 @@ def test_products_of_float16_lose_no_small_slope():
         (fused.head.bias - head.bias, plain.head.bias - head.bias),
     ):
         assert (one - other).norm() < 2e-3 * other.norm()
-    unmet = torch.ones(300, dtype=torch.bool)
+    unmet = torch.ones(300, dtype=torch.bool, device=DEVICE)
     unmet[np.unique(all_points.targets.indices)] = False  # nothing but small slopes moves these
     moved, right = ((each.head.bias - head.bias)[unmet] for each in (fused, plain))
     assert unmet.sum() > 5 and (moved - right).norm() < 1e-2 * right.norm()
@@ -148,6 +149,15 @@ def every_number(kind):
     return bits.view(kind).float().unique()  # what is no number among them
 
 
+def moved_against(gradient, kind):
+    """Rows that begin at 0, after one step against a gradient."""
+    head = Table(*gradient.shape).to(DEVICE)
+    head.rows.data = torch.zeros(gradient.shape, device=DEVICE).to(kind)
+    fused = FusedUpdate(head, RowOptions("sgd", momentum=0.0), torch.float32, SMALL)
+    fused.move("rows", slice(0, len(gradient)), gradient.to(DEVICE), 1.0, 1.0, 0)
+    return head.rows.detach().float().cpu()
+
+
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
@@ -156,39 +166,27 @@ def every_number(kind):
     ],
 )
 def test_rounding_is_to_a_neighbour_and_right_on_average(kind, value):
-    """Rows begin at 0, and one step moves them all to the same value."""
     labels, dim = 128, 64
-    head = Table(labels, dim)
-    head.rows.data = torch.zeros(labels, dim).to(kind)
-    fused = FusedUpdate(head, RowOptions("sgd", momentum=0.0), torch.float32, SMALL)
-    fused.move("rows", slice(0, labels), torch.full((labels, dim), -value), 1.0, 1.0, 0)
+    rows = moved_against(torch.full((labels, dim), -value), kind)
     numbers = every_number(kind)
     above = int(torch.searchsorted(numbers, torch.tensor(value)))
     low, high = numbers[above - 1].item(), numbers[above].item()
-    assert low < value < high and set(head.rows.float().unique().tolist()) == {low, high}
+    assert low < value < high and set(rows.unique().tolist()) == {low, high}
     up = (value - low) / (high - low)
-    assert (head.rows.float() == high).float().mean().item() == pytest.approx(up, abs=0.03)
-
-
-def moved_against(gradient, device=CPU):
-    """Rows of float8 that begin at 0 and make one step against the gradient of each."""
-    head = Table(len(gradient), 16).to(device)
-    head.rows.data = torch.zeros(len(gradient), 16, device=device).to(FLOAT8)
-    slopes = torch.tensor(gradient, device=device).view(-1, 1).expand(-1, 16).contiguous()
-    fused = FusedUpdate(head, RowOptions("sgd", momentum=0.0), torch.float32, SMALL)
-    fused.move("rows", slice(0, len(gradient)), slopes, 1.0, 1.0, 0)
-    return head.rows.float()
+    assert (rows == high).float().mean().item() == pytest.approx(up, abs=0.03)
 
 
 def test_float8_has_nothing_beyond_its_largest():
-    assert moved_against([-1e4, 1e4, MOST]).unique(dim=1).flatten().tolist() == [MOST, -MOST, -MOST]
+    rows = moved_against(torch.tensor([[-1e4], [1e4], [MOST]]), FLOAT8)
+    assert rows.flatten().tolist() == [MOST, -MOST, -MOST]
 
 
 @on_a_gpu
-def test_float8_hides_no_error():
-    """What is no number stays none; Triton's interpreter makes one of it."""
-    rows = moved_against([math.nan, -1.0], torch.device("cuda"))
-    assert rows[0].isnan().all() and (rows[1] == 1).all()
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, FLOAT8])
+def test_rounding_hides_no_error(kind):
+    """A GPU's own way to write what is no number; the interpreter has another."""
+    rows = moved_against(torch.tensor([[math.nan, -1.0]] * 64), kind)
+    assert rows[:, 0].isnan().all() and (rows[:, 1] == 1).all()
 
 
 def test_points_of_float8_use_all_its_range():
@@ -204,16 +202,15 @@ def test_points_of_float8_use_all_its_range():
 @on_a_gpu
 def test_products_of_float8_are_those_of_its_numbers():
     all_points, head, x, _ = made(333, 64, 100)
-    head, x = head.cuda(), x.cuda()
     head.rows.data = head.rows.data.to(FLOAT8)
     rows, bias = head.rows.double(), head.bias.double().clone()
     fused = FusedUpdate(head, OPTIMISERS["sgd"], torch.bfloat16)
     small = Small.of(x)
     points = small.values.double() * small.unit.double()  # what scores are of; gradients are of x itself
-    batch = make_batch(all_points, np.arange(100), Every(333, 128), 0, torch.device("cuda"))
+    batch = make_batch(all_points, np.arange(100), Every(333, 128), 0, DEVICE)
     gradient, loss = fused.step(x, batch.chunks, None, 1.0, True)
     scores = points @ rows.T + bias
-    targets = torch.from_numpy(all_points.targets.toarray()).cuda().double()
+    targets = torch.from_numpy(all_points.targets.toarray()).to(DEVICE).double()
     slopes = torch.sigmoid(scores) - targets
     expected = slopes @ rows / 100
     assert (gradient - expected).norm() < 2e-3 * expected.norm()
@@ -230,10 +227,10 @@ def test_small_steps_of_rows_at_low_precision_are_not_lost(momentum, rate, kind)
     labels, dim = 256, 64
     rate *= {torch.bfloat16: 1, torch.float16: 1 / 8, FLOAT8: 16}[kind]
     points = Points(np.ones((16, 1), np.int32), random_array((16, labels), density=0.0, format="csr"))
-    batch = make_batch(points, np.arange(16), Every(labels, labels), 0, CPU)
+    batch = make_batch(points, np.arange(16), Every(labels, labels), 0, DEVICE)
     means = []
     for dtype in (torch.float32, kind):
-        head = Table(labels, dim)
+        head = Table(labels, dim).to(DEVICE)
         with torch.no_grad():
             head.rows.fill_(1.0)
             head.bias.fill_(-1.0)
@@ -241,7 +238,8 @@ def test_small_steps_of_rows_at_low_precision_are_not_lost(momentum, rate, kind)
         options = RowOptions("sgd", rate=rate, momentum=momentum)
         fused = FusedUpdate(head, options, torch.float32, Tiles(64, 16, 4096))
         for _ in range(20):
-            fused.step(torch.full((16, dim), 1e-2 / dim), batch.chunks, None, 1.0, False)
+            x = torch.full((16, dim), 1e-2 / dim, device=DEVICE)
+            fused.step(x, batch.chunks, None, 1.0, False)
             head.bias.data.fill_(-1.0)  # the biases stay
         means.append(1 - head.rows.float().mean().item())
     assert means[1] == pytest.approx(means[0], rel=0.15)
@@ -251,7 +249,8 @@ def test_small_steps_of_rows_at_low_precision_are_not_lost(momentum, rate, kind)
 @pytest.mark.parametrize("settings", [(), ("head.optimiser=sgd", "head.rate=1", "targets.label_weight=0.5")])
 def test_a_run_by_fused_kernels_is_one_by_plain_ones(settings, monkeypatch, tmp_path):
     """All the way through: blocks, weights, checkpoints and the model."""
-    asked = small("labels.block=50", "training.steps=6", "training.precision=float32", *settings)
+    settings = (f"device={DEVICE.type}", "labels.block=50", "training.steps=6", *settings)
+    asked = small("training.precision=float32", *settings)
     plain = train(small_splits(), asked)
     monkeypatch.setattr(loop, "missing", lambda *given: None)
     monkeypatch.setattr(hardware, "missing", lambda *given: None)

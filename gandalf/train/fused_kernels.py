@@ -174,19 +174,23 @@ def _chance(place, seed):
 
 @triton.jit
 def _rounded(value, chance, kind: tl.constexpr):
-    """The value as it is stored: up or down by chance, so that small steps are not lost."""
+    """The value as it is stored: up or down by chance, so that small steps are not lost.
+
+    What is no number stays none: all its bits are set, and more would make a 0 of it.
+    """
     if kind == tl.float32:
         return value
     elif kind == tl.float8e4nv:
         # Below SMALL its numbers are as far apart as in the octave above, so they are rounded up there.
         SMALL: tl.constexpr = 0.015625
         size = tl.abs(value)
-        size = tl.where(size > 448.0, 448.0, size)  # there is nothing beyond; what is no number stays none
+        size = tl.where(size > 448.0, 448.0, size)  # there is nothing beyond
         shift = tl.where(size < SMALL, SMALL, 0.0)
         bits = (size + shift).to(tl.uint32, bitcast=True) + (chance & 0xFFFFF)
         size = (bits & 0xFFF00000).to(tl.float32, bitcast=True) - shift
-        return tl.where(value < 0, -size, size).to(kind)
+        return tl.where(value == value, tl.where(value < 0, -size, size), value).to(kind)
     else:
         LOST: tl.constexpr = 0xFFFF if kind == tl.bfloat16 else 0x1FFF  # bits that it has no room for
         bits = value.to(tl.uint32, bitcast=True) + (chance & LOST)
-        return (bits & (0xFFFFFFFF ^ LOST)).to(tl.float32, bitcast=True).to(kind)
+        rounded = (bits & (0xFFFFFFFF ^ LOST)).to(tl.float32, bitcast=True)
+        return tl.where(value == value, rounded, value).to(kind)

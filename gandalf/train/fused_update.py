@@ -54,7 +54,7 @@ class FusedUpdate:
         self.head, self.options, self.tiles = head, options, tiles or DEFAULT
         self.dtype = torch.float16 if dtype == torch.bfloat16 else dtype
         self.scale = SCALES[self.dtype]
-        self.space = Space()
+        self.space, self.one = Space(), torch.ones((), device=head.rows.device)
         self.state = {"rows": _state(head.rows.data, options), "bias": _state(head.bias.data, options)}
         self.steps = 0
 
@@ -108,7 +108,7 @@ class FusedUpdate:
         """Scores of rows and points of float8."""  # shape: (C, B), of labels and points
         return torch._scaled_mm(
             *(rows, points.values.T),
-            scale_a=torch.ones_like(points.unit),
+            scale_a=self.one,
             scale_b=points.unit,
             out_dtype=self.dtype,
             use_fast_accum=True,
