@@ -30,7 +30,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:Deprecati
 INTERPRETED = triton.knobs.runtime.interpret
 DEVICE = torch.device("cpu" if INTERPRETED or not torch.cuda.is_available() else "cuda")
 on_a_gpu = pytest.mark.skipif(
-    DEVICE.type == "cpu", reason="needs a GPU: float8 is not all there in Triton's interpreter"
+    DEVICE.type == "cpu",
+    reason="needs a GPU: Triton's interpreter has neither products of float8 nor a GPU's NaN",
 )
 OPTIMISERS = {
     "sgd": RowOptions("sgd", rate=0.5, momentum=0.0),
