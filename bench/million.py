@@ -11,6 +11,7 @@ Weights, words and targets are random: nothing is learnt, and everything costs w
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import time
 from collections.abc import Iterator
@@ -116,12 +117,18 @@ def memory() -> Iterator[Line]:
     """Peak memory of a whole step."""
     points = rows(20_000)
     for batch, momentum, micro, dtype in STEPS:
-        forget()
-        seconds = stepped(training("distilbert", points, batch, momentum, micro, dtype), 10)
-        line = {"batch": batch, "momentum": momentum, "micro_batch": micro, "dtype": str(dtype)}
-        line["ms"] = seconds / 10 * 1e3
-        reserved = torch.cuda.max_memory_reserved() / 2**30
-        yield {**line, "allocated_gib": allocated(), "reserved_gib": reserved}
+        yield {
+            **{"batch": batch, "momentum": momentum, "micro_batch": micro, "dtype": str(dtype)},
+            **remembered(training("distilbert", points, batch, momentum, micro, dtype)),
+        }
+
+
+def remembered(run: Training) -> Line:
+    """What steps of this run take; not what it took to make it."""
+    forget()
+    seconds = stepped(run, 10) / 10
+    reserved = torch.cuda.max_memory_reserved() / 2**30
+    return {"ms": seconds * 1e3, "allocated_gib": allocated(), "reserved_gib": reserved}
 
 
 def epoch(batch: int, steps: int) -> Iterator[Line]:
@@ -149,7 +156,8 @@ def paced(run: Training, steps: int, top: float) -> Line:
 
 
 def forget() -> None:
-    """Count memory anew."""
+    """Count memory anew, without what runs before have left."""
+    gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
 
