@@ -133,7 +133,7 @@ TILES = (
     Tiles(values=1024),
     Tiles(values=4096, warps=8),
 )
-LARGE = (67_584, 101_376, 135_168, 202_752, 270_336)
+LARGE = (65_536, 101_376, 135_168, 202_752, 270_336)  # the first is what a run takes for 2,048 points
 BLOCKS = (8_448, 16_896, 33_792, 67_584, 135_168)  # 128 x 132 / 2 and on: whole waves of tiles on 132 cores
 
 
