@@ -9,8 +9,8 @@
 
 Each command prints a table and appends lines to --out. Steps follow one another without pause, on rotating
 inputs, and their share is of a matrix product measured in turn with them (`bench.card`); `alone_ms` is the
-median of steps that a rested card is given one by one, `replayed_ms` the same as a CUDA graph, without the
-time that a host takes to launch them. Parts are timed one by one.
+median of steps that a rested card is given one by one, `replayed_ms` that of one batch's step as a CUDA
+graph, without the time that a host takes to launch it. Parts are timed one by one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def fused_step(labels: int, batch: int, block: int, dtype: torch.dtype, tiles: T
     update = FusedUpdate(table(labels, dtype), SGD, torch.bfloat16, tiles or Tiles())
     step = rotating(update, labels, batch, block)
     return {
-        **{"labels": labels, "batch": batch, "block": block, "dtype": str(dtype)},
+        **{"block": block, "dtype": str(dtype)},
         **stepped(step, labels, batch),
         "replayed_ms": rested(recorded(step)),
         "parts_ms": parts(update, *next(material(labels, batch, block))),
@@ -70,7 +70,8 @@ def stepped(step: Work, labels: int, batch: int) -> Line:
     peak = torch.cuda.max_memory_allocated() / 2**30
     found = {"alone_ms": rested(step), **without_pause(step)}
     tflops = 6 * batch * labels * DIM / found["ms"] / 1e9
-    return {**found, "tflops": tflops, "share": tflops / found["product_tflops"], "gib": peak}
+    found |= {"tflops": tflops, "share": tflops / found["product_tflops"], "gib": peak}
+    return {"labels": labels, "batch": batch, **found}
 
 
 def parts(update: FusedUpdate, x: Tensor, chunks: tuple[Chunk, ...]) -> dict[str, float]:
@@ -130,7 +131,7 @@ TILES = (
     Tiles(16, 256),
     Tiles(8, 512, warps=8),
     Tiles(2, 2048, warps=8),
-    Tiles(values=1024),
+    Tiles(values=2048),
     Tiles(values=4096, warps=8),
 )
 LARGE = (65_536, 101_376, 135_168, 202_752, 270_336)  # the first is what a run takes for 2,048 points

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
-from bench.card import ceilings, milliseconds
+from bench.card import Line, ceilings, milliseconds
 from bench.machine import RESULTS, machine
 from gandalf.nets.encoders import TextEncoder, build_encoder
 from gandalf.nets.heads import Table
@@ -50,7 +50,6 @@ STEPS = (
     *((batch, momentum, 256, torch.float16) for batch, momentum in ((1_024, 0.9), (2_048, 0.0))),
     *((1_024, 0.0, micro, FLOAT8) for micro in (0, 256, 128)),
 )
-Line = dict[str, Any]
 
 
 def encoder(name: str) -> TextEncoder:
@@ -83,8 +82,8 @@ def training(
     with torch.device("meta"):
         head = Table(LABELS, net.dim)
     head.to_empty(device="cuda")
-    rows = torch.empty(LABELS, net.dim, dtype=torch.float16, device="cuda").normal_(0, 0.02)
-    head.rows.data = rows.to(dtype)
+    drawn = torch.empty(LABELS, net.dim, dtype=torch.float16, device="cuda").normal_(0, 0.02)
+    head.rows.data = drawn.to(dtype)
     head.bias.data.fill_(-10.0)
     stage = Stage(
         Order([Phase(np.arange(len(points)), 10**6)], batch, seed=0),

@@ -137,7 +137,13 @@ def test_the_plan_by_hand():
     assert plan.optimiser == 5 * 10 * 3 + 2 * (10 + 100)
     assert plan.scores == 2 * (2 * 4 * 5 + 2 * 5 * 3)
     assert plan.activations == 2 * (4 * 7 + 2 * 4 * 3 + 100)
+    assert plan.model == 2 * (10 * 3 + 10 + 100)
     assert plan.total == plan.parameters + plan.optimiser + plan.scores + plan.activations
+    low = memory_plan(
+        replace(shape, bytes_per_row_value=1, bytes_per_row_state=2, dim=1_000, block=1, batch=1)
+    )
+    small = memory_plan(replace(shape, labels=10**6, dim=100, block=1, bytes_per_row_value=1, states=0))
+    assert low.total > low.model and small.total == small.model == 2 * (10**6 * 101 + 100)
     assert memory_plan(replace(shape, block=10)) == memory_plan(replace(shape, block=99))
     sentence = str(memory_plan(RunShape(labels=1_000_000, dim=499, batch=1_000, block=10_000)))
     assert sentence == (

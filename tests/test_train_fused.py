@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.sparse import random_array
-from small_runs import small, small_splits
+from small_runs import KilledError, at_step, killed, same, small, small_splits
 
 from gandalf.nets.heads import Table
 from gandalf.runs import hardware
@@ -186,8 +186,8 @@ def test_float8_has_nothing_beyond_its_largest():
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16, FLOAT8])
 def test_rounding_hides_no_error(kind):
     """A GPU's own way to write what is no number; the interpreter has another."""
-    rows = moved_against(torch.tensor([[math.nan, -1.0]] * 64), kind)
-    assert rows[:, 0].isnan().all() and (rows[:, 1] == 1).all()
+    rows = moved_against(torch.tensor([[math.nan, -1.0, math.inf]] * 64), kind)
+    assert rows[:, 0].isnan().all() and (rows[:, 1] == 1).all() and not rows[:, 2].isfinite().any()
 
 
 def test_points_of_float8_use_all_its_range():
@@ -264,3 +264,16 @@ def test_a_run_by_fused_kernels_is_one_by_plain_ones(settings, monkeypatch, tmp_
         rows = train(small_splits(), asked, Place(tmp_path / name)).model.head.rows
         assert rows.dtype == torch.float32 and torch.equal(rows, rows.to(kind).float())
         assert torch.nn.functional.cosine_similarity(rows, plain.model.head.rows).min() > least
+
+
+def test_a_run_with_rows_of_float8_that_was_broken_off_ends_as_if_unbroken(monkeypatch, tmp_path):
+    for module in (loop, hardware):
+        monkeypatch.setattr(module, "missing", lambda *given: None)
+    monkeypatch.setattr(fused_update, "DEFAULT", SMALL)
+    settings = (f"device={DEVICE.type}", "training.precision=float32", "labels.block=50", "training.steps=6")
+    asked = small(*settings, "head.kernel=triton", "head.row_precision=float8", "head.optimiser=sgd")
+    unbroken = train(small_splits(), asked, Place(tmp_path / "unbroken"))
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        at_step(patch, 3, killed)
+        train(small_splits(), asked, Place(tmp_path / "broken", minutes=0))
+    same(unbroken, train(small_splits(), asked, Place(tmp_path / "broken", resume=True)))

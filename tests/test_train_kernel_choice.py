@@ -15,6 +15,7 @@ from gandalf.nets.heads import Table
 from gandalf.runs import hardware
 from gandalf.runs import run as runs
 from gandalf.runs.run import train
+from gandalf.runs.shape import run_shape
 from gandalf.train import kernel_choice, loop
 from gandalf.train.batches import Order, Phase, Points
 from gandalf.train.fused_update import FusedUpdate
@@ -102,6 +103,12 @@ def test_a_pair_stage_is_not_trained_in_vain(splits, monkeypatch):
         train(splits, small(*pairs, "head.kernel=triton"))
     with pytest.raises(DataError, match="rows of bfloat16 are for fused kernels alone, and there is no GPU"):
         train(splits, small(*pairs, "head.kernel=auto", "head.row_precision=bfloat16"))
+
+
+@pytest.mark.parametrize(("rows", "size", "state"), [("float32", 4, 4), ("float16", 2, 2), ("float8", 1, 2)])
+def test_the_plan_counts_rows_and_what_is_kept_for_them(rows, size, state):
+    shape = run_shape(small(f"head.row_precision={rows}"), 50, 120)
+    assert (shape.bytes_per_row_value, shape.bytes_per_row_state) == (size, state)
 
 
 def test_the_loop_itself_falls_back_on_a_shortlist(splits, monkeypatch):

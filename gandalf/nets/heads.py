@@ -55,6 +55,13 @@ class Table(nn.Module):
         """What prediction uses: itself, whatever the precision of its rows."""
         return self
 
+    def widen(self) -> None:
+        """Hold rows of float32, as a model does; a GPU need not hold both precisions at once."""
+        if self.rows.dtype != torch.float32:
+            device, rows = self.rows.device, self.rows.data.cpu().float()
+            self.rows.data = self.rows.data.new_empty(0)  # given up before the others come
+            self.rows.data = rows.to(device)
+
     def extended(self, rows: Tensor, biases: Tensor) -> Table:
         """With more labels; this one stays."""
         with torch.device("meta"):  # every one of its numbers is about to be replaced

@@ -95,9 +95,10 @@ def assemble_head(
     own = own or slice(0, num_labels)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed + 1)
-        table = Table.part(num_labels, encoder.dim, own).to(recipe.device)
+        table = Table.part(num_labels, encoder.dim, own)
         START[recipe.head.start](encoder, table, points, texts, own)
         table.rows.data = table.rows.data.to(DTYPES[recipe.head.row_precision])
+        table = table.to(recipe.device)  # not before: it may have no room for float32
         names = PARTS[recipe.head.kind]
         if not names or texts is None or isinstance(encoder, Transformer):
             return table

@@ -14,7 +14,9 @@ from gandalf.train.kernel_choice import FLOAT8, NOT_ASKED_FOR, missing, refuse
 
 # Of a resolved recipe.
 DTYPES = {
-    **{"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16},
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
     "float8": FLOAT8,  # of rows alone
 }
 MANY_LABELS = 20_000  # on a CPU, more than these are met by shortlist

@@ -269,11 +269,11 @@ class _Run:
         config["data"] = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
         _, label_texts = splits.train.need_texts("training")
         now, made, num_labels = self.now, self.material.made, splits.train.num_labels
+        del now.training.head_update, now.training.encoder_update  # their state is as large as the rows
         table = now.training.head.plain()
-        table.rows.data = table.rows.data.float()  # a model folder holds nothing else
+        table.widen()
         own = self.material.own if self.ranks.rank else slice(0, num_labels)
         if self.ranks.world > 1:
-            del now.training.head_update, now.training.encoder_update  # their state is as large as the rows
             table = together(self.encoder, whole_table(self.ranks, table, num_labels), self.recipe.device)
         model = Model(
             self.material.tokens,

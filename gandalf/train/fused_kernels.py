@@ -181,14 +181,16 @@ def _rounded(value, chance, kind: tl.constexpr):
     if kind == tl.float32:
         return value
     elif kind == tl.float8e4nv:
-        # Below SMALL its numbers are as far apart as in the octave above, so they are rounded up there.
+        # Below SMALL its numbers are as far apart as in the octave above: there they are shifted, rounded and
+        # shifted back.
         SMALL: tl.constexpr = 0.015625
         size = tl.abs(value)
         size = tl.where(size > 448.0, 448.0, size)  # there is nothing beyond
         shift = tl.where(size < SMALL, SMALL, 0.0)
         bits = (size + shift).to(tl.uint32, bitcast=True) + (chance & 0xFFFFF)
         size = (bits & 0xFFF00000).to(tl.float32, bitcast=True) - shift
-        return tl.where(value == value, tl.where(value < 0, -size, size), value).to(kind)
+        signed = tl.where(value < 0, -size, size)
+        return tl.where(tl.abs(value) < float("inf"), signed, value * 0.0).to(kind)  # it knows no infinity
     else:
         LOST: tl.constexpr = 0xFFFF if kind == tl.bfloat16 else 0x1FFF  # bits that it has no room for
         bits = value.to(tl.uint32, bitcast=True) + (chance & LOST)

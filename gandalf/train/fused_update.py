@@ -28,7 +28,7 @@ UNIT = 2**40  # targets are summed as multiples of its inverse
 SCALES = {torch.float16: 16.0, torch.float32: 1.0}
 PARTS = 8  # products that are summed at once
 MOST = torch.finfo(FLOAT8).max
-EVEN = 64  # of an odd number of points cuBLAS makes products several times as slowly
+ALIGNED = 64  # numbers in a row of scores: of odd rows cuBLAS makes products several times as slowly
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class FusedUpdate:
         self, x: Tensor, chunks: tuple[Chunk, ...], weights: Tensor | None, rate: float, value: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Update the head by all chunks; return the gradient of x and, where wanted, the summed loss."""
-        points, small = _even(x).to(self.dtype), self._small(x)
+        points, small = _aligned(x).to(self.dtype), self._small(x)
         sums = _Sums(points, len(self.head.bias))
         losses, rate = [], rate * self.options.rate
         self.steps += 1
@@ -90,7 +90,7 @@ class FusedUpdate:
     def _small(self, x: Tensor) -> Small | None:
         """The points as float8, where rows are and a GPU can multiply them."""
         can = x.device.type == "cuda" and x.shape[1] % 16 == 0
-        return Small.of(_even(x)) if can and self.head.rows.dtype == FLOAT8 else None
+        return Small.of(_aligned(x)) if can and self.head.rows.dtype == FLOAT8 else None
 
     def low(self, rows: Tensor) -> Tensor:
         """Rows as products want them."""
@@ -236,9 +236,10 @@ class _Sums:
         return self._total
 
 
-def _even(points: Tensor) -> Tensor:
-    """With as many points more, which have no slopes, as make their number even."""
-    return pad(points, (0, 0, 0, -len(points) % EVEN)) if len(points) % EVEN else points
+def _aligned(points: Tensor) -> Tensor:
+    """With more points, which have no slopes, where their number is no multiple of `ALIGNED`."""
+    more = -len(points) % ALIGNED
+    return pad(points, (0, 0, 0, more)) if more else points
 
 
 def _kind(options: RowOptions) -> str:

@@ -52,11 +52,12 @@ class MemoryPlan:
     optimiser: int
     scores: int  # of a batch against one block of labels, and what goes with the block
     activations: int  # of the encoder, and its gradients
+    model: int  # all that is left in the end, at full precision
 
     @property
     def total(self) -> int:
-        """All of it."""
-        return self.parameters + self.optimiser + self.scores + self.activations
+        """The most that is needed at once."""
+        return max(self.parameters + self.optimiser + self.scores + self.activations, self.model)
 
     def __str__(self) -> str:
         return (
@@ -78,6 +79,7 @@ def memory_plan(shape: RunShape) -> MemoryPlan:
         optimiser=(row_values * shape.bytes_per_row_state + others) * shape.states,
         scores=size * block * (SCORE_COPIES * shape.batch + ROW_COPIES * shape.dim + shape.row_values),
         activations=size * (encoded * shape.activations + vectors + shape.encoder_parameters),
+        model=row_values * size + others,
     )
 
 
