@@ -79,7 +79,7 @@ def parts(update: FusedUpdate, x: Tensor, chunks: tuple[Chunk, ...]) -> dict[str
     chunk, points = chunks[0], x.to(update.dtype)
     labels = slice(0, chunk.size)
     rows, bias = update.head.rows.data[labels], update.head.bias.data[labels]
-    low, small = update.low(rows), update._small(x)
+    low, small = update.low(rows), update._as_float8(x)
     scores = low @ points.T
     of_rows, of_points = scores @ points, low.T @ scores
     sums = torch.empty(len(low), device="cuda"), torch.zeros(len(low), dtype=torch.int64, device="cuda")

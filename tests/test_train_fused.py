@@ -22,7 +22,7 @@ from gandalf.train.losses import binary_cross_entropy
 triton = pytest.importorskip("triton", reason="needs Triton: make test-kernels")
 
 from gandalf.train import fused_update, loop  # noqa: E402
-from gandalf.train.fused_update import MOST, SMALL, FusedUpdate, Small, Tiles  # noqa: E402
+from gandalf.train.fused_update import MOST, SMALL, Float8Points, FusedUpdate, Tiles  # noqa: E402
 from gandalf.train.kernel_choice import FLOAT8  # noqa: E402
 
 # The interpreter does things that NumPy advises against.
@@ -192,12 +192,12 @@ def test_rounding_hides_no_error(kind):
 
 def test_points_of_float8_use_all_its_range():
     x = torch.randn(6, 32, generator=torch.Generator().manual_seed(0)) * 1e-3
-    small = Small.of(x)
+    small = Float8Points.of(x)
     assert small.values.dtype == FLOAT8 and small.values.float().abs().max() == MOST
     torch.testing.assert_close(
         small.values.float() * small.unit, x, rtol=2**-4, atol=float(small.unit) * 2**-9
     )
-    assert (Small.of(torch.zeros(2, 16)).values.float() == 0).all()
+    assert (Float8Points.of(torch.zeros(2, 16)).values.float() == 0).all()
 
 
 @on_a_gpu
@@ -206,7 +206,7 @@ def test_products_of_float8_are_those_of_its_numbers():
     head.rows.data = head.rows.data.to(FLOAT8)
     rows, bias = head.rows.double(), head.bias.double().clone()
     fused = FusedUpdate(head, OPTIMISERS["sgd"], torch.bfloat16)
-    small = Small.of(x)
+    small = Float8Points.of(x)
     points = small.values.double() * small.unit.double()  # what scores are of; gradients are of x itself
     batch = make_batch(all_points, np.arange(100), Every(333, 128), 0, DEVICE)
     gradient, loss = fused.step(x, batch.chunks, None, 1.0, True)

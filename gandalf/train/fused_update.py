@@ -63,7 +63,7 @@ class FusedUpdate:
         self, x: Tensor, chunks: tuple[Chunk, ...], weights: Tensor | None, rate: float, value: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Update the head by all chunks; return the gradient of x and, where wanted, the summed loss."""
-        points, small = _aligned(x).to(self.dtype), self._small(x)
+        points, small = _aligned(x).to(self.dtype), self._as_float8(x)
         sums = _Sums(points, len(self.head.bias))
         losses, rate = [], rate * self.options.rate
         self.steps += 1
@@ -87,10 +87,10 @@ class FusedUpdate:
         gradient = torch.mul(sums.of_points().T[: len(x)], 1 / (len(x) * self.scale), out=torch.empty_like(x))
         return gradient, total
 
-    def _small(self, x: Tensor) -> Small | None:
+    def _as_float8(self, x: Tensor) -> Float8Points | None:
         """The points as float8, where rows are and a GPU can multiply them."""
         can = x.device.type == "cuda" and x.shape[1] % 16 == 0
-        return Small.of(_aligned(x)) if can and self.head.rows.dtype == FLOAT8 else None
+        return Float8Points.of(_aligned(x)) if can and self.head.rows.dtype == FLOAT8 else None
 
     def low(self, rows: Tensor) -> Tensor:
         """Rows as products want them."""
@@ -104,7 +104,7 @@ class FusedUpdate:
         widen_kernel[(programs,)](rows, there, rows.numel(), TILE=tile, num_warps=self.tiles.warps)
         return there
 
-    def scores(self, rows: Tensor, points: Small) -> Tensor:
+    def scores(self, rows: Tensor, points: Float8Points) -> Tensor:
         """Scores of rows and points of float8."""  # shape: (C, B), of labels and points
         return torch._scaled_mm(
             *(rows, points.values.T),
@@ -183,17 +183,17 @@ class FusedUpdate:
 
 
 @dataclass(frozen=True, eq=False)
-class Small:
+class Float8Points:
     """Points as float8, whose largest number is as large as that type has."""
 
     values: Tensor  # shape: (B, dim)
     unit: Tensor  # shape: (), what a 1 among them is
 
     @staticmethod
-    def of(points: Tensor) -> Small:
+    def of(points: Tensor) -> Float8Points:
         """These points, rounded."""
         unit = torch.linalg.vector_norm(points, math.inf).clamp_min(1e-30) / MOST
-        return Small((points / unit).to(FLOAT8), unit)
+        return Float8Points((points / unit).to(FLOAT8), unit)
 
 
 class _Sums:
