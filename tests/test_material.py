@@ -7,7 +7,8 @@ import torch
 
 import gandalf
 from gandalf.runs import material
-from gandalf.runs.run import Place, train
+from gandalf.runs.place import Place
+from gandalf.runs.run import train
 from gandalf.settings import override
 from gandalf.systems import recipe
 

@@ -18,8 +18,9 @@ from small_systems import small_system
 from gandalf.errors import DataError
 from gandalf.nets.heads import Table
 from gandalf.runs.hooks import Interrupted
+from gandalf.runs.place import Place
 from gandalf.runs.rank_limits import check_ranks, check_shares, rank_shape
-from gandalf.runs.run import Place, train
+from gandalf.runs.run import train
 from gandalf.train import memory
 from gandalf.train.batches import Order, Phase
 from gandalf.train.checkpoint import Checkpoints

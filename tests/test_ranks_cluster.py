@@ -20,7 +20,8 @@ from test_ranks import COURSES, recipes
 from gandalf.data.export import export
 from gandalf.data.synthetic import synthetic
 from gandalf.runs.output import state_of
-from gandalf.runs.run import Place, train
+from gandalf.runs.place import Place
+from gandalf.runs.run import train
 from gandalf.train.logs import read_log
 from gandalf.train.ranks import One
 

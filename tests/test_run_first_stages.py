@@ -13,7 +13,8 @@ from gandalf.errors import DataError
 from gandalf.nets.encoders import set_dropout
 from gandalf.runs import auto
 from gandalf.runs import run as runs
-from gandalf.runs.run import Place, train
+from gandalf.runs.place import Place
+from gandalf.runs.run import train
 from gandalf.runs.stages import begin
 from gandalf.train.loop import Training
 

@@ -14,7 +14,7 @@ from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
 from gandalf.runs import output
 from gandalf.runs.output import state_of, train_to_folder
-from gandalf.runs.run import Place
+from gandalf.runs.place import Place
 from gandalf.settings import override
 
 

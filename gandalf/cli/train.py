@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import textwrap
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +24,7 @@ from gandalf.report.scores import score_report
 if TYPE_CHECKING:
     from gandalf.recipe import Recipe
     from gandalf.runs.output import Outcome
-    from gandalf.runs.run import Place
+    from gandalf.runs.place import Place
 
 EXAMPLE = 80  # characters of the text to try
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -86,12 +87,13 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
         recipe = asked.recipe()
     with engine("training"):
         from gandalf.runs.hooks import Interrupted
-        from gandalf.runs.run import Place
+        from gandalf.runs.place import Place
         from gandalf.train.distributed import joined
     with joined() as ranks, as_one(ranks):
         ranks.meet(recipe.device)
         minutes, tensorboard = running.checkpoint_minutes, running.tensorboard
-        place = Place(out, running.resume, minutes, tensorboard, ranks=ranks)
+        tell = partial(typer.echo, err=True)
+        place = Place(out, running.resume, minutes, tensorboard, ranks=ranks, tell=tell)
         try:
             _train(source, recipe, place, running.overwrite, json)
         except Interrupted as stopped:

@@ -12,7 +12,8 @@ from gandalf.experiments.variants import Run, recipe_of
 from gandalf.runs.auto import CANDIDATES, SHORT
 from gandalf.runs.hardware import resolved
 from gandalf.runs.material import epoch_steps
-from gandalf.runs.run import Place, train
+from gandalf.runs.place import Place
+from gandalf.runs.run import train
 
 PROBE = 8  # steps
 SCORING = 1.3  # what label points and scoring add to a training

@@ -23,7 +23,8 @@ from gandalf.metrics.predictions import first_after_filter, test_points, without
 from gandalf.model import Model, Trees
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.auto import choose
-from gandalf.runs.run import Place, train
+from gandalf.runs.place import Place
+from gandalf.runs.run import train
 from gandalf.runs.testing import TOP, test_predictions
 from gandalf.runs.trained import Trained
 

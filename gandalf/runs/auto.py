@@ -17,7 +17,8 @@ from gandalf.recipe import Judged, Recipe, Targets, Training
 from gandalf.runs.judge import TEXTS, Judge
 from gandalf.runs.limits import check_points, check_recipe
 from gandalf.runs.material import cut
-from gandalf.runs.run import Place, train
+from gandalf.runs.place import Place
+from gandalf.runs.run import train
 from gandalf.runs.testing import test_scores
 
 Name = Literal["none", "self", "ratio", "shrunk", "calibrated"]

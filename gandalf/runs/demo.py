@@ -26,7 +26,7 @@ from gandalf.runs.judge import Judge
 from gandalf.runs.limits import check_points, check_recipe
 from gandalf.runs.material import cut
 from gandalf.runs.output import train_to_folder
-from gandalf.runs.run import Place
+from gandalf.runs.place import Place
 from gandalf.runs.side_by_side import OURS, Answer, Entry, Questions, SideBySide, Variant
 from gandalf.runs.start import changed
 from gandalf.runs.testing import TOP, test_scores

@@ -25,8 +25,9 @@ from gandalf.model.trees import WORDS as TREE_WORDS
 from gandalf.recipe import Recipe
 from gandalf.runs.claim import alone_in, by_first
 from gandalf.runs.limits import check_points, check_recipe
+from gandalf.runs.place import CHECKPOINTS, Place
 from gandalf.runs.rank_limits import check_ranks
-from gandalf.runs.run import CHECKPOINTS, Place, train
+from gandalf.runs.run import train
 from gandalf.runs.testing import test_scores
 from gandalf.runs.trained import Trained
 from gandalf.settings import as_toml, changes, from_dict, read_toml, to_dict, updated

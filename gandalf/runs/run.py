@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,8 +25,9 @@ from gandalf.runs.label_texts import LabelTexts
 from gandalf.runs.limits import check_encoder, check_points, check_recipe
 from gandalf.runs.material import augmented, fit_tokens, loop_points, run_cut
 from gandalf.runs.over_ranks import together, whole_table
+from gandalf.runs.place import Place
 from gandalf.runs.rank_limits import check_ranks, rank_shape
-from gandalf.runs.shape import run_shape
+from gandalf.runs.shape import run_shape, with_fitting_blocks
 from gandalf.runs.stages import Material, begin, stages_of
 from gandalf.runs.teacher import sound_teacher
 from gandalf.runs.trained import Trained
@@ -36,43 +35,13 @@ from gandalf.runs.trees import train_trees
 from gandalf.runs.validation import Held
 from gandalf.settings import to_dict
 from gandalf.train.batch_norm import normalise_together
-from gandalf.train.checkpoint import Checkpoints, fingerprint
+from gandalf.train.checkpoint import fingerprint
 from gandalf.train.logs import RunLog, TrainingBar
 from gandalf.train.loop import Hook
-from gandalf.train.memory import memory_plan, out_of_memory, require_memory
-from gandalf.train.ranks import ONE, LostRankError, Ranks
+from gandalf.train.memory import out_of_memory, require_memory
+from gandalf.train.ranks import LostRankError
 
-CHECKPOINTS = "checkpoints"  # folder in the run's
 LINES = 20  # of the log in an epoch
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a run keeps its log and checkpoints, and how often; without a folder it keeps nothing."""
-
-    folder: Path | None = None
-    resume: bool = False
-    minutes: float = 5.0  # between checkpoints
-    tensorboard: bool = False
-    first_stages: Path | None = None  # folder of encoders that siamese stages left, for runs that share one
-    title: str = ""  # of the bar; by default the system's name
-    ranks: Ranks = ONE  # who train together
-
-    @property
-    def checkpoints(self) -> Checkpoints | None:
-        """The run's checkpoints."""
-        return None if self.folder is None else Checkpoints(self.folder / CHECKPOINTS, ranks=self.ranks)
-
-    @property
-    def token_table(self) -> Path | None:
-        """Where very many token ids are put while the run goes on: each rank makes its own."""
-        name = f"tokens-{self.ranks.rank}.npy" if self.ranks.rank else "tokens.npy"
-        return None if self.folder is None else self.folder / CHECKPOINTS / name
-
-    @property
-    def log(self) -> Path | None:
-        """Where the log is written: by the first rank, for all."""
-        return None if self.ranks.rank else self.folder
 
 
 def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained:
@@ -86,18 +55,18 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     check_encoder(recipe.encoder)
     if recipe.targets.targets == "teacher":
         sound_teacher(recipe.targets.teacher)  # here already, before every text is read
-    recipe = resolved(recipe, len(splits.train), splits.train.num_labels)
+    asked, recipe = recipe, resolved(recipe, len(splits.train), splits.train.num_labels)
     check_kernel(recipe)
     parts = run_cut(splits.train, recipe)
     tokens = fit_tokens(parts.rest, recipe.text, recipe.encoder)
     made = augmented(parts.rest, recipe.targets, recipe.seed, recipe.device)
     made = with_synonyms(made, parts.rest, recipe)
     points = loop_points(made, tokens, recipe.targets.label_weight, place.token_table)
-    shape = run_shape(recipe, tokens.size, splits.train.num_labels)
-    shape = rank_shape(shape, place.ranks.world)
+    shape = rank_shape(run_shape(recipe, tokens.size, splits.train.num_labels), place.ranks.world)
+    if asked.labels.block is None:
+        recipe, shape = with_fitting_blocks(recipe, shape, place.ranks, place.settings_before)
     require_memory(shape, recipe.device, ranks=place.ranks.here)
-    if place.ranks.world > 1:
-        place.ranks.say(f"on each of {place.ranks.world} ranks {memory_plan(shape)}")
+    place.say(shape, recipe.device)
     with out_of_memory(shape, recipe.device):
         texts = LabelTexts.of(parts.rest, tokens, recipe)
         held = None if parts.held is None else Held.of(parts.rest, parts.held, tokens, splits.name)

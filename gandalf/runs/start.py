@@ -11,7 +11,7 @@ from gandalf.data.load import load
 from gandalf.errors import DataError
 from gandalf.recipe import Recipe
 from gandalf.runs.output import train_to_folder
-from gandalf.runs.run import Place
+from gandalf.runs.place import Place
 from gandalf.runs.run import train as run
 from gandalf.runs.trained import Trained
 from gandalf.settings import override

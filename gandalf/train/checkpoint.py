@@ -10,7 +10,7 @@ import shutil
 import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,17 @@ class Checkpoints:
                 remedy="delete it and start again from the beginning",
             )
         return None
+
+    def settings(self) -> dict[str, Any]:
+        """What the newest one says of its run's settings; nothing where none can be read."""
+
+        def read() -> dict[str, Any]:
+            for _, path in sorted(self._numbered().items(), reverse=True):
+                with suppress(OSError, ValueError, KeyError, TypeError):  # damage is told by `latest`
+                    return dict(json.loads(json.loads((path / STATE).read_text("utf-8"))["state"])["config"])
+            return {}
+
+        return self.ranks.first(read)
 
     def _numbered(self) -> dict[int, Path]:
         return {int(name[1]): path for path, name in self._matching(_NAME)}

@@ -156,11 +156,23 @@ def require_memory(
 
     `ranks` of this shape share the machine; a GPU is a rank's own.
     """
+    available = _own_bytes(device, ranks)
+    if available is not None and memory_plan(shape).total > available + held:
+        raise _answer(shape, device, available + held)
+
+
+def _own_bytes(device: torch.device | str, ranks: int) -> int | None:
+    """What one of so many ranks of this machine can still take; None where nothing tells."""
     available = available_bytes(device)
     if available is not None and torch.device(device).type == "cpu":
         available //= ranks
-    if available is not None and memory_plan(shape).total > available + held:
-        raise _answer(shape, device, available + held)
+    return available
+
+
+def roomy(shape: RunShape, device: torch.device | str = "cpu", ranks: int = 1) -> bool:
+    """Whether a run of this shape fits with some memory to spare; so it does where nothing tells."""
+    available = _own_bytes(device, ranks)
+    return available is None or _fits(shape, available)
 
 
 def said(size: int) -> str:

@@ -1,0 +1,57 @@
+"""Where a run keeps what it writes, who trains in it, and who is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gandalf.runs.shape import plan_in_words
+from gandalf.train.checkpoint import Checkpoints
+from gandalf.train.memory import RunShape, available_bytes
+from gandalf.train.ranks import ONE, Ranks
+
+CHECKPOINTS = "checkpoints"  # folder in the run's
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run keeps its log and checkpoints, and how often; without a folder it keeps nothing."""
+
+    folder: Path | None = None
+    resume: bool = False
+    minutes: float = 5.0  # between checkpoints
+    tensorboard: bool = False
+    first_stages: Path | None = None  # folder of encoders that siamese stages left, for runs that share one
+    title: str = ""  # of the bar; by default the system's name
+    ranks: Ranks = ONE  # who train together
+    tell: Callable[[str], None] | None = None  # is told how much memory the run will take
+
+    @property
+    def checkpoints(self) -> Checkpoints | None:
+        """The run's checkpoints."""
+        return None if self.folder is None else Checkpoints(self.folder / CHECKPOINTS, ranks=self.ranks)
+
+    @property
+    def token_table(self) -> Path | None:
+        """Where very many token ids are put while the run goes on: each rank makes its own."""
+        name = f"tokens-{self.ranks.rank}.npy" if self.ranks.rank else "tokens.npy"
+        return None if self.folder is None else self.folder / CHECKPOINTS / name
+
+    @property
+    def settings_before(self) -> dict[str, Any]:
+        """Of the run that is to be resumed, as far as there is one."""
+        return self.checkpoints.settings() if self.checkpoints is not None and self.resume else {}
+
+    def say(self, shape: RunShape, device: str) -> None:
+        """Tell how much memory a run of this shape will take: several ranks tell it once."""
+        if self.ranks.world > 1:
+            self.ranks.say(f"on each of {self.ranks.world} ranks {plan_in_words(shape)}")
+        elif self.tell is not None:
+            self.tell(plan_in_words(shape, available_bytes(device)))
+
+    @property
+    def log(self) -> Path | None:
+        """Where the log is written: by the first rank, for all."""
+        return None if self.ranks.rank else self.folder
