@@ -150,6 +150,8 @@ def test_ctrl_c_and_the_signal_of_kill(labels, sent, data, tmp_path):
     process.send_signal(sent)
     shown, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130 and shown == ""
+    plan, said = said.split("\n", 1)
+    assert plan.startswith("training takes about") and "labels at a time" in plan
     assert said.startswith("stopped after step ") and said.count("\n") == 1
     assert said.endswith(" of 300; go on with the same command and --resume\n")
     finish(command(data, out, *sets, "--resume"))

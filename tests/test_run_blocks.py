@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
+from command_line import after_plan
 from small_runs import KilledError, at_step, killed, same, small, small_splits
 from train_command import SMALL, run
 
@@ -12,8 +14,9 @@ from gandalf.errors import DataError
 from gandalf.runs import shape as shapes
 from gandalf.runs.place import Place
 from gandalf.runs.run import train
-from gandalf.runs.shape import plan_in_words, with_fitting_blocks
+from gandalf.runs.shape import block_that_fits, fitted, plan_in_words
 from gandalf.train import memory
+from gandalf.train.checkpoint import STATE, Checkpoints
 from gandalf.train.memory import RunShape, memory_plan
 from gandalf.train.ranks import ONE
 
@@ -21,116 +24,193 @@ SHAPE = RunShape(labels=100_000, dim=64, batch=256, block=32_768)
 RECIPE = small("labels.kind=every")
 
 
-def free(monkeypatch, size):
-    monkeypatch.setattr(memory, "available_bytes", lambda *_: size)
+def with_block(block, shape=SHAPE):
+    return replace(shape, block=block)
 
 
-def needed(shape):
-    """By hand: a tenth and 256 MiB to spare."""
+def spared(shape):
+    """What must be free for a tenth and 256 MiB to spare."""
     return int(1.1 * memory_plan(shape).total) + (256 << 20)
 
 
-def fitted(before=None, ranks=ONE, shape=SHAPE):
-    recipe, found = with_fitting_blocks(RECIPE, shape, ranks, before or {})
-    assert recipe == replace(RECIPE, labels=replace(RECIPE.labels, block=found.block))
-    assert found == replace(shape, block=found.block)
-    return found.block
+# ---- which block
 
 
 @pytest.mark.parametrize("block", [32_768, 16_384, 8_192, 2_048])
-def test_blocks_are_halved_until_they_fit(block, monkeypatch):
-    free(monkeypatch, needed(replace(SHAPE, block=block)))
-    assert fitted() == block
-    free(monkeypatch, needed(replace(SHAPE, block=block)) - 2)
-    assert fitted() == block // 2
+def test_blocks_are_halved_until_there_is_memory_to_spare(block):
+    assert block_that_fits(SHAPE, spared(with_block(block))) == block
+    assert block_that_fits(SHAPE, spared(with_block(block)) - 2) == block // 2
 
 
-def test_where_nothing_fits_blocks_are_small_and_the_run_is_refused_for_something_else(monkeypatch):
-    free(monkeypatch, 1000)
-    assert fitted() == 256
+def test_no_block_is_smaller_than_the_smallest():
+    shape = replace(SHAPE, labels=8_808, block=8_808, batch=20_000)
+    least = spared(with_block(256, shape))
+    assert block_that_fits(shape, least) == 256
+    assert block_that_fits(shape, spared(with_block(275, shape))) == 275  # 8,808 halved five times
+    assert block_that_fits(with_block(100), 1000) == 100
+
+
+def test_where_none_leaves_memory_to_spare_the_first_that_fits_at_all_is_taken():
+    """Small blocks would free little and take long."""
+    assert block_that_fits(SHAPE, memory_plan(SHAPE).total) == SHAPE.block
+    assert block_that_fits(SHAPE, memory_plan(SHAPE).total - 1) == SHAPE.block // 2
+
+
+def test_where_nothing_fits_blocks_stay_and_the_run_is_refused(monkeypatch):
+    assert block_that_fits(SHAPE, 1000) == SHAPE.block
+    monkeypatch.setattr(memory, "available_bytes", lambda *_: 1000)
     with pytest.raises(DataError, match="no batch is small enough"):
-        memory.require_memory(replace(SHAPE, block=256))
+        memory.require_memory(SHAPE)
 
 
-def test_where_nobody_tells_what_is_free_blocks_stay(monkeypatch):
-    free(monkeypatch, None)
-    assert fitted() == SHAPE.block
-
-
-def test_a_run_that_is_resumed_keeps_its_blocks(monkeypatch):
-    free(monkeypatch, 1000)
-    assert fitted(before={"labels": {"block": 777}}) == 777
+def test_where_nobody_tells_what_is_free_blocks_stay():
+    assert block_that_fits(SHAPE, None) == SHAPE.block
 
 
 def test_a_shortlist_is_as_large_as_it_is(monkeypatch):
-    free(monkeypatch, 1000)
     shape = replace(SHAPE, shortlist=True)
-    assert with_fitting_blocks(RECIPE, shape, ONE, {}) == (RECIPE, shape)
+    assert block_that_fits(shape, 1000) == shape.block
+    monkeypatch.setattr(shapes, "own_bytes", lambda *_: 1000)
+    assert fitted(RECIPE, shape, ONE, chosen=False)[:2] == (RECIPE, shape)
 
 
-class Crowded(type(ONE)):
-    """One of two ranks, of which the other has room for an eighth of a block."""
+class Ranks(type(ONE)):
+    """Three on this machine, of which others have room for blocks of these sizes."""
 
-    def __init__(self):
-        self.asked = 0
+    world, here = 3, 3
 
-    def any(self, flag):
-        self.asked += 1
-        return flag or self.asked <= 3
+    def __init__(self, *others):
+        self.others = others
+
+    def everyone(self, value):
+        return [value, *self.others]
+
+
+def blocks_of(ranks, monkeypatch, free, **asked):
+    asked_of = []
+    monkeypatch.setattr(shapes, "own_bytes", lambda *given: asked_of.append(given) or free)
+    recipe, found, plan = fitted(replace(RECIPE, device="cpu"), SHAPE, ranks, **asked)
+    assert recipe.labels.block == found.block and found == with_block(found.block)
+    assert asked_of == [("cpu", ranks.here)]
+    return found.block, plan
 
 
 def test_all_ranks_take_the_blocks_of_the_one_with_least_room(monkeypatch):
-    free(monkeypatch, None)
-    assert fitted(ranks=Crowded()) == SHAPE.block // 8
+    ranks = Ranks((4_096, 5 * 10**9), (16_384, 4 * 10**9))
+    block, plan = blocks_of(ranks, monkeypatch, 9 * 10**9, chosen=False)
+    assert block == 4_096
+    assert plan == (
+        f"{memory_plan(with_block(4_096))}; 4,096 labels at a time in place of 32,768, "
+        "for which there is no room; 4.0 GB are free"
+    )
+
+
+def test_blocks_that_were_chosen_and_those_of_a_resumed_run_stay(monkeypatch):
+    assert blocks_of(ONE, monkeypatch, 1000, chosen=True)[0] == SHAPE.block
+    assert blocks_of(ONE, monkeypatch, 1000, chosen=False, before=777)[0] == 777
+    assert blocks_of(ONE, monkeypatch, spared(with_block(8_192)), chosen=False)[0] == 8_192
+
+
+# ---- runs
 
 
 def tight(monkeypatch, block):
     """Memory for a run with such blocks, and for no larger ones."""
     monkeypatch.setattr(shapes, "SMALLEST_BLOCK", 4)
-    monkeypatch.setattr(shapes, "roomy", lambda shape, *_: shape.block <= block)
+    monkeypatch.setattr(shapes, "fits_well", lambda shape, _: shape.block <= block)
+
+
+def broken_off(monkeypatch, asked, folder):
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        at_step(patch, 3, killed)
+        train(small_splits(), asked, Place(folder, minutes=0))
+
+
+ASKED = small("labels.kind=every", "training.steps=6", "training.precision=float32")
 
 
 def test_a_run_takes_blocks_that_fit_and_goes_on_with_them(monkeypatch, tmp_path):
-    asked = small("labels.kind=every", "training.steps=6", "training.precision=float32")
+    heard = []
     with monkeypatch.context() as patch:
         tight(patch, 40)
-        unbroken = train(small_splits(), asked, Place(tmp_path / "unbroken"))
+        unbroken = train(small_splits(), ASKED, Place(tmp_path / "unbroken", tell=heard.append))
         assert unbroken.model.config["labels"]["block"] == 30  # 120 labels, halved twice
-        with pytest.raises(KilledError):
-            at_step(patch, 3, killed)
-            train(small_splits(), asked, Place(tmp_path / "broken", minutes=0))
-    resumed = train(small_splits(), asked, Place(tmp_path / "broken", resume=True))  # with room for more
+        broken_off(patch, ASKED, tmp_path / "broken")
+    assert len(heard) == 1 and "; 30 labels at a time in place of 120, for which" in heard[0]
+    resumed = train(small_splits(), ASKED, Place(tmp_path / "broken", resume=True))  # with room for more
     same(unbroken, resumed)
     assert resumed.model.config["labels"]["block"] == 30
+    again = train(small_splits(), ASKED, Place(tmp_path / "broken"))  # not resumed: what it had is no matter
+    assert again.model.config["labels"]["block"] == 120
 
 
 def test_blocks_that_were_chosen_stay(monkeypatch):
-    asked = small("labels.kind=every", "labels.block=100", "training.steps=1")
     tight(monkeypatch, 40)
-    assert train(small_splits(), asked).model.config["labels"]["block"] == 100
+    chosen = replace(ASKED, labels=replace(ASKED.labels, block=100))
+    assert train(small_splits(), chosen).model.config["labels"]["block"] == 100
+
+
+def test_blocks_that_were_chosen_are_to_be_chosen_again(monkeypatch, tmp_path):
+    chosen = replace(ASKED, labels=replace(ASKED.labels, block=100))
+    broken_off(monkeypatch, chosen, tmp_path)
+    with pytest.raises(DataError, match=r"other settings: labels.block was 100 and is 120"):
+        train(small_splits(), ASKED, Place(tmp_path, resume=True))
+    train(small_splits(), chosen, Place(tmp_path, resume=True))
+
+
+def test_the_state_of_a_checkpoint_is_read_where_it_can_be(tmp_path):
+    checkpoints = Checkpoints(tmp_path)
+    assert checkpoints.state() == {}
+    checkpoints.save({}, {"config": {"a": 1}})
+    assert checkpoints.state() == {"config": {"a": 1}}
+    (path,) = tmp_path.glob(f"*/{STATE}")
+    written = json.loads(path.read_text())
+    for damaged in (json.dumps({**written, "state": '{"config": {"a": 2}}'}), path.read_text()[:-9], "[]"):
+        path.write_text(damaged)
+        assert checkpoints.state() == {}
+
+
+# ---- what is said
 
 
 def test_the_plan_in_words():
     plan = str(memory_plan(SHAPE))
-    assert plan_in_words(SHAPE) == f"{plan}; 32,768 labels at a time"
-    assert plan_in_words(replace(SHAPE, labels=50, block=70), 10**9).endswith(
-        "; 50 labels at a time; 1.0 GB are free"
+    assert plan_in_words(SHAPE, [None], SHAPE.block) == f"{plan}; 32,768 labels at a time"
+    few = replace(SHAPE, labels=50, block=70)
+    assert plan_in_words(few, [10**9, None], 70).endswith("; 50 labels at a time; 1.0 GB are free")
+
+
+def test_the_plan_tells_of_a_model_that_is_larger_than_its_training():
+    low = {"bytes_per_row_value": 1, "bytes_per_row_state": 2, "states": 1, "block": 10, "batch": 1}
+    plan = memory_plan(replace(SHAPE, labels=10**6, dim=1_000, **low))
+    assert plan.total == plan.model == 4 * 10**6 * 1_001
+    assert str(plan).startswith(
+        "training takes about 3.0 GB: 1.0 GB of parameters, 2.0 GB of optimiser state"
     )
+    assert str(plan).endswith("of activations; then the model takes 4.0 GB")
 
 
-def test_the_plan_is_told_before_training_starts(made_up, tmp_path):
-    result = run(made_up, tmp_path / "out", *SMALL, "--json")
-    assert result.exit_code == 0 and result.stdout.startswith("{")
-    told = result.stderr.splitlines()[0]
-    assert (
-        told.startswith("training takes about") and "labels at a time" in told and told.endswith("are free")
-    )
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_the_plan_is_told_before_training_starts(more, made_up, tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda *_: 5 * 10**9)
+    result = run(made_up, tmp_path / "out", *SMALL, *more)
+    assert result.exit_code == 0 and "training takes" not in result.stdout
+    assert result.stderr.endswith("; 120 labels at a time; 5.0 GB are free\n")
+    assert after_plan(result.stderr) == "" and result.stderr.startswith("training takes about")
 
 
-def test_a_run_in_python_tells_whoever_asks(monkeypatch):
+def test_several_ranks_tell_it_once():
+    heard = []
+    ranks = Ranks()
+    ranks.say = heard.append
+    Place(ranks=ranks, tell=heard.append).say("the plan")
+    assert heard == ["on each of 3 ranks the plan"]
+
+
+def test_a_run_in_python_tells_whoever_asks_before_it_begins(monkeypatch):
     heard = []
 
-    def stop(*_):
+    def stop():
         heard.append("began")
         raise KilledError
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gandalf.runs.shape import plan_in_words
 from gandalf.train.checkpoint import Checkpoints
-from gandalf.train.memory import RunShape, available_bytes
 from gandalf.train.ranks import ONE, Ranks
 
 CHECKPOINTS = "checkpoints"  # folder in the run's
@@ -40,16 +37,18 @@ class Place:
         return None if self.folder is None else self.folder / CHECKPOINTS / name
 
     @property
-    def settings_before(self) -> dict[str, Any]:
-        """Of the run that is to be resumed, as far as there is one."""
-        return self.checkpoints.settings() if self.checkpoints is not None and self.resume else {}
+    def block_before(self) -> int | None:
+        """Labels met at a time by the run that is to be resumed, unless somebody chose how many."""
+        state = self.checkpoints.state() if self.checkpoints is not None and self.resume else {}
+        block = state.get("config", {}).get("labels", {}).get("block")
+        return None if state.get("block_chosen", False) else block
 
-    def say(self, shape: RunShape, device: str) -> None:
-        """Tell how much memory a run of this shape will take: several ranks tell it once."""
+    def say(self, plan: str) -> None:
+        """Tell how much memory the run will take: several ranks tell it once."""
         if self.ranks.world > 1:
-            self.ranks.say(f"on each of {self.ranks.world} ranks {plan_in_words(shape)}")
+            self.ranks.say(f"on each of {self.ranks.world} ranks {plan}")
         elif self.tell is not None:
-            self.tell(plan_in_words(shape, available_bytes(device)))
+            self.tell(plan)
 
     @property
     def log(self) -> Path | None:

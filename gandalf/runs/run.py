@@ -27,7 +27,7 @@ from gandalf.runs.material import augmented, fit_tokens, loop_points, run_cut
 from gandalf.runs.over_ranks import together, whole_table
 from gandalf.runs.place import Place
 from gandalf.runs.rank_limits import check_ranks, rank_shape
-from gandalf.runs.shape import run_shape, with_fitting_blocks
+from gandalf.runs.shape import fitted, run_shape
 from gandalf.runs.stages import Material, begin, stages_of
 from gandalf.runs.teacher import sound_teacher
 from gandalf.runs.trained import Trained
@@ -63,23 +63,23 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     made = with_synonyms(made, parts.rest, recipe)
     points = loop_points(made, tokens, recipe.targets.label_weight, place.token_table)
     shape = rank_shape(run_shape(recipe, tokens.size, splits.train.num_labels), place.ranks.world)
-    if asked.labels.block is None:
-        recipe, shape = with_fitting_blocks(recipe, shape, place.ranks, place.settings_before)
+    chosen = asked.labels.block is not None
+    recipe, shape, plan = fitted(recipe, shape, place.ranks, chosen, place.block_before)
     require_memory(shape, recipe.device, ranks=place.ranks.here)
-    place.say(shape, recipe.device)
     with out_of_memory(shape, recipe.device):
         texts = LabelTexts.of(parts.rest, tokens, recipe)
         held = None if parts.held is None else Held.of(parts.rest, parts.held, tokens, splits.name)
-        run = _Run(Material(recipe, parts.rest, made, tokens, points, texts, held, place.ranks))
-        run.go(place)
+        run = _Run(Material(recipe, parts.rest, made, tokens, points, texts, held, place.ranks), chosen)
+        run.go(place, plan)
         return run.trained(splits)
 
 
 class _Run:
     """One run in the making."""
 
-    def __init__(self, material: Material) -> None:
+    def __init__(self, material: Material, block_chosen: bool) -> None:
         self.material, self.recipe, self.ranks = material, material.recipe, material.ranks
+        self.block_chosen = block_chosen  # by somebody, not by the memory there was
         # Kept from the start: a folder that an encoder began with may be gone by the end.
         self.encoder_options = encoder_options(self.recipe.encoder, self.recipe.text.max_length)
         texts = some_texts(material.points, material.made.is_label)
@@ -93,10 +93,10 @@ class _Run:
         self.taken_over: dict[str, Any] | None = None
         self.now = begin(self.stages[0], material, self.encoder, 0)  # the stage under way
 
-    def go(self, place: Place) -> None:
-        """Train to the end, from a checkpoint where there is one to resume from."""
+    def go(self, place: Place, plan: str) -> None:
+        """Train to the end, from a checkpoint where there is one to resume from; tell the plan first."""
         try:
-            self._go(place)
+            self._go(place, plan)
         except LostRankError as error:
             kept = (
                 "there is no checkpoint yet"
@@ -106,9 +106,10 @@ class _Run:
             what = f"{error} at step {self.now.training.all_steps:,}; {kept}"
             raise LostRankError(f"{what}: run the same command with --resume") from error
 
-    def _go(self, place: Place) -> None:
+    def _go(self, place: Place, plan: str) -> None:
         self._same_for_all()
         resumed, stop = self._resume(place), Stop()
+        place.say(plan)
         self._started = time.perf_counter() - self.seconds
 
         def save() -> None:
@@ -212,6 +213,7 @@ class _Run:
         tensors, numbers = self.now.training.state()
         more, facts = self.now.memory.state()
         own = {"stage": self.now.name, "earlier": self.earlier, "seconds": self.seconds}
+        own["block_chosen"] = self.block_chosen
         place.checkpoints.save(tensors | more, {**self.about, **numbers, **facts, **own})
         self.saved = self.now.training.all_steps
 

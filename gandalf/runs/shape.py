@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import chain
 
 import torch
 
@@ -15,8 +16,9 @@ from gandalf.train.kernel_choice import state_dtype
 from gandalf.train.memory import (
     SMALLEST_BLOCK,
     RunShape,
+    fits_well,
     memory_plan,
-    roomy,
+    own_bytes,
     said,
     saved_values,
 )
@@ -52,27 +54,45 @@ def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
     )
 
 
-def with_fitting_blocks(
-    recipe: Recipe, shape: RunShape, ranks: Ranks, before: dict[str, Any]
-) -> tuple[Recipe, RunShape]:
-    """Blocks of labels that nobody chose: halved until all ranks have room for them.
+def fitted(
+    recipe: Recipe, shape: RunShape, ranks: Ranks, chosen: bool, before: int | None = None
+) -> tuple[Recipe, RunShape, str]:
+    """The run with blocks of labels that fit on every rank, and what it will take, in words.
 
-    A run that is resumed keeps those that it had, by its settings `before`: same blocks, same roundings.
+    Blocks that somebody chose stay, and so do those of a run that is resumed, as they were `before`.
     """
-    if shape.shortlist:
-        return recipe, shape
-    block = before.get("labels", {}).get("block") or shape.block
-    while not before and block > SMALLEST_BLOCK:
-        if not ranks.any(not roomy(replace(shape, block=block), recipe.device, ranks.here)):
-            break
-        block //= 2
-    return replace(recipe, labels=replace(recipe.labels, block=block)), replace(shape, block=block)
+    free = own_bytes(recipe.device, ranks.here)
+    own = shape.block if chosen else before or block_that_fits(shape, free)
+    each = ranks.everyone((own, free))  # by all of them, whatever each was asked for
+    if not shape.shortlist:
+        recipe = replace(recipe, labels=replace(recipe.labels, block=min(block for block, _ in each)))
+    found = replace(shape, block=shape.block if shape.shortlist else recipe.labels.block or shape.block)
+    return recipe, found, plan_in_words(found, [size for _, size in each], shape.block)
 
 
-def plan_in_words(shape: RunShape, free: int | None = None) -> str:
-    """What a run of this shape will take, and what there is where that is known."""
+def block_that_fits(shape: RunShape, free: int | None) -> int:
+    """The block, or the first of its halves that leaves some memory to spare, or else that fits at all.
+
+    Where none does it stays: something else is too large.
+    """
+    if shape.shortlist or free is None:
+        return shape.block
+    blocks = [shape.block]
+    while blocks[-1] > SMALLEST_BLOCK:
+        blocks.append(max(blocks[-1] // 2, SMALLEST_BLOCK))
+    shapes = [replace(shape, block=block) for block in blocks]
+    spared = (each.block for each in shapes if fits_well(each, free))
+    fitting = (each.block for each in shapes if memory_plan(each).total <= free)
+    return next(chain(spared, fitting), shape.block)
+
+
+def plan_in_words(shape: RunShape, free: Sequence[int | None], usual: int) -> str:
+    """What a run of this shape will take, and what is free where that is known: the least of all ranks."""
     met = f"{min(shape.block, shape.labels):,} labels at a time"
-    return f"{memory_plan(shape)}; {met}{'' if free is None else f'; {said(free)} are free'}"
+    fewer = f" in place of {usual:,}, for which there is no room" if shape.block < usual else ""
+    known = [size for size in free if size is not None]
+    there = f"; {said(min(known))} are free" if known else ""
+    return f"{memory_plan(shape)}; {met}{fewer}{there}"
 
 
 def _activations(recipe: Recipe) -> int:

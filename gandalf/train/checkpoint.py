@@ -103,13 +103,13 @@ class Checkpoints:
             )
         return None
 
-    def settings(self) -> dict[str, Any]:
-        """What the newest one says of its run's settings; nothing where none can be read."""
+    def state(self) -> dict[str, Any]:
+        """The state of the newest one whose state can be read; damage is told by `latest`."""
 
         def read() -> dict[str, Any]:
             for _, path in sorted(self._numbered().items(), reverse=True):
-                with suppress(OSError, ValueError, KeyError, TypeError):  # damage is told by `latest`
-                    return dict(json.loads(json.loads((path / STATE).read_text("utf-8"))["state"])["config"])
+                with suppress(_DamagedError):
+                    return _read_state(path)[0]
             return {}
 
         return self.ranks.first(read)
@@ -184,17 +184,31 @@ def _write(
 
 
 def _read(folder: Path, own: slice | None = None) -> Saved:
-    try:
+    with _damage_told():
+        state, tensors, shards = _read_state(folder)
+        parts = overlapping(folder, [rows for _, rows in shards], own)
+        wanted = {folder / TENSORS: tensors} | {part.path: shards[part.rank][0] for part in parts}
+        for path, total in wanted.items():
+            if checksum(path) != total:
+                raise _DamagedError(f"{path.name} is not what was written")
+        return read_tensors(folder / TENSORS, parts, own), state
+
+
+def _read_state(folder: Path) -> tuple[dict[str, Any], int, list[Shard]]:
+    """The state, the checksum of the tensors that go with it, and what is known of ranks' rows."""
+    with _damage_told():
         written = json.loads((folder / STATE).read_text("utf-8"))
         sums, text, shards = written["checksums"], written["state"], written.get("shards", [])
         if zlib.crc32(text.encode()) != sums["state"]:
             raise _DamagedError(f"{STATE} is not what was written")
-        parts = overlapping(folder, [rows for _, rows in shards], own)
-        wanted = {folder / TENSORS: sums["tensors"]} | {part.path: shards[part.rank][0] for part in parts}
-        for path, total in wanted.items():
-            if checksum(path) != total:
-                raise _DamagedError(f"{path.name} is not what was written")
-        return read_tensors(folder / TENSORS, parts, own), json.loads(text)
+        return json.loads(text), sums["tensors"], shards
+
+
+@contextmanager
+def _damage_told() -> Iterator[None]:
+    """Say of what cannot be read why."""
+    try:
+        yield
     except OSError as error:
         raise _DamagedError(
             f"{Path(error.filename or STATE).name} cannot be read ({error.strerror})"

@@ -57,13 +57,18 @@ class MemoryPlan:
     @property
     def total(self) -> int:
         """The most that is needed at once."""
-        return max(self.parameters + self.optimiser + self.scores + self.activations, self.model)
+        return max(self._training, self.model)
+
+    @property
+    def _training(self) -> int:
+        return self.parameters + self.optimiser + self.scores + self.activations
 
     def __str__(self) -> str:
+        end = f"; then the model takes {said(self.model)}" if self.model > self._training else ""
         return (
-            f"training takes about {said(self.total)}: {said(self.parameters)} of parameters, "
+            f"training takes about {said(self._training)}: {said(self.parameters)} of parameters, "
             f"{said(self.optimiser)} of optimiser state, {said(self.scores)} for a block of scores "
-            f"and {said(self.activations)} of activations"
+            f"and {said(self.activations)} of activations{end}"
         )
 
 
@@ -106,15 +111,15 @@ def _storage(tensor: Tensor) -> int:
 
 def fitting(shape: RunShape, available: int) -> RunShape | None:
     """The shape with the largest block, or else the largest batch, that fits; None if none does."""
-    if _fits(shape, available):
+    if fits_well(shape, available):
         return shape
     block = min(shape.block, shape.labels)
     least = block if shape.shortlist else min(SMALLEST_BLOCK, block)
-    smaller = _largest(block, lambda size: _fits(replace(shape, block=size), available))
+    smaller = _largest(block, lambda size: fits_well(replace(shape, block=size), available))
     if smaller >= least:
         return replace(shape, block=smaller)
     shape = replace(shape, block=least)
-    batch = _largest(shape.batch, lambda size: _fits(replace(shape, batch=size), available))
+    batch = _largest(shape.batch, lambda size: fits_well(replace(shape, batch=size), available))
     return replace(shape, batch=batch) if batch else None
 
 
@@ -156,23 +161,17 @@ def require_memory(
 
     `ranks` of this shape share the machine; a GPU is a rank's own.
     """
-    available = _own_bytes(device, ranks)
+    available = own_bytes(device, ranks)
     if available is not None and memory_plan(shape).total > available + held:
         raise _answer(shape, device, available + held)
 
 
-def _own_bytes(device: torch.device | str, ranks: int) -> int | None:
+def own_bytes(device: torch.device | str, ranks: int) -> int | None:
     """What one of so many ranks of this machine can still take; None where nothing tells."""
     available = available_bytes(device)
     if available is not None and torch.device(device).type == "cpu":
         available //= ranks
     return available
-
-
-def roomy(shape: RunShape, device: torch.device | str = "cpu", ranks: int = 1) -> bool:
-    """Whether a run of this shape fits with some memory to spare; so it does where nothing tells."""
-    available = _own_bytes(device, ranks)
-    return available is None or _fits(shape, available)
 
 
 def said(size: int) -> str:
@@ -189,7 +188,7 @@ def _answer(shape: RunShape, device: torch.device | str, available: int | None) 
 def _remedy(shape: RunShape, available: int | None) -> str:
     block = min(shape.block, shape.labels)
     shape = replace(shape, block=block)
-    if available is None or _fits(shape, available):
+    if available is None or fits_well(shape, available):
         # The plan knows no better: something else takes the memory. Half as much is a fair try.
         halved = block > SMALLEST_BLOCK and not shape.shortlist
         advised = replace(shape, block=block // 2) if halved else None
@@ -212,7 +211,8 @@ def _with_spare(size: int) -> int:
     return int(size * (1 + SPARE_SHARE)) + SPARE_BYTES
 
 
-def _fits(shape: RunShape, available: int) -> bool:
+def fits_well(shape: RunShape, available: int) -> bool:
+    """Whether a run of this shape fits, with some memory to spare."""
     return _with_spare(memory_plan(shape).total) <= available
 
 
