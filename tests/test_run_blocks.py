@@ -69,9 +69,8 @@ def test_where_nobody_tells_what_is_free_blocks_stay():
 
 def test_a_shortlist_is_as_large_as_it_is(monkeypatch):
     shape = replace(SHAPE, shortlist=True)
-    assert block_that_fits(shape, 1000) == shape.block
     monkeypatch.setattr(shapes, "own_bytes", lambda *_: 1000)
-    assert fitted(RECIPE, shape, ONE, chosen=False)[:2] == (RECIPE, shape)
+    assert fitted(RECIPE, shape, ONE, chosen=False, before=7)[:2] == (RECIPE, shape)
 
 
 class Ranks(type(ONE)):
@@ -109,6 +108,12 @@ def test_blocks_that_were_chosen_and_those_of_a_resumed_run_stay(monkeypatch):
     assert blocks_of(ONE, monkeypatch, 1000, chosen=True)[0] == SHAPE.block
     assert blocks_of(ONE, monkeypatch, 1000, chosen=False, before=777)[0] == 777
     assert blocks_of(ONE, monkeypatch, spared(with_block(8_192)), chosen=False)[0] == 8_192
+
+
+def test_ranks_that_were_asked_for_other_blocks_do_not_agree(monkeypatch):
+    """So that they are told that they have other settings."""
+    assert blocks_of(Ranks((None, 1000)), monkeypatch, None, chosen=False)[0] == SHAPE.block
+    assert blocks_of(Ranks((4_096, 1000)), monkeypatch, None, chosen=True)[0] == SHAPE.block
 
 
 # ---- runs

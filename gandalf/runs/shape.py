@@ -62,11 +62,12 @@ def fitted(
     Blocks that somebody chose stay, and so do those of a run that is resumed, as they were `before`.
     """
     free = own_bytes(recipe.device, ranks.here)
-    own = shape.block if chosen else before or block_that_fits(shape, free)
+    own = None if chosen or shape.shortlist else before or block_that_fits(shape, free)
     each = ranks.everyone((own, free))  # by all of them, whatever each was asked for
+    block = shape.block if own is None else min(block for block, _ in each if block is not None)
+    found = replace(shape, block=block)
     if not shape.shortlist:
-        recipe = replace(recipe, labels=replace(recipe.labels, block=min(block for block, _ in each)))
-    found = replace(shape, block=shape.block if shape.shortlist else recipe.labels.block or shape.block)
+        recipe = replace(recipe, labels=replace(recipe.labels, block=block))
     return recipe, found, plan_in_words(found, [size for _, size in each], shape.block)
 
 
@@ -75,7 +76,7 @@ def block_that_fits(shape: RunShape, free: int | None) -> int:
 
     Where none does it stays: something else is too large.
     """
-    if shape.shortlist or free is None:
+    if free is None:
         return shape.block
     blocks = [shape.block]
     while blocks[-1] > SMALLEST_BLOCK:
