@@ -70,7 +70,7 @@ def test_where_nobody_tells_what_is_free_blocks_stay():
 def test_a_shortlist_is_as_large_as_it_is(monkeypatch):
     shape = replace(SHAPE, shortlist=True)
     monkeypatch.setattr(shapes, "own_bytes", lambda *_: 1000)
-    assert fitted(RECIPE, shape, ONE, chosen=False, before=7)[:2] == (RECIPE, shape)
+    assert fitted(RECIPE, shape, ONE, None, before=7)[:2] == (RECIPE, shape)
 
 
 class Ranks(type(ONE)):
@@ -96,7 +96,7 @@ def blocks_of(ranks, monkeypatch, free, **asked):
 
 def test_all_ranks_take_the_blocks_of_the_one_with_least_room(monkeypatch):
     ranks = Ranks((4_096, 5 * 10**9), (16_384, 4 * 10**9))
-    block, plan = blocks_of(ranks, monkeypatch, 9 * 10**9, chosen=False)
+    block, plan = blocks_of(ranks, monkeypatch, 9 * 10**9, asked=None)
     assert block == 4_096
     assert plan == (
         f"{memory_plan(with_block(4_096))}; 4,096 labels at a time in place of 32,768, "
@@ -105,15 +105,12 @@ def test_all_ranks_take_the_blocks_of_the_one_with_least_room(monkeypatch):
 
 
 def test_blocks_that_were_chosen_and_those_of_a_resumed_run_stay(monkeypatch):
-    assert blocks_of(ONE, monkeypatch, 1000, chosen=True)[0] == SHAPE.block
-    assert blocks_of(ONE, monkeypatch, 1000, chosen=False, before=777)[0] == 777
-    assert blocks_of(ONE, monkeypatch, spared(with_block(8_192)), chosen=False)[0] == 8_192
-
-
-def test_ranks_that_were_asked_for_other_blocks_do_not_agree(monkeypatch):
-    """So that they are told that they have other settings."""
-    assert blocks_of(Ranks((None, 1000)), monkeypatch, None, chosen=False)[0] == SHAPE.block
-    assert blocks_of(Ranks((4_096, 1000)), monkeypatch, None, chosen=True)[0] == SHAPE.block
+    assert blocks_of(ONE, monkeypatch, 1000, asked=SHAPE.block)[0] == SHAPE.block
+    assert blocks_of(ONE, monkeypatch, None, asked=None, before=777)[0] == 777
+    tight_for_it = memory_plan(with_block(20_000)).total  # and nothing to spare
+    assert blocks_of(ONE, monkeypatch, tight_for_it, asked=None, before=20_000)[0] == 20_000
+    assert blocks_of(ONE, monkeypatch, tight_for_it - 1, asked=None, before=20_000)[0] == 16_384
+    assert blocks_of(ONE, monkeypatch, spared(with_block(8_192)), asked=None)[0] == 8_192
 
 
 # ---- runs
@@ -123,6 +120,13 @@ def tight(monkeypatch, block):
     """Memory for a run with such blocks, and for no larger ones."""
     monkeypatch.setattr(shapes, "SMALLEST_BLOCK", 4)
     monkeypatch.setattr(shapes, "fits_well", lambda shape, _: shape.block <= block)
+
+
+class Needs:
+    """A plan that takes as many bytes as there are labels in a block."""
+
+    def __init__(self, block):
+        self.total = block
 
 
 def broken_off(monkeypatch, asked, folder):
@@ -149,6 +153,17 @@ def test_a_run_takes_blocks_that_fit_and_goes_on_with_them(monkeypatch, tmp_path
     assert again.model.config["labels"]["block"] == 120
 
 
+def test_a_run_that_is_resumed_with_less_memory_takes_smaller_blocks(monkeypatch, tmp_path):
+    broken_off(monkeypatch, ASKED, tmp_path)
+    monkeypatch.setattr(shapes, "SMALLEST_BLOCK", 4)
+    monkeypatch.setattr(shapes, "memory_plan", lambda shape: Needs(shape.block))
+    monkeypatch.setattr(shapes, "own_bytes", lambda *_: 40)
+    heard = []
+    resumed = train(small_splits(), ASKED, Place(tmp_path, resume=True, tell=heard.append))
+    assert resumed.model.config["labels"]["block"] == 30 and resumed.steps == 6
+    assert "30 labels at a time in place of 120" in heard[0]
+
+
 def test_blocks_that_were_chosen_stay(monkeypatch):
     tight(monkeypatch, 40)
     chosen = replace(ASKED, labels=replace(ASKED.labels, block=100))
@@ -158,9 +173,21 @@ def test_blocks_that_were_chosen_stay(monkeypatch):
 def test_blocks_that_were_chosen_are_to_be_chosen_again(monkeypatch, tmp_path):
     chosen = replace(ASKED, labels=replace(ASKED.labels, block=100))
     broken_off(monkeypatch, chosen, tmp_path)
-    with pytest.raises(DataError, match=r"other settings: labels.block was 100 and is 120"):
+    with pytest.raises(DataError, match=r"other settings: labels.block was 100 and is null"):
         train(small_splits(), ASKED, Place(tmp_path, resume=True))
     train(small_splits(), chosen, Place(tmp_path, resume=True))
+
+
+def test_to_ask_for_blocks_is_another_setting_even_where_they_are_the_same(monkeypatch, tmp_path):
+    """So ranks of which one was asked for some are told that they have other settings."""
+    states = []
+    for number, block in enumerate((None, 120)):
+        broken_off(
+            monkeypatch, replace(ASKED, labels=replace(ASKED.labels, block=block)), tmp_path / str(number)
+        )
+        states.append(Place(tmp_path / str(number)).checkpoints.state())
+    assert [state["block"] for state in states] == [120, 120]
+    assert states[0]["fingerprint"] != states[1]["fingerprint"]
 
 
 def test_the_state_of_a_checkpoint_is_read_where_it_can_be(tmp_path):

@@ -38,10 +38,9 @@ class Place:
 
     @property
     def block_before(self) -> int | None:
-        """Labels met at a time by the run that is to be resumed, unless somebody chose how many."""
-        state = self.checkpoints.state() if self.checkpoints is not None and self.resume else {}
-        block = state.get("config", {}).get("labels", {}).get("block")
-        return None if state.get("block_chosen", False) else block
+        """Labels met at a time by the run that is to be resumed; None: there is none."""
+        found = self.checkpoints.state() if self.checkpoints is not None and self.resume else {}
+        return found.get("block")
 
     def say(self, plan: str) -> None:
         """Tell how much memory the run will take: several ranks tell it once."""

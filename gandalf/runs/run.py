@@ -63,13 +63,13 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     made = with_synonyms(made, parts.rest, recipe)
     points = loop_points(made, tokens, recipe.targets.label_weight, place.token_table)
     shape = rank_shape(run_shape(recipe, tokens.size, splits.train.num_labels), place.ranks.world)
-    chosen = asked.labels.block is not None
-    recipe, shape, plan = fitted(recipe, shape, place.ranks, chosen, place.block_before)
+    recipe, shape, plan = fitted(recipe, shape, place.ranks, asked.labels.block, place.block_before)
     require_memory(shape, recipe.device, ranks=place.ranks.here)
     with out_of_memory(shape, recipe.device):
         texts = LabelTexts.of(parts.rest, tokens, recipe)
         held = None if parts.held is None else Held.of(parts.rest, parts.held, tokens, splits.name)
-        run = _Run(Material(recipe, parts.rest, made, tokens, points, texts, held, place.ranks), chosen)
+        material = Material(recipe, parts.rest, made, tokens, points, texts, held, place.ranks)
+        run = _Run(material, asked.labels.block)
         run.go(place, plan)
         return run.trained(splits)
 
@@ -77,9 +77,9 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
 class _Run:
     """One run in the making."""
 
-    def __init__(self, material: Material, block_chosen: bool) -> None:
+    def __init__(self, material: Material, asked_block: int | None) -> None:
         self.material, self.recipe, self.ranks = material, material.recipe, material.ranks
-        self.block_chosen = block_chosen  # by somebody, not by the memory there was
+        self.asked_block = asked_block  # None: blocks follow from the memory there is
         # Kept from the start: a folder that an encoder began with may be gone by the end.
         self.encoder_options = encoder_options(self.recipe.encoder, self.recipe.text.max_length)
         texts = some_texts(material.points, material.made.is_label)
@@ -199,6 +199,7 @@ class _Run:
     def about(self) -> dict[str, Any]:
         """What tells this run from another: its settings, and the data as the loop and validation see it."""
         config, points, held = to_dict(self.recipe), self.material.points, self.material.held
+        config["labels"]["block"] = self.asked_block  # others may be taken when it is resumed
         if self.recipe.baselines == Baselines():
             del config["baselines"]  # checkpoints from before there were any are still this run's
         matrices = [points.targets] if held is None else [points.targets, held.targets]
@@ -213,8 +214,8 @@ class _Run:
         tensors, numbers = self.now.training.state()
         more, facts = self.now.memory.state()
         own = {"stage": self.now.name, "earlier": self.earlier, "seconds": self.seconds}
-        own["block_chosen"] = self.block_chosen
-        place.checkpoints.save(tensors | more, {**self.about, **numbers, **facts, **own})
+        blocks = {"block": self.recipe.labels.block}
+        place.checkpoints.save(tensors | more, {**self.about, **numbers, **facts, **own, **blocks})
         self.saved = self.now.training.all_steps
 
     def _resume(self, place: Place) -> bool:

@@ -55,29 +55,28 @@ def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
 
 
 def fitted(
-    recipe: Recipe, shape: RunShape, ranks: Ranks, chosen: bool, before: int | None = None
+    recipe: Recipe, shape: RunShape, ranks: Ranks, asked: int | None, before: int | None = None
 ) -> tuple[Recipe, RunShape, str]:
     """The run with blocks of labels that fit on every rank, and what it will take, in words.
 
-    Blocks that somebody chose stay, and so do those of a run that is resumed, as they were `before`.
+    Blocks that were asked for stay. A run that is resumed keeps those it had `before` where they fit.
     """
     free = own_bytes(recipe.device, ranks.here)
-    own = None if chosen or shape.shortlist else before or block_that_fits(shape, free)
+    own = shape.block if asked or shape.shortlist else block_that_fits(shape, free, before)
     each = ranks.everyone((own, free))  # by all of them, whatever each was asked for
-    block = shape.block if own is None else min(block for block, _ in each if block is not None)
-    found = replace(shape, block=block)
+    found = replace(shape, block=min(block for block, _ in each))
     if not shape.shortlist:
-        recipe = replace(recipe, labels=replace(recipe.labels, block=block))
+        recipe = replace(recipe, labels=replace(recipe.labels, block=found.block))
     return recipe, found, plan_in_words(found, [size for _, size in each], shape.block)
 
 
-def block_that_fits(shape: RunShape, free: int | None) -> int:
-    """The block, or the first of its halves that leaves some memory to spare, or else that fits at all.
+def block_that_fits(shape: RunShape, free: int | None, before: int | None = None) -> int:
+    """The block of `before` if it fits, or the first half of the usual one that leaves memory to spare.
 
-    Where none does it stays: something else is too large.
+    Where none leaves any, the first that fits at all; where none does, the usual: it is not the blocks.
     """
-    if free is None:
-        return shape.block
+    if free is None or (before and memory_plan(replace(shape, block=before)).total <= free):
+        return before or shape.block
     blocks = [shape.block]
     while blocks[-1] > SMALLEST_BLOCK:
         blocks.append(max(blocks[-1] // 2, SMALLEST_BLOCK))
