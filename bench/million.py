@@ -26,7 +26,7 @@ from bench.card import Line, ceilings, milliseconds
 from bench.machine import RESULTS, machine
 from gandalf.nets.encoders import TextEncoder, build_encoder
 from gandalf.nets.heads import Table
-from gandalf.predict.exact import top_k
+from gandalf.model.exact import top_k
 from gandalf.predict.fused import FusedSearch
 from gandalf.train.batches import Order, Phase, Points
 from gandalf.train.head_update import RowOptions

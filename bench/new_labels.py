@@ -37,7 +37,7 @@ from gandalf.model.row_map import Floats, fit_row_map
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.nets.transformer import Transformer, read_config
-from gandalf.predict.exact import top_k
+from gandalf.model.exact import top_k
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.validation import encoded
 from gandalf.text.pretrained import model_folder, pretrained_tokens

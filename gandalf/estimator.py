@@ -15,7 +15,7 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.formats.texts import clean
 from gandalf.data.indicators import LabelTexts, indicators, known_names, texts_of_labels
 from gandalf.errors import DataError
-from gandalf.model import Model, Trees, load_model, save_model
+from gandalf.model import Part, load_model, save_model
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.start import changed, train
 from gandalf.systems import recipe
@@ -71,7 +71,7 @@ class GandalfClassifier:
         own_texts = label_texts is not None or any(isinstance(name, str) for name in found.names)
         settings = self._settings(len(points), own_texts)
         chosen = changed(recipe(self.system), *settings, **self._changes())
-        self.model_: Model | Trees = train(Splits(points), chosen).model
+        self.model_: Part = train(Splits(points), chosen).model
         self.classes_ = found.classes
         return self
 
@@ -153,7 +153,7 @@ class GandalfClassifier:
         )
 
     @property
-    def _fitted(self) -> Model | Trees:
+    def _fitted(self) -> Part:
         if not self.__sklearn_is_fitted__():
             raise DataError("the classifier has not been trained", remedy="call fit first")
         return self.model_

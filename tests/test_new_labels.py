@@ -10,7 +10,8 @@ from small_model import LABELS, small_model
 
 from gandalf.errors import DataError
 from gandalf.model import Model, load_model, save_model
-from gandalf.model.new_labels import ADDED, known_labels
+from gandalf.model.chosen_labels import ADDED
+from gandalf.model.new_labels import known_labels
 from gandalf.model.new_rows import Evidence, Known, NewRows, _same_mass, fit_new_rows, unit
 from gandalf.model.row_map import fit_row_map
 from gandalf.predict.predictor import Predictor

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from gandalf.errors import DataError
 from gandalf.nets.heads import Table
-from gandalf.predict.exact import top_k
+from gandalf.model.exact import top_k
 
 
 def head_of(rows, bias):

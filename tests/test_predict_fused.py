@@ -9,7 +9,7 @@ from scipy.sparse import csr_array, random_array
 from small_runs import small, small_splits
 
 from gandalf.nets.heads import Table
-from gandalf.predict.exact import top_k
+from gandalf.model.exact import top_k
 
 triton = pytest.importorskip("triton", reason="needs Triton: make test-kernels")
 

@@ -18,7 +18,7 @@ from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table, _rounded
 from gandalf.predict import codes, index_files
 from gandalf.predict.codes import build_codes
-from gandalf.predict.exact import top_k
+from gandalf.model.exact import top_k
 from gandalf.predict.index import ENOUGH, asked, build_hnsw, recalled
 from gandalf.predict.index_files import stored_or_built
 from gandalf.predict.predictor import Predictor

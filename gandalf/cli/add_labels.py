@@ -98,7 +98,7 @@ def add_labels(
 
 
 def _tell(model: Model, labels: Sequence[NewLabel], folder: Path, json: bool) -> None:
-    from gandalf.model.new_labels import ADDED
+    from gandalf.model.chosen_labels import ADDED
 
     record = model.config[ADDED][-1]
     if json:

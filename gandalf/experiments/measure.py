@@ -20,7 +20,7 @@ from gandalf.experiments.store import Line, write_predictions
 from gandalf.experiments.variants import Run, recipe_of
 from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.predictions import first_after_filter, test_points, without_filtered
-from gandalf.model import Model, Trees
+from gandalf.model import Part
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.auto import choose
 from gandalf.runs.place import Place
@@ -88,7 +88,7 @@ def _parts(name: str, source: str, split: str, seed: int) -> tuple[Splits, Split
     return (*parts(splits, split, seed), digest)
 
 
-def latency(model: Model | Trees, scored: Splits) -> float:
+def latency(model: Part, scored: Splits) -> float:
     """Milliseconds of a single query, the median of some."""
     texts, _ = test_points(scored).need_texts("timing")
     predictor, spent = Predictor(model), []

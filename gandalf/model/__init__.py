@@ -2,13 +2,17 @@
 
 from gandalf.model.calibration import Calibration
 from gandalf.model.load import load_model, load_network
+from gandalf.model.mix import Mix
 from gandalf.model.model import Model
+from gandalf.model.part import Part
 from gandalf.model.save import save_model, write_model
 from gandalf.model.trees import Trees
 
 __all__ = [
     "Calibration",
+    "Mix",
     "Model",
+    "Part",
     "Trees",
     "load_model",
     "load_network",

@@ -6,8 +6,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from gandalf.data.sentences import counted
-from gandalf.model.model import Model
-from gandalf.model.trees import Trees
+from gandalf.model.part import Part
 
 FIGURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "C@1", "C@5", "MRR")
 PARTS = {"label_text": "text is a label's", "new_text": "new text"}
@@ -16,7 +15,7 @@ _CALIBRATED = "Scores are probabilities, calibrated on points held out of the tr
 _UNCALIBRATED = "Scores are sigmoids of the model's output. They rank; they are not calibrated probabilities."
 
 
-def model_card(model: Model | Trees, metrics: Mapping[str, Any] | None) -> str:
+def model_card(model: Part, metrics: Mapping[str, Any] | None) -> str:
     """A README for the model's folder, from its config and its figures on the test split."""
     system = str(model.config.get("system", "model"))
     data = _name_of_data(model.config)
@@ -50,7 +49,7 @@ ids, scores = predictor.predict("a short text", k=5)
 ```"""
 
 
-def _limits(model: Model | Trees) -> str:
+def _limits(model: Part) -> str:
     return f"""## Intended use and limits
 
 For ranking the labels in `labels.jsonl` on texts like the training texts, such as to suggest related items

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gandalf.errors import DataError
@@ -13,6 +13,7 @@ from gandalf.model.calibration import Calibration
 CONFIG, WEIGHTS, LABELS = "config.json", "model.safetensors", "labels.jsonl"
 METRICS, CARD = "metrics.json", "README.md"
 INDEX, INDEX_FACTS = "index.safetensors", "index.json"  # of these very rows: not for a model made from this
+PARTS = "parts"  # folder of the folders of a mix's parts
 FORMAT, VERSION = "gandalf model", 1
 LOCK = ".gandalf.lock"  # in the folder, while a run writes there
 
@@ -43,6 +44,25 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DataError("is not a JSON object", remedy=AGAIN, file=path)
     return found
+
+
+def confined(name: object, path: Path) -> str:
+    """Return a file's name from `path` if it stays inside that file's folder, or refuse it."""
+    inside = isinstance(name, str) and name not in ("", ".") and "\\" not in name and "\0" not in name
+    if not inside or PurePosixPath(str(name)).is_absolute() or ".." in PurePosixPath(str(name)).parts:
+        raise DataError(
+            f"names the file {str(name)[:60]!r}, which is not in its folder", remedy=AGAIN, file=path
+        )
+    return str(name)
+
+
+def listed_files(folder: Path) -> list[str]:
+    """Return the names of a model's files, as its `config.json` lists them."""
+    path = folder / CONFIG
+    found = read_json(path).get("files", [])
+    if not isinstance(found, list):
+        raise DataError("does not list the model's files", remedy=AGAIN, file=path)
+    return [confined(name, path) for name in found]
 
 
 def missing(path: Path) -> DataError:

@@ -14,33 +14,78 @@ from torch import Tensor, nn
 
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
+from gandalf.model import mix, trees
 from gandalf.model.calibration import Calibration
-from gandalf.model.layout import AGAIN, CONFIG, FORMAT, LABELS, VERSION, WEIGHTS, Facts, missing, read_json
+from gandalf.model.layout import (
+    AGAIN,
+    CONFIG,
+    FORMAT,
+    LABELS,
+    PARTS,
+    VERSION,
+    WEIGHTS,
+    Facts,
+    confined,
+    missing,
+    read_json,
+)
+from gandalf.model.mix import Mix
 from gandalf.model.model import Model
-from gandalf.model.trees import KIND, Trees, load_trees
+from gandalf.model.part import Part
+from gandalf.model.trees import load_trees
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.text.pretrained import MISSING_LIBRARY
 from gandalf.text.tokens import load_tokens
 
 
-def load_model(path: str | Path, device: str | torch.device = "cpu") -> Model | Trees:
+def load_model(path: str | Path, device: str | torch.device = "cpu") -> Part:
     """Read a model folder that `save_model` wrote, ready to predict."""
     folder = Path(path)
     facts = read_facts(folder)
     ids, texts = read_labels(folder / LABELS, facts.labels)
-    if facts.encoder.get("kind") == KIND:
-        return load_trees(folder, facts, ids, texts)
-    return _network(folder, facts, ids, texts, device)
+    return _load(folder, facts, ids, texts, device)
 
 
 def load_network(path: str | Path, device: str | torch.device = "cpu") -> Model:
-    """The same where an encoder is needed, which label trees have not."""
+    """Read a model folder where one encoder with one table of rows is needed."""
     model = load_model(path, device)
-    if isinstance(model, Trees):
-        what = f"is a model of the system {model.config.get('system', KIND)}, which has no encoder"
-        raise DataError(what, remedy="give a model of another system", file=path)
+    if not isinstance(model, Model):
+        kind = "a mix of several models" if isinstance(model, Mix) else "label trees, which have no encoder"
+        what = f"holds {kind}, and a single network is needed here"
+        remedy = "give a model of one system, such as gandalf train ... --system astec makes"
+        raise DataError(what, remedy=remedy, file=path)
     return model
+
+
+def _load(
+    folder: Path, facts: Facts, ids: list[str] | None, texts: list[str], device: str | torch.device
+) -> Part:
+    kind = facts.encoder.get("kind")
+    if kind == trees.KIND:
+        return load_trees(folder, facts, ids, texts)
+    if kind == mix.KIND:
+        return _mix(folder, facts, ids, texts, device)
+    return _network(folder, facts, ids, texts, device)
+
+
+def _mix(
+    folder: Path, facts: Facts, ids: list[str] | None, texts: list[str], device: str | torch.device
+) -> Mix:
+    path = folder / CONFIG
+    try:
+        names = [confined(name, path) for name in facts.encoder["parts"]]
+        weights = tuple(float(weight) for weight in facts.encoder["weights"])
+    except (KeyError, TypeError, ValueError) as error:  # DataError is a ValueError
+        raise DataError(f"lacks or garbles the parts of a mix ({error})", remedy=AGAIN, file=path) from error
+    parts = []
+    for name in names:
+        about = read_facts(folder / PARTS / name)
+        if about.encoder.get("kind") == mix.KIND or about.labels != facts.labels:
+            what = f"is no part of this mix of {facts.labels:,} labels"
+            raise DataError(what, remedy=AGAIN, file=folder / PARTS / name)
+        parts.append(_load(folder / PARTS / name, about, ids, texts, device))
+    return Mix(tuple(names), tuple(parts), weights, texts, ids, facts.config, facts.calibration)
 
 
 def _network(

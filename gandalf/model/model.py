@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import save_file
+from scipy.sparse import csr_array
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from gandalf.data.new_labels import new_labels
+from gandalf.data.new_labels import NewLabel, new_labels
 from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
+from gandalf.model.exact import pair_scores, top_k
+from gandalf.model.layout import WEIGHTS, Facts
+from gandalf.model.part import Floats, Ints, Mask, largest
+from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 from gandalf.progress import track
 from gandalf.text.tokens import Tokens
+from gandalf.text.words import UNKNOWN
 
+ROWS = 1 << 14  # of labels that are compared with one at once
 LONG = 32  # batches from which on somebody waits and wants to see a bar
 
 
@@ -82,6 +95,84 @@ class Model:
                 self.encoder.train()
         return torch.cat(found)
 
+    def best(self, texts: Sequence[str], k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
+        """Return ids and scores of the k best labels of each text, by an exact search."""
+        return top_k(self.vectors(texts), self.head, k, exclude=exclude)
+
+    @torch.no_grad()
+    def score(self, texts: Sequence[str], labels: Ints) -> Floats:
+        """Return the score of each text with each of its own labels."""  # shape: (N, C) -> (N, C)
+        ids = torch.from_numpy(labels).to(self.device)
+        found: Floats = pair_scores(self.vectors(texts), self.head, ids).cpu().numpy()
+        return found
+
+    def knows(self, texts: Sequence[str]) -> Mask:
+        """Return True for each text of which at least one token is known."""  # shape: (N,)
+        return np.asarray((self.tokens.encode(texts) > UNKNOWN).any(axis=1))
+
+    def unit_vectors(self, texts: Sequence[str]) -> Tensor:
+        """Return the encoder's vectors at length 1."""  # shape: (N, dim)
+        return F.normalize(self.vectors(texts), dim=1)
+
+    @torch.no_grad()
+    def alike(self, label: int, most: int) -> list[tuple[int, float]]:
+        """Return the labels whose rows point most nearly the same way."""
+        row = F.normalize(self.head.at(torch.tensor([label], device=self.device))[0].float(), dim=1)[0]
+        ends = (*range(0, self.num_labels, ROWS), self.num_labels)
+        parts = [
+            F.normalize(self.head.block(start, stop)[0].float(), dim=1) @ row
+            for start, stop in pairwise(ends)
+        ]
+        cosines = torch.cat(parts).cpu().numpy()
+        cosines[label] = -torch.inf
+        return largest(cosines, min(most, self.num_labels - 1))
+
+    def facts(self) -> Facts:
+        """Return what `config.json` will say, once it is sure that the encoder can be built from it."""
+        options = self.config.get("encoder")
+        try:
+            with torch.device("meta"):  # shapes without numbers
+                again = build_encoder(options or {}, self.tokens.size)
+        except (DataError, TypeError) as error:
+            what = f"the model's config does not say how its encoder is built ({error})"
+            raise DataError(what, remedy="set config['encoder'] to what build_encoder was given") from error
+        expected, found = (
+            {name: value.shape for name, value in each.state_dict().items()} for each in (again, self.encoder)
+        )
+        if expected != found:
+            what = "the encoder is not the one that the model's config and tokens describe"
+            raise DataError(what, remedy="set config['encoder'] to what build_encoder was given")
+        return Facts(dict(options or {}), self.num_labels, self.head.dim, self.config, self.calibration)
+
+    def write(self, folder: Path) -> None:
+        """Write tokens and weights into a folder that is there."""
+        self.tokens.save(folder)
+        path = folder / WEIGHTS
+        try:
+            save_file(self._tensors(), path)
+            # safetensors makes files that only their owner may read; the vocabulary's has the usual mode.
+            path.chmod(next(each for each in folder.iterdir() if each != path).stat().st_mode)
+        except (OSError, SafetensorError) as error:  # a full disk is either
+            raise DataError(f"cannot be written ({error})", file=path) from error
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Return all weights and buffers by name, each with memory of its own, as safetensors asks."""
+        tensors: dict[str, Tensor] = {}
+        seen: set[int] = set()
+        for part, module in (("encoder", self.encoder), ("head", self.head)):
+            for name, tensor in module.state_dict().items():
+                tensor = tensor.detach().cpu().contiguous()
+                place = tensor.untyped_storage().data_ptr()
+                tensors[f"{part}.{name}"] = tensor.clone() if place in seen else tensor
+                seen.add(place)
+        return tensors
+
+    def with_labels(self, labels: Sequence[NewLabel]) -> Model:
+        """Return a model that also has these labels, made from what is known of them; this one stays."""
+        from gandalf.model.new_labels import with_labels  # not above: it needs this class
+
+        return with_labels(self, labels)
+
     def add_labels(
         self,
         texts: Sequence[str],
@@ -94,6 +185,4 @@ class Model:
         `examples` are, for each label, texts that are known to have it, and `neighbours` known labels that
         are like it, by id, text or number; either may be empty for some labels.
         """
-        from gandalf.model.new_labels import with_labels  # not above: it needs this class
-
-        return with_labels(self, new_labels(texts, ids, examples, neighbours))
+        return self.with_labels(new_labels(texts, ids, examples, neighbours))

@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from gandalf.model import Model
-from gandalf.predict.exact import Head
+from gandalf.model.exact import Head
 from gandalf.predict.index import (
     ENOUGH,
     Floats,

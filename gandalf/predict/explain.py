@@ -17,8 +17,8 @@ from gandalf.data.formats.texts import clean
 from gandalf.data.words import word_places
 from gandalf.errors import DataError
 from gandalf.model import Model
-from gandalf.model.new_labels import added
-from gandalf.predict.exact import pair_scores
+from gandalf.model.chosen_labels import added
+from gandalf.model.exact import pair_scores
 from gandalf.predict.predictor import Predictor
 
 MOST_WORDS = 64  # left out in turn; each is one more text to encode

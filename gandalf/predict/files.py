@@ -14,7 +14,7 @@ from scipy.sparse import csr_array, save_npz
 
 from gandalf.data.files import plain_name, written
 from gandalf.errors import DataError
-from gandalf.model import Model, Trees
+from gandalf.model import Part
 from gandalf.predict.inputs import Chunk
 from gandalf.predict.predictor import Ids, Predictor, Probabilities
 
@@ -47,7 +47,7 @@ def predict_chunks(
         yield Predicted(chunk, ids, scores)
 
 
-def write_predictions(path: Path, predicted: Iterable[Predicted], model: Model | Trees) -> int:
+def write_predictions(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
     """Write `.npz`, `.jsonl` or `.csv`, as its name says, wholly or not at all; count the texts."""
     return _writer(path)(path, predicted, model)
 
@@ -57,7 +57,7 @@ def check_output(path: Path) -> None:
     _writer(path)
 
 
-def _writer(path: Path) -> Callable[[Path, Iterable[Predicted], Model | Trees], int]:
+def _writer(path: Path) -> Callable[[Path, Iterable[Predicted], Part], int]:
     suffix = path.suffix if path.suffix == ".npz" else Path(plain_name(path)).suffix
     if suffix not in _WRITERS or (suffix == ".npz" and path.suffix != ".npz"):
         remedy = f"name a file that ends in {', '.join(_WRITERS)}"
@@ -65,7 +65,7 @@ def _writer(path: Path) -> Callable[[Path, Iterable[Predicted], Model | Trees], 
     return _WRITERS[suffix]
 
 
-def _write_npz(path: Path, predicted: Iterable[Predicted], model: Model | Trees) -> int:
+def _write_npz(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
     """A SciPy CSR matrix of scores, one row for each text and one column for each label."""
     labels, scores = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.float32)]
     lengths = [np.zeros(1, dtype=np.int64)]
@@ -83,7 +83,7 @@ def _write_npz(path: Path, predicted: Iterable[Predicted], model: Model | Trees)
     return shape[0]
 
 
-def _write_json_lines(path: Path, predicted: Iterable[Predicted], model: Model | Trees) -> int:
+def _write_json_lines(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
     """One object a text, its labels by index, id and text."""
     texts = [json.dumps(text, ensure_ascii=False) for text in model.label_texts]
     ids = None if model.label_ids is None else [json.dumps(id, ensure_ascii=False) for id in model.label_ids]
@@ -102,7 +102,7 @@ def _write_json_lines(path: Path, predicted: Iterable[Predicted], model: Model |
     return count
 
 
-def _write_csv(path: Path, predicted: Iterable[Predicted], model: Model | Trees) -> int:
+def _write_csv(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
     """One row for each predicted label."""
     ids = model.label_ids or range(model.num_labels)
     count = 0
@@ -119,7 +119,7 @@ def _write_csv(path: Path, predicted: Iterable[Predicted], model: Model | Trees)
     return count
 
 
-_WRITERS: dict[str, Callable[[Path, Iterable[Predicted], Model | Trees], int]] = {
+_WRITERS: dict[str, Callable[[Path, Iterable[Predicted], Part], int]] = {
     ".npz": _write_npz,
     ".jsonl": _write_json_lines,
     ".csv": _write_csv,

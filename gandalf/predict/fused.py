@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from gandalf.errors import DataError
-from gandalf.predict.exact import BATCH, Floats, Found, Head, Ints, pair_scores, plain_best
+from gandalf.model.exact import BATCH, Floats, Found, Head, Ints, pair_scores, plain_best
 
 # Two roundings to 8 bits, each off by 2**-8 at most; their product, and sums of thousands in float32.
 SLACK = 2**-7 + 2**-13

@@ -18,9 +18,9 @@ from torch import Tensor
 
 from gandalf.errors import DataError
 from gandalf.model import Model
+from gandalf.model.exact import Head, pair_scores, top_k
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
-from gandalf.predict.exact import Head, pair_scores, top_k
 
 RowsKind = Literal["float32", "int8"]
 LINKS, BUILD_WIDTH = 32, 200  # of a label, and how many are held in hand while the graph is built

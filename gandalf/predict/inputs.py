@@ -18,8 +18,8 @@ from gandalf.data.formats.table_files import Table, find_column, open_table, tab
 from gandalf.data.formats.texts import Texts, clean
 from gandalf.data.load import bundled
 from gandalf.errors import DataError, Findings
-from gandalf.model import Model, Trees
-from gandalf.model.new_labels import added
+from gandalf.model import Part
+from gandalf.model.chosen_labels import added
 from gandalf.progress import track
 
 CHUNK = 8_192  # texts handed on at once
@@ -75,7 +75,7 @@ def texts_of_file(path: Path, text_column: str | None = None) -> Iterator[Chunk]
         yield Chunk(texts)
 
 
-def texts_of_test_split(splits: Splits, model: Model | Trees) -> Iterator[Chunk]:
+def texts_of_test_split(splits: Splits, model: Part) -> Iterator[Chunk]:
     """The test points in their order, with the pairs that their filter excludes."""
     test = splits.test
     if test is None or test.texts is None:
@@ -115,7 +115,7 @@ def columns_of(table: Table, said: str | None) -> tuple[str, str | None]:
     return text, find_column(table, ID_COLUMNS)
 
 
-def _check_labels(splits: Splits, model: Model | Trees) -> None:
+def _check_labels(splits: Splits, model: Part) -> None:
     """Label 7 of the model must be label 7 of the data."""
     labels, remedy = (
         splits.train.num_labels,

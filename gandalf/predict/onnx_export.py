@@ -17,11 +17,11 @@ from torch.nn import functional as F
 from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
 from gandalf.model import Model
+from gandalf.model.exact import top_k
 from gandalf.model.layout import LABELS
 from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.blocks import settle
 from gandalf.nets.encoders import build_encoder
-from gandalf.predict.exact import top_k
 from gandalf.slim import FACTS, FORMAT, GRAPH, SCORES, TOKENS, VERSION, SlimPredictor, read_facts
 
 MOST_TEXTS = 65_536  # in a batch

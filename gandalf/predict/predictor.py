@@ -12,8 +12,8 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from gandalf.errors import DataError
-from gandalf.model import Calibration, Model, Trees
-from gandalf.predict.exact import Head, top_k
+from gandalf.model import Calibration, Model, Part
+from gandalf.model.exact import Head, pair_scores, top_k
 from gandalf.predict.fused import PAYS_FROM, FusedSearch, refusal
 from gandalf.progress import track
 from gandalf.text.tokens import check_texts
@@ -45,7 +45,7 @@ class Predictor:
 
     def __init__(
         self,
-        model: Model | Trees,
+        model: Part,
         *,
         precision: torch.dtype = torch.float32,
         head: Head | None = None,
@@ -59,9 +59,10 @@ class Predictor:
 
     @property
     def network(self) -> Model:
-        """The model where it has an encoder and rows, as all have but label trees."""
-        if isinstance(self.model, Trees):
-            raise DataError("label trees have no vectors", remedy="give a model of another system")
+        """The model where it is one encoder with one table of rows."""
+        if not isinstance(self.model, Model):
+            what = "a mix or label trees have no single table of rows"
+            raise DataError(what, remedy="give a model of one system, such as astec")
         return self.model
 
     @property
@@ -123,11 +124,22 @@ class Predictor:
         ids, scores = self.predict(texts, k, exclude, threshold)
         return [self._names(*row) for row in zip(ids, scores, strict=True)]
 
+    def best(self, texts: Sequence[str], k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
+        """Return ids and scores, before calibration, of the k best labels of each text."""
+        if isinstance(self.model, Model):  # its rows may be searched by an index, or on a GPU
+            return self.search(self.model.vectors(texts), k, exclude)
+        return self.model.best(texts, k, exclude)
+
+    def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
+        """Return the score, before calibration, of each text with each of its own labels."""
+        if isinstance(self.model, Model):
+            ids = torch.from_numpy(labels).to(self.model.device)
+            found: Probabilities = pair_scores(self.model.vectors(texts), self.head, ids).cpu().numpy()
+            return found
+        return self.model.score(texts, labels)
+
     def _chunk(self, texts: Sequence[str], k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
-        if isinstance(self.model, Trees):
-            ids, scores = self.model.best(texts, k, exclude)
-        else:
-            ids, scores = self.search(self.network.vectors(texts), k, exclude)
+        ids, scores = self.best(texts, k, exclude)
         return ids, probabilities(scores, self.calibration)
 
     def _exact(self, x: Tensor, k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:

@@ -11,7 +11,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from gandalf.predict.exact import pair_scores
+from gandalf.model.exact import pair_scores
 from gandalf.predict.predictor import Ids, Predictor, Probabilities, probabilities
 
 

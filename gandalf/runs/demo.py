@@ -17,7 +17,7 @@ from gandalf.graph.postulate import diagnose
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import Scores
 from gandalf.metrics.predictions import test_points
-from gandalf.model import Model, Trees
+from gandalf.model import Part
 from gandalf.predict.files import predict_chunks, write_predictions
 from gandalf.predict.inputs import texts_of_test_split
 from gandalf.predict.predictor import Predictor
@@ -134,7 +134,7 @@ def _trained(splits: Splits, recipe: Recipe, variant: Variant, folder: Path, ask
     return Entry(variant, scores, held, history, training, asked.answers(model))
 
 
-def _held_scores(model: Model | Trees, splits: Splits, recipe: Recipe) -> Scores | None:
+def _held_scores(model: Part, splits: Splits, recipe: Recipe) -> Scores | None:
     parts = cut(splits.train, recipe)
     return test_scores(model, Splits(train=parts.rest, test=parts.held, name=splits.name))
 
@@ -177,7 +177,7 @@ class _Asked:
         rule = f"{which} of the test split, at equal distances from its first to its last"
         self.questions = Questions(tuple(picked.texts or ()), rule)
 
-    def answers(self, model: Model | Trees) -> tuple[tuple[Answer, ...], ...]:
+    def answers(self, model: Part) -> tuple[tuple[Answer, ...], ...]:
         """The model's best labels of each query."""
         k = min(PLACES, model.num_labels)
         ids, scores = Predictor(model).predict(self.questions.texts, k, self.exclude)

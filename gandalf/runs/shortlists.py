@@ -7,8 +7,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gandalf.model.exact import top_k
 from gandalf.nets.heads import Composed, Table
-from gandalf.predict.exact import top_k
 from gandalf.runs.over_ranks import merged
 from gandalf.runs.validation import encoded
 from gandalf.train.labels import Shortlist

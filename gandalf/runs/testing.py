@@ -10,13 +10,13 @@ import numpy.typing as npt
 from gandalf.data.dataset import Splits
 from gandalf.metrics.evaluate import Scores, evaluate
 from gandalf.metrics.predictions import first_after_filter, test_points
-from gandalf.model import Model, Trees
+from gandalf.model import Part
 from gandalf.predict.predictor import Predictor
 
 TOP = 100  # labels predicted for each test point, after its filter
 
 
-def test_scores(model: Model | Trees, splits: Splits) -> Scores | None:
+def test_scores(model: Part, splits: Splits) -> Scores | None:
     """How well the model does on the test split, if there is one; None otherwise."""
     if splits.test is None:
         return None
@@ -24,9 +24,7 @@ def test_scores(model: Model | Trees, splits: Splits) -> Scores | None:
     return evaluate((first_after_filter(ids, splits.test.exclude, TOP), scores), splits)
 
 
-def test_predictions(
-    model: Model | Trees, splits: Splits
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+def test_predictions(model: Part, splits: Splits) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
     """The best labels of the test points and their scores, with some that the filter will take."""
     test = test_points(splits)
     texts, _ = test.need_texts("testing")
@@ -38,7 +36,7 @@ def test_predictions(
     return Predictor(model).predict(texts, k, first)
 
 
-def test_figures(model: Model | Trees, splits: Splits) -> dict[str, Any] | None:
+def test_figures(model: Part, splits: Splits) -> dict[str, Any] | None:
     """The same as plain numbers."""
     scores = test_scores(model, splits)
     return None if scores is None else scores.as_dict()

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gandalf.model import Model, Trees
+from gandalf.model import Part
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
     """What a run gives: the model and the course of its training."""
 
-    model: Model | Trees
+    model: Part
     history: list[dict[str, Any]]  # of the validations
     seconds: float
     steps: int

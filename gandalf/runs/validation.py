@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores, evaluate
+from gandalf.model.exact import top_k
 from gandalf.nets.heads import Table
-from gandalf.predict.exact import top_k
 from gandalf.recipe import Validation
 from gandalf.runs.judge import judged
 from gandalf.runs.over_ranks import merged

@@ -1,0 +1,201 @@
+"""Several models as one: a weighted mean of their calibrated probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.sparse import csr_array
+
+from gandalf.data.new_labels import NewLabel
+from gandalf.errors import DataError
+from gandalf.model.calibration import Calibration
+from gandalf.model.chosen_labels import checked_labels, with_record
+from gandalf.model.layout import PARTS, Facts
+from gandalf.model.part import NO_LABEL, Floats, Ints, Mask, Part, Vectors
+
+KIND = "mix"  # what `config.json` says in place of an encoder's kind
+# Labels that each part proposes for a text: a label that is on no part's list has a probability near 0.
+PROPOSED = 50
+TINY = 1e-7  # how near to 0 and 1 a probability comes before it is taken for a logit
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a part adds to the probability of a label."""
+
+    part: str
+    weight: float
+    probability: float  # by this part alone
+
+
+@dataclass
+class Mix:
+    """Parts with weights that sum to 1; the probability of a label is the weighted mean of the parts'.
+
+    A part proposes its best labels. A label that it does not propose counts as 0 there, when the weights are
+    fitted just as when they are used.
+    """
+
+    names: tuple[str, ...]
+    parts: tuple[Part, ...]
+    weights: tuple[float, ...]
+    label_texts: Sequence[str]  # L
+    label_ids: Sequence[str] | None  # L
+    config: dict[str, Any]
+    calibration: Calibration | None = None
+    unheeded: ClassVar[frozenset[str]] = frozenset()
+
+    def __post_init__(self) -> None:
+        if not self.parts or not len(self.names) == len(self.parts) == len(self.weights):
+            raise DataError("a mix needs parts, and a name and a weight for each")
+        if not all(weight > 0 for weight in self.weights) or not 0.999 < sum(self.weights) < 1.001:
+            raise DataError(f"the weights of a mix are above 0 and sum to 1, not {self.weights}")
+        for name, part in zip(self.names, self.parts, strict=True):
+            if part.num_labels != len(self.label_texts):
+                what = (
+                    f"the part {name} has {part.num_labels:,} labels, and the mix {len(self.label_texts):,}"
+                )
+                raise DataError(what, remedy="mix models that were trained on the same labels")
+
+    def __repr__(self) -> str:
+        return f"<Mix of {self.composition}, {self.num_labels:,} labels>"
+
+    @property
+    def composition(self) -> str:
+        """Names and weights, the heaviest first."""
+        order = sorted(zip(self.weights, self.names, strict=True), reverse=True)
+        return ", ".join(f"{name} {weight:.0%}" for weight, name in order)
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels L."""
+        return len(self.label_texts)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are: on a GPU if any part's are."""
+        return next((part.device for part in self.parts if part.device.type != "cpu"), self.parts[0].device)
+
+    @property
+    def lead(self) -> Part:
+        """The part that says which texts and labels are alike: the heaviest of those with dense vectors."""
+        order = sorted(range(len(self.parts)), key=lambda at: -self.weights[at])
+        dense = [at for at in order if hasattr(self.parts[at], "vectors")]
+        return self.parts[(dense or order)[0]]
+
+    @property
+    def about(self) -> str:
+        """What the model card says of its parts."""
+        return f"it mixes the probabilities of several models ({self.composition})."
+
+    @property
+    def reads(self) -> str:
+        """What the model card says of the texts that it reads."""
+        return " ".join(dict.fromkeys(part.reads for part in self.parts))
+
+    def best(self, texts: Sequence[str], k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
+        """Return ids and logits of the k best labels that the parts propose."""
+        size = min(max(k, PROPOSED), self.num_labels)
+        return mixed([part_lists(part, texts, size, exclude) for part in self.parts], self.weights, k)
+
+    def score(self, texts: Sequence[str], labels: Ints) -> Floats:
+        """Return the logit of each text with each of its own labels."""  # shape: (N, C) -> (N, C)
+        found = [part_probabilities(part, part.score(texts, labels)) for part in self.parts]
+        return as_logits(np.tensordot(self.weights, np.stack(found), axes=1))
+
+    def shares(self, text: str, label: int) -> tuple[Share, ...]:
+        """Return what each part says of a label, the part that adds most first."""
+        one = np.array([[label]])
+        found = [
+            Share(name, weight, float(part_probabilities(part, part.score([text], one))[0, 0]))
+            for name, part, weight in zip(self.names, self.parts, self.weights, strict=True)
+        ]
+        return tuple(sorted(found, key=lambda share: -share.weight * share.probability))
+
+    def knows(self, texts: Sequence[str]) -> Mask:
+        """Return True for each text of which at least one part knows something."""
+        return np.asarray(np.logical_or.reduce([part.knows(texts) for part in self.parts]))
+
+    def unit_vectors(self, texts: Sequence[str]) -> Vectors:
+        """Return the vectors of the part that leads."""
+        return self.lead.unit_vectors(texts)
+
+    def alike(self, label: int, most: int) -> list[tuple[int, float]]:
+        """Return the labels most like this one by the part that leads."""
+        return self.lead.alike(label, most)
+
+    def with_labels(self, labels: Sequence[NewLabel]) -> Mix:
+        """Return a mix whose parts all have these labels too."""
+        chosen = checked_labels(self, labels)
+        return replace(
+            self,
+            parts=tuple(part.with_labels(chosen.labels) for part in self.parts),
+            label_texts=[*self.label_texts, *(label.text for label in chosen.labels)],
+            label_ids=chosen.ids,
+            config=with_record(self.config, chosen.labels),
+        )
+
+    def facts(self) -> Facts:
+        """Return what `config.json` will say."""
+        kinds = {"kind": KIND, "parts": list(self.names), "weights": list(self.weights)}
+        return Facts(kinds, self.num_labels, len(self.parts), self.config, self.calibration)
+
+    def write(self, folder: Path) -> None:
+        """Write each part into a folder of its own; labels are those of the mix."""
+        from gandalf.model.save import write_part  # not above: it needs this class
+
+        for name, part in zip(self.names, self.parts, strict=True):
+            place = folder / PARTS / name
+            place.mkdir(parents=True, exist_ok=True)
+            write_part(part, place)
+
+
+Lists = tuple[Ints, npt.NDArray[np.float64]]  # ids and probabilities of the labels that a part proposes
+
+
+def part_lists(part: Part, texts: Sequence[str], size: int, exclude: csr_array | None) -> Lists:
+    """Return the labels that a part proposes, with its probabilities."""  # shape: (N, size), (N, size)
+    ids, scores = part.best(texts, size, exclude)
+    return ids, part_probabilities(part, scores)
+
+
+def part_probabilities(part: Part, scores: Floats) -> npt.NDArray[np.float64]:
+    """Return a part's scores as probabilities; -inf is 0."""
+    return (part.calibration or Calibration())(scores)
+
+
+def mixed(lists: Sequence[Lists], weights: Sequence[float], k: int) -> tuple[Ints, Floats]:
+    """Return ids and logits of the k labels with the largest weighted mean of probabilities."""
+    ids = np.concatenate([found for found, _ in lists], axis=1)  # shape: (N, C)
+    values = np.concatenate([weight * each for weight, (_, each) in zip(weights, lists, strict=True)], axis=1)
+    order = np.argsort(ids, axis=1, kind="stable")
+    ids, values = np.take_along_axis(ids, order, axis=1), np.take_along_axis(values, order, axis=1)
+    # A label that several parts propose stands in neighbouring places; the last of them gets the sum.
+    total = np.cumsum(values, axis=1)
+    last = np.ones(ids.shape, dtype=bool)
+    last[:, :-1] = ids[:, 1:] != ids[:, :-1]
+    before = np.where(last, total, 0.0)
+    before = np.concatenate([np.zeros((len(ids), 1)), np.maximum.accumulate(before, axis=1)[:, :-1]], axis=1)
+    sums = np.where(last & (ids >= 0), total - before, -np.inf)
+    best = np.argsort(-sums, axis=1, kind="stable")[:, :k]
+    found, chosen = np.take_along_axis(sums, best, axis=1), np.take_along_axis(ids, best, axis=1)
+    none = np.isneginf(found)
+    logits = np.where(none, -np.inf, as_logits(np.where(none, 0.5, found)))
+    return _padded(np.where(none, NO_LABEL, chosen), logits.astype(np.float32), k)
+
+
+def as_logits(probabilities: npt.NDArray[np.floating[Any]]) -> Floats:
+    """Return logits whose sigmoid gives the probabilities back."""
+    inside = np.clip(probabilities, TINY, 1 - TINY).astype(np.float64)
+    return np.asarray(np.log(inside) - np.log1p(-inside), dtype=np.float32)
+
+
+def _padded(ids: Ints, logits: Floats, k: int) -> tuple[Ints, Floats]:
+    missing = ((0, 0), (0, k - ids.shape[1]))
+    return np.pad(ids, missing, constant_values=NO_LABEL), np.pad(logits, missing, constant_values=-np.inf)
