@@ -5,7 +5,7 @@ Linear rows are the baselines that the default must not lose to. Settings that a
 - `sklearn`: `TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)` and one `LinearSVC` a label. C is the
   value of 0.1, 1 and 10 that has the best P@1 on a fifth of the training points (at most 2,000), which
   `gandalf.data.holdout` holds out; then all points are learnt from. Only for sets of at most 2,000 labels.
-- `fasttext`: as in `examples/with_fasttext.py`, with fewer epochs on larger sets (`EPOCHS`).
+- `fasttext`: as in `examples/with_fasttext.py`, with epochs by the number of points (`EPOCHS`).
 - `omikuji`, `pecos`: the libraries' defaults, as in `examples/`. Rows that end in `+labels` also learn from
   every label's text as a point of that label.
 """
@@ -40,7 +40,7 @@ from gandalf.runs.testing import TOP, test_predictions
 MOST_LABELS = 2_000  # of the sets that scikit-learn is run on: it trains a classifier for each label
 COSTS = (0.1, 1.0, 10.0)  # values of LinearSVC's C that are tried
 HELD_SHARE = 0.2  # of the training points, to choose C by
-EPOCHS = {20_000: 75, 200_000: 25}  # fastText's, for sets of at most so many training points
+EPOCHS = {1_000: 300, 20_000: 75, 200_000: 25}  # fastText's, for sets of at most so many training points
 FEWEST_EPOCHS = 5  # fastText's, for larger sets
 
 
