@@ -18,11 +18,12 @@ import gandalf
 from gandalf.data.bag_of_words import BagOfWords
 from gandalf.errors import DataError
 from gandalf.model import Trees, load_network, save_model
-from gandalf.model.trees import logits, silenced, word_features
+from gandalf.model.trees import silenced, word_features
 from gandalf.recipe import LabelTrees
 from gandalf.runs.limits import check_recipe
 from gandalf.settings import override
 from gandalf.systems import recipe
+from gandalf.wide.mixing import as_logits
 
 needs_omikuji = pytest.mark.skipif(
     find_spec("omikuji") is None,
@@ -195,7 +196,7 @@ def test_settings_that_trees_would_not_heed_are_refused(change):
 
 def test_logits_are_what_a_sigmoid_turns_back():
     scores = [0.0, 1e-3, 0.5, 0.999, 1.0]
-    np.testing.assert_allclose(1 / (1 + np.exp(-logits(scores).astype(float))), scores, atol=2e-7)
+    np.testing.assert_allclose(1 / (1 + np.exp(-as_logits(scores).astype(float))), scores, atol=2e-7)
 
 
 def test_a_text_without_known_words_has_a_column_of_its_own():

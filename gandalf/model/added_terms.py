@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,23 +24,6 @@ SEED = 0  # which of them, where there are more
 LEAST_SLOPE = 1e-3
 
 Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Added:
-    """Rows of labels that were added: logit = slope * (row . text) + offset."""
-
-    rows: csr_array  # C x (D + 1), each of length 1
-    slope: float
-    offset: float
-
-    def __len__(self) -> int:
-        return int(self.rows.shape[0])
-
-    def __call__(self, features: csr_array) -> npt.NDArray[np.float32]:
-        """Return the logits of texts with these features."""  # shape: (N, D + 1) -> (N, C)
-        cosines = (features @ self.rows.T).toarray()
-        return np.asarray(self.slope * cosines + self.offset, dtype=np.float32)
 
 
 def label_terms(trees: Trees, labels: Sequence[NewLabel], neighbours: Sequence[Sequence[int]]) -> csr_array:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
+from gandalf.wide.folder import AGAIN as AGAIN  # so that whoever reads a model folder finds all of it here
+from gandalf.wide.folder import PARTS as PARTS
+from gandalf.wide.folder import confined as confined
+from gandalf.wide.folder import missing as missing
+from gandalf.wide.folder import read_json as read_json
 
 CONFIG, WEIGHTS, LABELS = "config.json", "model.safetensors", "labels.jsonl"
 METRICS, CARD = "metrics.json", "README.md"
 INDEX, INDEX_FACTS = "index.safetensors", "index.json"  # of these very rows: not for a model made from this
-PARTS = "parts"  # folder of the folders of a mix's parts
 FORMAT, VERSION = "gandalf model", 1
 LOCK = ".gandalf.lock"  # in the folder, while a run writes there
-
-AGAIN = "copy the folder again, or train the model again"
 
 
 @dataclass(frozen=True)
@@ -31,31 +32,6 @@ class Facts:
     calibration: Calibration | None
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object of a file, or a sentence about what is wrong with it."""
-    try:
-        found = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise missing(path) from error
-    except OSError as error:
-        raise DataError(f"cannot be read ({error.strerror or error})", file=path) from error
-    except (ValueError, RecursionError) as error:
-        raise DataError("is not JSON, or is cut short", remedy=AGAIN, file=path) from error
-    if not isinstance(found, dict):
-        raise DataError("is not a JSON object", remedy=AGAIN, file=path)
-    return found
-
-
-def confined(name: object, path: Path) -> str:
-    """Return a file's name from `path` if it stays inside that file's folder, or refuse it."""
-    inside = isinstance(name, str) and name not in ("", ".") and "\\" not in name and "\0" not in name
-    if not inside or PurePosixPath(str(name)).is_absolute() or ".." in PurePosixPath(str(name)).parts:
-        raise DataError(
-            f"names the file {str(name)[:60]!r}, which is not in its folder", remedy=AGAIN, file=path
-        )
-    return str(name)
-
-
 def listed_files(folder: Path) -> list[str]:
     """Return the names of a model's files, as its `config.json` lists them."""
     path = folder / CONFIG
@@ -63,11 +39,6 @@ def listed_files(folder: Path) -> list[str]:
     if not isinstance(found, list):
         raise DataError("does not list the model's files", remedy=AGAIN, file=path)
     return [confined(name, path) for name in found]
-
-
-def missing(path: Path) -> DataError:
-    """What to say of a folder without this file."""
-    return DataError(f"is no complete model folder: it has no {path.name}", remedy=AGAIN, file=path.parent)
 
 
 def instead_of(remedy: str, foreign: str) -> str:

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
-from gandalf.model import mix, trees
 from gandalf.model.calibration import Calibration
 from gandalf.model.layout import (
     AGAIN,
@@ -25,7 +24,6 @@ from gandalf.model.layout import (
     VERSION,
     WEIGHTS,
     Facts,
-    confined,
     missing,
     read_json,
 )
@@ -37,6 +35,8 @@ from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.text.pretrained import MISSING_LIBRARY
 from gandalf.text.tokens import load_tokens
+from gandalf.wide.mixing import MIX, read_composition
+from gandalf.wide.wide_model import TREES
 
 
 def load_model(path: str | Path, device: str | torch.device = "cpu") -> Part:
@@ -62,9 +62,9 @@ def _load(
     folder: Path, facts: Facts, ids: list[str] | None, texts: list[str], device: str | torch.device
 ) -> Part:
     kind = facts.encoder.get("kind")
-    if kind == trees.KIND:
+    if kind == TREES:
         return load_trees(folder, facts, ids, texts)
-    if kind == mix.KIND:
+    if kind == MIX:
         return _mix(folder, facts, ids, texts, device)
     return _network(folder, facts, ids, texts, device)
 
@@ -72,20 +72,17 @@ def _load(
 def _mix(
     folder: Path, facts: Facts, ids: list[str] | None, texts: list[str], device: str | torch.device
 ) -> Mix:
-    path = folder / CONFIG
-    try:
-        names = [confined(name, path) for name in facts.encoder["parts"]]
-        weights = tuple(float(weight) for weight in facts.encoder["weights"])
-    except (KeyError, TypeError, ValueError) as error:  # DataError is a ValueError
-        raise DataError(f"lacks or garbles the parts of a mix ({error})", remedy=AGAIN, file=path) from error
+    names, weights = read_composition(
+        facts.encoder.get("parts"), facts.encoder.get("weights"), folder / CONFIG
+    )
     parts = []
     for name in names:
         about = read_facts(folder / PARTS / name)
-        if about.encoder.get("kind") == mix.KIND or about.labels != facts.labels:
+        if about.encoder.get("kind") == MIX or about.labels != facts.labels:
             what = f"is no part of this mix of {facts.labels:,} labels"
             raise DataError(what, remedy=AGAIN, file=folder / PARTS / name)
         parts.append(_load(folder / PARTS / name, about, ids, texts, device))
-    return Mix(tuple(names), tuple(parts), weights, texts, ids, facts.config, facts.calibration)
+    return Mix(names, tuple(parts), weights, texts, ids, facts.config, facts.calibration)
 
 
 def _network(

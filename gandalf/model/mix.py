@@ -17,21 +17,11 @@ from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
 from gandalf.model.chosen_labels import checked_labels, with_record
 from gandalf.model.layout import PARTS, Facts
-from gandalf.model.part import NO_LABEL, Floats, Ints, Mask, Part, Vectors
-
-KIND = "mix"  # what `config.json` says in place of an encoder's kind
-# Labels that each part proposes for a text: a label that is on no part's list has a probability near 0.
-PROPOSED = 50
-TINY = 1e-7  # how near to 0 and 1 a probability comes before it is taken for a logit
-
-
-@dataclass(frozen=True)
-class Share:
-    """What a part adds to the probability of a label."""
-
-    part: str
-    weight: float
-    probability: float  # by this part alone
+from gandalf.model.part import Floats, Ints, Mask, Part, Vectors
+from gandalf.wide.mixing import MIX, Lists, Share, weighted, wrong_composition
+from gandalf.wide.mixing import PROPOSED as PROPOSED  # what fits the weights of a mix finds all of it here
+from gandalf.wide.mixing import as_logits as as_logits
+from gandalf.wide.mixing import mixed as mixed
 
 
 @dataclass
@@ -52,10 +42,9 @@ class Mix:
     unheeded: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
-        if not self.parts or not len(self.names) == len(self.parts) == len(self.weights):
-            raise DataError("a mix needs parts, and a name and a weight for each")
-        if not all(weight > 0 for weight in self.weights) or not 0.999 < sum(self.weights) < 1.001:
-            raise DataError(f"the weights of a mix are above 0 and sum to 1, not {self.weights}")
+        wrong = wrong_composition(self.names, self.weights)
+        if wrong is not None or len(self.parts) != len(self.names):
+            raise DataError(wrong or "a mix needs a name for each part")
         for name, part in zip(self.names, self.parts, strict=True):
             if part.num_labels != len(self.label_texts):
                 what = (
@@ -107,7 +96,7 @@ class Mix:
     def score(self, texts: Sequence[str], labels: Ints) -> Floats:
         """Return the logit of each text with each of its own labels."""  # shape: (N, C) -> (N, C)
         found = [part_probabilities(part, part.score(texts, labels)) for part in self.parts]
-        return as_logits(np.tensordot(self.weights, np.stack(found), axes=1))
+        return weighted(self.weights, found)
 
     def shares(self, text: str, label: int) -> tuple[Share, ...]:
         """Return what each part says of a label, the part that adds most first."""
@@ -130,6 +119,10 @@ class Mix:
         """Return the labels most like this one by the part that leads."""
         return self.lead.alike(label, most)
 
+    def with_label_maker(self) -> Mix:
+        """Return a mix whose parts all have fitted what new labels need."""
+        return replace(self, parts=tuple(part.with_label_maker() for part in self.parts))
+
     def with_labels(self, labels: Sequence[NewLabel]) -> Mix:
         """Return a mix whose parts all have these labels too."""
         chosen = checked_labels(self, labels)
@@ -143,7 +136,7 @@ class Mix:
 
     def facts(self) -> Facts:
         """Return what `config.json` will say."""
-        kinds = {"kind": KIND, "parts": list(self.names), "weights": list(self.weights)}
+        kinds = {"kind": MIX, "parts": list(self.names), "weights": list(self.weights)}
         return Facts(kinds, self.num_labels, len(self.parts), self.config, self.calibration)
 
     def write(self, folder: Path) -> None:
@@ -156,9 +149,6 @@ class Mix:
             write_part(part, place)
 
 
-Lists = tuple[Ints, npt.NDArray[np.float64]]  # ids and probabilities of the labels that a part proposes
-
-
 def part_lists(part: Part, texts: Sequence[str], size: int, exclude: csr_array | None) -> Lists:
     """Return the labels that a part proposes, with its probabilities."""  # shape: (N, size), (N, size)
     ids, scores = part.best(texts, size, exclude)
@@ -168,34 +158,3 @@ def part_lists(part: Part, texts: Sequence[str], size: int, exclude: csr_array |
 def part_probabilities(part: Part, scores: Floats) -> npt.NDArray[np.float64]:
     """Return a part's scores as probabilities; -inf is 0."""
     return (part.calibration or Calibration())(scores)
-
-
-def mixed(lists: Sequence[Lists], weights: Sequence[float], k: int) -> tuple[Ints, Floats]:
-    """Return ids and logits of the k labels with the largest weighted mean of probabilities."""
-    ids = np.concatenate([found for found, _ in lists], axis=1)  # shape: (N, C)
-    values = np.concatenate([weight * each for weight, (_, each) in zip(weights, lists, strict=True)], axis=1)
-    order = np.argsort(ids, axis=1, kind="stable")
-    ids, values = np.take_along_axis(ids, order, axis=1), np.take_along_axis(values, order, axis=1)
-    # A label that several parts propose stands in neighbouring places; the last of them gets the sum.
-    total = np.cumsum(values, axis=1)
-    last = np.ones(ids.shape, dtype=bool)
-    last[:, :-1] = ids[:, 1:] != ids[:, :-1]
-    before = np.where(last, total, 0.0)
-    before = np.concatenate([np.zeros((len(ids), 1)), np.maximum.accumulate(before, axis=1)[:, :-1]], axis=1)
-    sums = np.where(last & (ids >= 0), total - before, -np.inf)
-    best = np.argsort(-sums, axis=1, kind="stable")[:, :k]
-    found, chosen = np.take_along_axis(sums, best, axis=1), np.take_along_axis(ids, best, axis=1)
-    none = np.isneginf(found)
-    logits = np.where(none, -np.inf, as_logits(np.where(none, 0.5, found)))
-    return _padded(np.where(none, NO_LABEL, chosen), logits.astype(np.float32), k)
-
-
-def as_logits(probabilities: npt.NDArray[np.floating[Any]]) -> Floats:
-    """Return logits whose sigmoid gives the probabilities back."""
-    inside = np.clip(probabilities, TINY, 1 - TINY).astype(np.float64)
-    return np.asarray(np.log(inside) - np.log1p(-inside), dtype=np.float32)
-
-
-def _padded(ids: Ints, logits: Floats, k: int) -> tuple[Ints, Floats]:
-    missing = ((0, 0), (0, k - ids.shape[1]))
-    return np.pad(ids, missing, constant_values=NO_LABEL), np.pad(logits, missing, constant_values=-np.inf)

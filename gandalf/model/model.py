@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +21,7 @@ from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
 from gandalf.model.exact import pair_scores, top_k
 from gandalf.model.layout import WEIGHTS, Facts
+from gandalf.model.new_rows import NewRows
 from gandalf.model.part import Floats, Ints, Mask, largest
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
@@ -44,6 +45,7 @@ class Model:
     label_ids: Sequence[str] | None  # L
     config: dict[str, Any]  # the resolved recipe; `encoder` in it says how the encoder is built
     calibration: Calibration | None = None
+    maker: NewRows | None = field(default=None, repr=False)  # of rows of new labels, where it is fitted
     unheeded: ClassVar[frozenset[str]] = frozenset()  # settings of its recipe that say nothing about it
 
     def __post_init__(self) -> None:
@@ -167,11 +169,17 @@ class Model:
                 seen.add(place)
         return tensors
 
+    def with_label_maker(self) -> Model:
+        """Return the model with a maker of new rows: fitted on its labels, which takes a while."""
+        from gandalf.model.new_labels import row_maker  # not above: it needs this class
+
+        return self if self.maker is not None else replace(self, maker=row_maker(self))
+
     def with_labels(self, labels: Sequence[NewLabel]) -> Model:
         """Return a model that also has these labels, made from what is known of them; this one stays."""
         from gandalf.model.new_labels import with_labels  # not above: it needs this class
 
-        return with_labels(self, labels)
+        return with_labels(self, labels, self.maker)
 
     def add_labels(
         self,

@@ -15,13 +15,12 @@ from torch import Tensor
 from gandalf.data.new_labels import NewLabel
 from gandalf.model.calibration import Calibration
 from gandalf.model.layout import Facts
+from gandalf.wide.mixing import NO_LABEL as NO_LABEL  # what the protocol speaks of
+from gandalf.wide.mixing import Floats as Floats
+from gandalf.wide.mixing import Ints as Ints
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 Vectors = Tensor | csr_array  # rows of length 1, or empty; dense of a network, sparse of words
-
-NO_LABEL = -1  # an id where fewer labels were found than asked for; its score is -inf
 
 
 class Part(Protocol):
@@ -82,6 +81,10 @@ class Part(Protocol):
 
     def alike(self, label: int, most: int) -> list[tuple[int, float]]:
         """Return the labels most like this one, with cosines, the nearest first."""
+        ...
+
+    def with_label_maker(self) -> Part:
+        """Return this model with everything fitted that new labels need, so that adding them is quick."""
         ...
 
     def with_labels(self, labels: Sequence[NewLabel]) -> Part:

@@ -1,0 +1,95 @@
+"""The arithmetic of a mix: a weighted mean of probabilities, over the labels that the parts propose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gandalf.errors import DataError
+from gandalf.wide.folder import AGAIN, confined
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+Lists = tuple[Ints, npt.NDArray[np.float64]]  # ids and probabilities of the labels that a part proposes
+
+MIX = "mix"  # what `config.json` and `slim.json` call the kind
+NO_LABEL = -1  # an id where fewer labels were found than asked for; its score is -inf
+# Labels that each part proposes for a text: a label that is on no part's list has a probability near 0.
+PROPOSED = 50
+TINY = 1e-7  # how near to 0 and 1 a probability comes before it is taken for a logit
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a part adds to the probability of a label."""
+
+    part: str
+    weight: float
+    probability: float  # by this part alone
+
+
+def mixed(lists: Sequence[Lists], weights: Sequence[float], k: int) -> tuple[Ints, Floats]:
+    """Return ids and logits of the k labels with the largest weighted mean of probabilities."""
+    ids = np.concatenate([found for found, _ in lists], axis=1)  # shape: (N, C)
+    values = np.concatenate([weight * each for weight, (_, each) in zip(weights, lists, strict=True)], axis=1)
+    order = np.argsort(ids, axis=1, kind="stable")
+    ids, values = np.take_along_axis(ids, order, axis=1), np.take_along_axis(values, order, axis=1)
+    # A label that several parts propose stands in neighbouring places; the last of them gets the sum.
+    total = np.cumsum(values, axis=1)
+    last = np.ones(ids.shape, dtype=bool)
+    last[:, :-1] = ids[:, 1:] != ids[:, :-1]
+    before = np.where(last, total, 0.0)
+    before = np.concatenate([np.zeros((len(ids), 1)), np.maximum.accumulate(before, axis=1)[:, :-1]], axis=1)
+    sums = np.where(last & (ids >= 0), total - before, -np.inf)
+    best = np.argsort(-sums, axis=1, kind="stable")[:, :k]
+    found, chosen = np.take_along_axis(sums, best, axis=1), np.take_along_axis(ids, best, axis=1)
+    none = np.isneginf(found)
+    logits = np.where(none, -np.inf, as_logits(np.where(none, 0.5, found)))
+    return _padded(np.where(none, NO_LABEL, chosen), logits.astype(np.float32), k)
+
+
+def weighted(weights: Sequence[float], probabilities: Sequence[npt.NDArray[np.floating[Any]]]) -> Floats:
+    """Return the logits of the weighted mean of the parts' probabilities."""
+    return as_logits(np.tensordot(weights, np.stack(probabilities), axes=1))
+
+
+def as_logits(probabilities: npt.ArrayLike) -> Floats:
+    """Return logits whose sigmoid gives the probabilities back."""
+    inside = np.clip(np.asarray(probabilities, dtype=np.float64), TINY, 1 - TINY)
+    return np.asarray(np.log(inside) - np.log1p(-inside), dtype=np.float32)
+
+
+def read_composition(names: object, weights: object, path: Path) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    """Return names and weights of a mix's parts as a file holds them, or refuse those that make no mix."""
+    if not isinstance(names, list) or not isinstance(weights, list):
+        raise DataError("does not list the parts of a mix and their weights", remedy=AGAIN, file=path)
+    parts = tuple(confined(name, path) for name in names)
+    try:
+        found = tuple(float(weight) for weight in weights)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"garbles the weights of a mix ({error})", remedy=AGAIN, file=path) from error
+    wrong = wrong_composition(parts, found)
+    if wrong is not None:
+        raise DataError(wrong, remedy=AGAIN, file=path)
+    return parts, found
+
+
+def wrong_composition(names: Sequence[str], weights: Sequence[float]) -> str | None:
+    """Return what is wrong with the names and weights of a mix's parts, or None."""
+    if not names or len(weights) != len(names):
+        return "a mix needs parts, and a name and a weight for each"
+    if any(Path(name).name != name or "\\" in name for name in names) or len(set(names)) != len(names):
+        return f"the parts of a mix have plain names, each its own, not {', '.join(names)[:100]}"
+    if not all(weight > 0 for weight in weights) or not 0.999 < sum(weights) < 1.001:
+        return f"the weights of a mix are above 0 and sum to 1, not {tuple(weights)}"
+    return None
+
+
+def _padded(ids: Ints, logits: Floats, k: int) -> tuple[Ints, Floats]:
+    missing = ((0, 0), (0, k - ids.shape[1]))
+    return np.pad(ids, missing, constant_values=NO_LABEL), np.pad(logits, missing, constant_values=-np.inf)
