@@ -25,13 +25,13 @@ def splits() -> Splits:
 
 def test_a_killed_writer_leaves_a_run_that_can_be_resumed(splits, tmp_path, monkeypatch):
     """Whatever file of the model was the last to be written: without config.json it is none."""
-    from gandalf.model import save
+    from gandalf.model import model, save
 
     out, whole = tmp_path / "out", tmp_path / "whole"
     train_to_folder(splits, small(), Place(whole))
-    for name in ("save_file", "model_card", "_write_json"):
+    for home, name in ((model, "save_file"), (save, "model_card"), (save, "_write_json")):
         with monkeypatch.context() as patch, pytest.raises(KilledError):
-            patch.setattr(save, name, lambda *_: killed())
+            patch.setattr(home, name, lambda *_: killed())
             train_to_folder(splits, small(), Place(out, resume=out.exists(), minutes=0))
         assert state_of(out) == "unfinished" and (out / "checkpoints").is_dir()
     train_to_folder(splits, small(), Place(out, resume=True))

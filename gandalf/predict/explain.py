@@ -7,22 +7,25 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import torch
+import numpy.typing as npt
 from scipy.sparse import csr_array
 from torch import Tensor
-from torch.nn import functional as F
 
 from gandalf.data.dataset import Dataset
 from gandalf.data.formats.texts import clean
 from gandalf.data.words import word_places
 from gandalf.errors import DataError
-from gandalf.model import Model
+from gandalf.model import Part
 from gandalf.model.chosen_labels import added
-from gandalf.model.exact import pair_scores
+from gandalf.model.mix import Mix
+from gandalf.model.part import Vectors, largest
 from gandalf.predict.predictor import Predictor
+from gandalf.wide.mixing import Share
 
 MOST_WORDS = 64  # left out in turn; each is one more text to encode
 SHOWN = 5  # points and labels of each kind
+
+Floats = npt.NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Point:
 
     point: int
     text: str
-    similarity: float  # cosine of the encoder's vectors
+    similarity: float  # cosine of the vectors of the encoder, or of the words
     target: float  # 0 where it does not have the label
 
 
@@ -58,7 +61,7 @@ class Teacher:
 
 @dataclass(frozen=True)
 class Alike:
-    """A label whose row points the same way."""
+    """A label whose row points the same way, or whose text has the same words."""
 
     label: int
     text: str
@@ -89,6 +92,7 @@ class Explanation:
     nearest: tuple[Point, ...] | None  # training points, the nearest first
     with_label: tuple[Point, ...] | None  # the same of those that have the label
     teachers: tuple[Teacher, ...] | None  # by target times similarity
+    shares: tuple[Share, ...] = ()  # what each part of a mix says of the label, the part that adds most first
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,10 +101,10 @@ class Background:
 
     points: Dataset
     graph: csr_array  # L x L
-    vectors: Tensor  # of the points' texts, of length 1; shape: (N, dim)
+    vectors: Vectors  # of the points' texts, of length 1; shape: (N, dim)
 
 
-def background(model: Model, points: Dataset, graph: csr_array) -> Background:
+def background(model: Part, points: Dataset, graph: csr_array) -> Background:
     """Encode the training points; a model may have more labels than they do, if those were added later."""
     texts, label_texts = points.need_texts("an explanation by training points")
     trained = model.num_labels - added(model.config)
@@ -110,27 +114,26 @@ def background(model: Model, points: Dataset, graph: csr_array) -> Background:
             f"the data has {points.num_labels:,} labels, the model was trained on {trained:,}, and {same:,}"
         )
         raise DataError(f"{what} have the same text", remedy="give the data that the model was trained on")
-    return Background(points, graph, F.normalize(model.vectors(texts), dim=1))
+    return Background(points, graph, model.unit_vectors(texts))
 
 
 class Explainer:
     """Explains what a predictor predicts, with the training data where there is a background."""
 
     def __init__(self, predictor: Predictor, background: Background | None = None) -> None:
-        self.predictor, self.model, self.background = predictor, predictor.network, background
+        self.predictor, self.model, self.background = predictor, predictor.model, background
 
-    @torch.no_grad()
     def explain(self, text: str, label: int, shown: int = SHOWN) -> Explanation:
-        """Why the text gets the label, or would get it."""
+        """Return why the text gets the label, or would get it."""
         self._check(label)
         text = clean(text)
-        vectors, places = self._left_out(text)
-        logits = self._scores(vectors, label)  # the whole text's first
+        logits, places = self._left_out(text, label)
         chances = self.predictor.calibration(logits).tolist()
         words = tuple(
             Word(text[start:end], start, end, chances[at], float(logits[0] - logits[at]))
             for at, (start, end) in enumerate(places, start=1)
         )
+        one = None if self.background is None else self.model.unit_vectors([text])
         return Explanation(
             text,
             label,
@@ -138,11 +141,11 @@ class Explainer:
             chances[0],
             words,
             self._alike(label, shown),
-            *self._points(vectors[0], label, shown),
-            self._teachers(vectors[0], label, shown),
+            *self._points(one, label, shown),
+            self._teachers(one, label, shown),
+            self.model.shares(text, label) if isinstance(self.model, Mix) else (),
         )
 
-    @torch.no_grad()
     def near(self, label: int, shown: int = 12) -> Near:
         """The label's neighbours: what its text was taught, or labels with rows alike."""
         self._check(label)
@@ -170,58 +173,39 @@ class Explainer:
         if not 0 <= label < self.model.num_labels:
             raise DataError(f"there is no label {label:,}; the model has {self.model.num_labels:,}")
 
-    def _left_out(self, text: str) -> tuple[Tensor, list[tuple[int, int]]]:
-        """Vectors of the text and of the text without each of its words, and where those stand."""
+    def _left_out(self, text: str, label: int) -> tuple[npt.NDArray[np.float64], list[tuple[int, int]]]:
+        """Return scores of the text and of the text without each of its words, and where the words stand."""
         places = word_places(text)[:MOST_WORDS]
         texts = [text, *(f"{text[:start]} {text[end:]}" for start, end in places)]
-        return self.model.vectors(texts), places  # shape: (1 + words, dim)
-
-    def _scores(self, vectors: Tensor, label: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-        ids = torch.full((len(vectors), 1), label, device=vectors.device)
-        return pair_scores(vectors, self.predictor.head, ids)[:, 0].cpu().numpy().astype(np.float64)
+        scores = self.predictor.score(texts, np.full((len(texts), 1), label))
+        return scores[:, 0].astype(np.float64), places  # shape: (1 + words,)
 
     def _alike(self, label: int, shown: int) -> tuple[Alike, ...]:
-        head = self.predictor.head
-        row = F.normalize(head.at(torch.tensor([label], device=self.model.device))[0].float(), dim=1)[0]
-        step = 1 << 14
-        parts = [
-            F.normalize(head.block(at, min(at + step, head.num_labels))[0].float(), dim=1) @ row
-            for at in range(0, head.num_labels, step)
-        ]
-        cosines = torch.cat(parts)
-        cosines[label] = -torch.inf
-        return tuple(
-            Alike(other, self.model.label_texts[other], value)
-            for other, value in _best(cosines, min(shown, len(cosines) - 1))
-        )
+        names = self.model.label_texts
+        return tuple(Alike(other, names[other], value) for other, value in self.model.alike(label, shown))
 
     def _points(
-        self, vector: Tensor, label: int, shown: int
+        self, one: Vectors | None, label: int, shown: int
     ) -> tuple[tuple[Point, ...] | None, tuple[Point, ...] | None]:
-        """The nearest training points, and the nearest of those that have the label."""
-        if self.background is None:
+        """Return the nearest training points, and the nearest of those that have the label."""
+        if self.background is None or one is None:
             return None, None
-        points, cosines = self.background.points, self.background.vectors @ F.normalize(vector, dim=0)
+        points, near = self.background.points, cosines(self.background.vectors, one)
         targets = np.zeros(len(points), dtype=np.float32)
         if label < points.num_labels:
             column = points.targets[:, [label]].tocoo()
             targets[column.row] = column.data
         carrying = np.flatnonzero(targets)
-        near = _best(cosines, min(shown, len(points)))
-        of_label = _best(cosines[torch.from_numpy(carrying).to(cosines.device)], min(shown, len(carrying)))
-        return self._named(near, targets), self._named(
-            [(int(carrying[at]), v) for at, v in of_label], targets
-        )
+        of_label = [(int(carrying[at]), value) for at, value in largest(near[carrying], shown)]
+        return self._named(largest(near, shown), targets), self._named(of_label, targets)
 
-    def _named(
-        self, found: Sequence[tuple[int, float]], targets: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
-    ) -> tuple[Point, ...]:
+    def _named(self, found: Sequence[tuple[int, float]], targets: Floats) -> tuple[Point, ...]:
         texts = [] if self.background is None else self.background.points.texts or []
         return tuple(Point(at, texts[at], value, float(targets[at])) for at, value in found)
 
-    def _teachers(self, vector: Tensor, label: int, shown: int) -> tuple[Teacher, ...] | None:
-        """Labels whose texts the graph gives this one as a target, those first that count most here."""
-        if self.background is None:
+    def _teachers(self, one: Vectors | None, label: int, shown: int) -> tuple[Teacher, ...] | None:
+        """Return labels whose texts have this one as a target, those first that count most here."""
+        if self.background is None or one is None:
             return None
         if label >= self.background.points.num_labels:
             return ()  # nothing was taught of a label that was added later
@@ -231,13 +215,14 @@ class Explainer:
         if not labels:
             return ()
         texts = [self.model.label_texts[each] for each in labels]
-        cosines = (F.normalize(self.model.vectors(texts), dim=1) @ F.normalize(vector, dim=0)).tolist()
-        found = [Teacher(*each) for each in zip(labels, texts, targets, cosines, strict=True)]
-        found.sort(key=lambda one: (-one.target * max(one.similarity, 0.0), -one.target, one.label))
+        near = cosines(self.model.unit_vectors(texts), one).tolist()
+        found = [Teacher(*each) for each in zip(labels, texts, targets, near, strict=True)]
+        found.sort(key=lambda each: (-each.target * max(each.similarity, 0.0), -each.target, each.label))
         return tuple(found[:shown])
 
 
-def _best(values: Tensor, number: int) -> list[tuple[int, float]]:
-    """Places and values of the largest, largest first, ties to the first."""
-    found = torch.sort(values, descending=True, stable=True)
-    return list(zip(found.indices[:number].tolist(), found.values[:number].tolist(), strict=True))
+def cosines(vectors: Vectors, one: Vectors) -> Floats:
+    """Return the cosine of each row with the only row of `one`; all have length 1."""  # shape: (N,)
+    if isinstance(vectors, Tensor) and isinstance(one, Tensor):
+        return np.asarray((vectors @ one[0]).cpu().numpy())
+    return np.asarray((csr_array(vectors) @ csr_array(one).T).toarray()[:, 0])

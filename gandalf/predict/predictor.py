@@ -130,6 +130,7 @@ class Predictor:
             return self.search(self.model.vectors(texts), k, exclude)
         return self.model.best(texts, k, exclude)
 
+    @torch.no_grad()
     def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
         """Return the score, before calibration, of each text with each of its own labels."""
         if isinstance(self.model, Model):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import torch
 from scipy.sparse import csr_array
-from torch import Tensor
 
-from gandalf.model.exact import pair_scores
+from gandalf.model.part import NO_LABEL
 from gandalf.predict.predictor import Ids, Predictor, Probabilities, probabilities
 
 
@@ -29,36 +27,60 @@ class Query:
 Answer = tuple[tuple[tuple[int, float], ...], ...]  # label and probability, best first, of each text
 
 
-@torch.no_grad()
 def answer(predictor: Predictor, queries: Sequence[Query]) -> list[Answer]:
-    """The answer to each query, as if it were asked alone."""
-    vectors = predictor.network.vectors([text for query in queries for text in query.texts])
-    ends = np.cumsum([0, *(len(query.texts) for query in queries)]).tolist()
-    parts = [vectors[start:end] for start, end in pairwise(ends)]
+    """Return the answer to each query, as if it were asked alone."""
     answers: list[Answer] = [()] * len(queries)
-    free = [at for at, query in enumerate(queries) if query.allow is None and query.texts]
-    found = _anything(predictor, [queries[at] for at in free], [parts[at] for at in free])
-    for at, (ids, scores) in zip(free, found, strict=True):
-        answers[at] = _listed(ids, scores, queries[at])
-    for at, query in enumerate(queries):
-        if query.allow is not None and query.texts:
-            answers[at] = _listed(*_allowed(predictor, parts[at], query), query)
+    for ask, places in _groups(queries):
+        found = ask(predictor, [queries[at] for at in places])
+        for at, (ids, scores) in zip(places, found, strict=True):
+            answers[at] = _listed(ids, probabilities(scores, predictor.calibration), queries[at])
     return answers
 
 
-def _anything(
-    predictor: Predictor, queries: Sequence[Query], parts: Sequence[Tensor]
-) -> Iterator[tuple[Ids, Probabilities]]:
-    """The best of all labels, for all queries at once."""
-    if not queries:
-        return
+Found = Iterator[tuple[Ids, Probabilities]]  # ids and scores of each query's texts
+
+
+def _groups(
+    queries: Sequence[Query],
+) -> Iterator[tuple[Callable[[Predictor, list[Query]], Found], list[int]]]:
+    """Yield places of queries that are answered in one pass, and what answers them.
+
+    Queries that allow about as many labels are together: a shorter list is filled up to the longest.
+    """
+    groups: dict[int | None, list[int]] = {}
+    for at, query in enumerate(queries):
+        if query.texts:
+            size = None if query.allow is None else len(query.allow).bit_length()
+            groups.setdefault(size, []).append(at)
+    for size, places in groups.items():
+        yield (_anything if size is None else _allowed), places
+
+
+def _anything(predictor: Predictor, queries: list[Query]) -> Found:
+    """Yield the best of all labels."""
     k = min(max(query.k for query in queries), predictor.model.num_labels)
-    ids, scores = predictor.search(torch.cat(list(parts)), k, _denied(queries, predictor.model.num_labels))
-    start = 0
-    for query in queries:
-        rows = slice(start, start + len(query.texts))
-        yield ids[rows], probabilities(scores[rows], predictor.calibration)
-        start = rows.stop
+    texts = [text for query in queries for text in query.texts]
+    ids, scores = predictor.best(texts, k, _denied(queries, predictor.model.num_labels))
+    return _apart(queries, ids, scores)
+
+
+def _allowed(predictor: Predictor, queries: list[Query]) -> Found:
+    """Yield the best of a few labels: only those are scored."""
+    chosen = [sorted(set(query.allow or ()) - set(query.deny)) for query in queries]
+    width = max(map(len, chosen))
+    filled = [[*labels, *([NO_LABEL] * (width - len(labels)))] for labels in chosen]
+    counts = [len(query.texts) for query in queries]
+    ids = np.repeat(np.array(filled, dtype=np.int64).reshape(len(queries), width), counts, axis=0)
+    scores = predictor.score([text for query in queries for text in query.texts], np.maximum(ids, 0))
+    scores = np.where(ids == NO_LABEL, -np.inf, scores).astype(np.float32)
+    order = np.argsort(-scores, axis=1, kind="stable")
+    return _apart(queries, np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1))
+
+
+def _apart(queries: Sequence[Query], ids: Ids, scores: Probabilities) -> Found:
+    """Yield each query's rows."""
+    for start, stop in pairwise(np.cumsum([0, *(len(query.texts) for query in queries)]).tolist()):
+        yield ids[start:stop], scores[start:stop]
 
 
 def _denied(queries: Sequence[Query], num_labels: int) -> csr_array | None:
@@ -68,17 +90,6 @@ def _denied(queries: Sequence[Query], num_labels: int) -> csr_array | None:
     indptr = np.cumsum([0, *map(len, rows)])
     indices = np.fromiter((label for row in rows for label in row), dtype=np.int64, count=int(indptr[-1]))
     return csr_array((np.ones(len(indices), dtype=bool), indices, indptr), shape=(len(rows), num_labels))
-
-
-def _allowed(predictor: Predictor, x: Tensor, query: Query) -> tuple[Ids, Probabilities]:
-    """The best of a few labels: only those are scored."""
-    labels = sorted(set(query.allow or ()) - set(query.deny))
-    ids = torch.tensor([labels], dtype=torch.int64, device=x.device).expand(len(x), len(labels))
-    scores = pair_scores(x, predictor.head, ids)
-    order = torch.sort(scores, dim=1, descending=True, stable=True)
-    best = order.indices[:, : query.k]
-    found = order.values[:, : query.k].cpu().numpy()
-    return ids.gather(1, best).cpu().numpy(), probabilities(found, predictor.calibration)
 
 
 def _listed(ids: Ids, scores: Probabilities, query: Query) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
-from gandalf.model import Model
+from gandalf.model import Part
 from gandalf.predict.explain import Background, background
 from gandalf.recipe import Recipe, Targets
 from gandalf.runs.material import graph_options
@@ -12,8 +12,8 @@ from gandalf.runs.teacher import any_label_graph
 from gandalf.settings import from_dict
 
 
-def background_of(model: Model, splits: Splits) -> Background:
-    """The points that the model was trained on and the graph of its recipe, made again from all of them.
+def background_of(model: Part, splits: Splits) -> Background:
+    """Return the points that the model was trained on and the graph of its recipe, made from all points.
 
     A run holds some points out, so its own graph may differ a little. A model without label points, or
     of unknown making, is explained by the graph of the default recipe.
@@ -25,7 +25,7 @@ def background_of(model: Model, splits: Splits) -> Background:
     return background(model, splits.train, graph.matrix)
 
 
-def _recipe(model: Model) -> tuple[Targets, int]:
+def _recipe(model: Part) -> tuple[Targets, int]:
     try:
         recipe = from_dict(Recipe, model.config["recipe"])
     except (KeyError, TypeError, DataError):
