@@ -20,7 +20,7 @@ from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 
 if TYPE_CHECKING:
-    from gandalf.model import Model
+    from gandalf.model import Part
 
 LabelFile = Annotated[
     Path,
@@ -87,17 +87,16 @@ def add_labels(
     "neighbours": ["gzip", "xz"]}[/]
     """
     with engine("adding labels"):
-        from gandalf.model import load_network
-        from gandalf.model.new_labels import with_labels
+        from gandalf.model import load_model
         from gandalf.model.save import save_derived
     folder = target.folder(model)
     labels = read_new_labels(file, separator)
-    longer = with_labels(load_network(model, device_of(device)), labels)
+    longer = load_model(model, device_of(device)).with_labels(labels)
     save_derived(longer, model, folder, overwrite=target.in_place or target.overwrite)
     _tell(longer, labels, folder, json)
 
 
-def _tell(model: Model, labels: Sequence[NewLabel], folder: Path, json: bool) -> None:
+def _tell(model: Part, labels: Sequence[NewLabel], folder: Path, json: bool) -> None:
     from gandalf.model.chosen_labels import ADDED
 
     record = model.config[ADDED][-1]

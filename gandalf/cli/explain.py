@@ -23,8 +23,9 @@ from gandalf.graph.neighbours import find_labels
 from gandalf.report.bars import bar
 
 if TYPE_CHECKING:
-    from gandalf.model import Model
+    from gandalf.model import Part
     from gandalf.predict.explain import Background, Explanation, Word
+    from gandalf.predict.predictor import Predictor
 
 WITHOUT_DATA = "Give the training data with --data to see which points and labels taught this."
 
@@ -46,7 +47,7 @@ class TrainedOn:
 
     source: Source | None
 
-    def background(self, model: Model) -> Background | None:
+    def background(self, model: Part) -> Background | None:
         """What explanations are drawn from."""
         from gandalf.runs.background import background_of
 
@@ -82,15 +83,15 @@ def explain(
     [bold]gandalf explain my-model "compress a file" --label bzip2[/]
     """
     with engine("explaining"):
-        from gandalf.model import load_network
+        from gandalf.model import load_model
         from gandalf.predict.explain import Explainer
         from gandalf.predict.predictor import Predictor
-    loaded = load_network(model, device_of(device))
+    loaded = load_model(model, device_of(device))
     wanted = None if label is None else label_of(loaded, label)
     known = trained_on.background(loaded)
     predictor = Predictor(loaded)
     if wanted is None:
-        wanted = int(predictor.predict(clean(text), 1)[0][0])
+        wanted = _likeliest(predictor, clean(text))
     found = Explainer(predictor, known).explain(text, wanted, top)
     if json:
         print_json(asdict(found))
@@ -98,7 +99,14 @@ def explain(
     _show(found)
 
 
-def label_of(model: Model, query: str) -> int:
+def _likeliest(predictor: Predictor, text: str) -> int:
+    found = int(predictor.predict(text, 1)[0][0])
+    if found < 0:
+        raise DataError("the model finds no label for this text", remedy="name one with --label")
+    return found
+
+
+def label_of(model: Part, query: str) -> int:
     """The likeliest label of the model that answers to what was typed."""
     nothing = csr_array((0, model.num_labels), dtype="float32")
     return find_labels(Dataset(nothing, [], model.label_texts, label_ids=model.label_ids), query)[0]
@@ -107,6 +115,8 @@ def label_of(model: Model, query: str) -> int:
 def _show(found: Explanation) -> None:
     out = console()
     out.print(f"[bold]{escape(clean(found.label_text))}[/]  {found.probability:.3f}")
+    if found.shares:
+        out.print(f"[dim]parts: {escape(_parts(found))}[/]")
     out.print()
     out.print(_words(found.words))
     if found.nearest is None or found.with_label is None or found.teachers is None:
@@ -118,6 +128,13 @@ def _show(found: Explanation) -> None:
     _list(out, "Nearest training points (✓ has it)", near)
     taught = [(e.target, e.text) for e in found.teachers]
     _list(out, "Labels whose texts were taught it, with the target", taught)
+
+
+def _parts(found: Explanation) -> str:
+    """Return how much of the probability comes from each part of a mix."""
+    added = [(share.part, share.weight * share.probability) for share in found.shares]
+    total = sum(value for _, value in added) or 1.0
+    return ", ".join(f"{part} {100 * value / total:.0f} %" for part, value in added)
 
 
 def _words(words: Sequence[Word]) -> Table:

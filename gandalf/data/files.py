@@ -6,7 +6,7 @@ import io
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -124,13 +124,14 @@ def written(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 
 @contextmanager
-def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A folder to fill that takes its name only when the body has succeeded.
+def new_folder(path: Path, *, overwrite: bool = False, inner: Collection[str] = ()) -> Iterator[Path]:
+    """Yield a folder to fill that takes its name only when the body has succeeded.
 
-    A folder that already holds something is left alone, or, with `overwrite`, replaced at the very end.
+    A folder that already holds something is left alone, or, with `overwrite`, replaced at the very end. It is
+    not replaced if it holds folders whose names are not in `inner`.
     """
     path = Path(path).resolve()
-    _refuse_to_replace(path, overwrite)
+    _refuse_to_replace(path, overwrite, inner)
     mark = uuid.uuid4().hex[:8]
     temporary, old = path.with_name(f".{path.name}.{mark}.part"), path.with_name(f".{path.name}.{mark}.old")
     try:
@@ -159,7 +160,7 @@ def _refuse_to_write(path: Path) -> None:
         raise DataError(what, file=path, remedy="choose another name")
 
 
-def _refuse_to_replace(path: Path, overwrite: bool) -> None:
+def _refuse_to_replace(path: Path, overwrite: bool, inner: Collection[str]) -> None:
     here = Path.cwd().resolve()
     if path == here or path in here.parents:
         raise DataError(
@@ -177,8 +178,9 @@ def _refuse_to_replace(path: Path, overwrite: bool) -> None:
             file=path,
             remedy="choose another name, or overwrite it with --overwrite",
         )
-    if any(entry.is_dir() for entry in path.iterdir()):
-        # A data set is a flat folder. Anything deeper is more likely a slip, such as someone's home.
+    if any(entry.is_dir() and entry.name not in inner for entry in path.iterdir()):
+        # A data set is a flat folder, and a mix has its parts. Anything deeper is more likely a slip, such as
+        # someone's home.
         raise DataError("holds folders, so it is not replaced", file=path, remedy="choose another name")
 
 

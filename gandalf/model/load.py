@@ -49,12 +49,19 @@ def load_model(path: str | Path, device: str | torch.device = "cpu") -> Part:
 
 def load_network(path: str | Path, device: str | torch.device = "cpu") -> Model:
     """Read a model folder where one encoder with one table of rows is needed."""
-    model = load_model(path, device)
+    return need_network(load_model(path, device), path)
+
+
+def need_network(
+    model: Part,
+    path: str | Path,
+    need: str = "a single network is needed here",
+    remedy: str = "give a model of one system, such as gandalf train ... --system astec makes",
+) -> Model:
+    """Return the model of a folder if it is a network, or say what it is in place of one."""
     if not isinstance(model, Model):
         kind = "a mix of several models" if isinstance(model, Mix) else "label trees, which have no encoder"
-        what = f"holds {kind}, and a single network is needed here"
-        remedy = "give a model of one system, such as gandalf train ... --system astec makes"
-        raise DataError(what, remedy=remedy, file=path)
+        raise DataError(f"holds {kind}, and {need}", remedy=remedy, file=path)
     return model
 
 

@@ -17,6 +17,7 @@ from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
 from gandalf.model.chosen_labels import checked_labels, with_record
 from gandalf.model.layout import PARTS, Facts
+from gandalf.model.model import Model
 from gandalf.model.part import Floats, Ints, Mask, Part, Vectors
 from gandalf.wide.mixing import MIX, Lists, Share, weighted, wrong_composition
 from gandalf.wide.mixing import PROPOSED as PROPOSED  # what fits the weights of a mix finds all of it here
@@ -147,6 +148,12 @@ class Mix:
             place = folder / PARTS / name
             place.mkdir(parents=True, exist_ok=True)
             write_part(part, place)
+
+
+def networks(part: Part) -> list[Model]:
+    """Return the networks of a model: itself, or the networks among the parts of a mix."""
+    parts = part.parts if isinstance(part, Mix) else (part,)
+    return [each for each in parts if isinstance(each, Model)]
 
 
 def part_lists(part: Part, texts: Sequence[str], size: int, exclude: csr_array | None) -> Lists:

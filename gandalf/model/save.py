@@ -68,7 +68,7 @@ def _replaced(folder: Path, overwrite: bool) -> Iterator[Path]:
     if foreign:
         what = f"holds {foreign[0]}, which is not part of a model, and is not replaced"
         raise DataError(what, remedy=instead_of("choose another name", foreign[0]), file=folder)
-    with new_folder(folder, overwrite=overwrite) as temporary:
+    with new_folder(folder, overwrite=overwrite, inner=(PARTS,)) as temporary:
         yield temporary
 
 
@@ -109,14 +109,16 @@ def list_files(folder: Path, *names: str) -> None:
 
 
 def foreign_files(folder: Path) -> list[str]:
-    """Names in the folder that no `config.json` of ours lists: all of them where there is none."""
+    """Return names in the folder that no `config.json` of ours lists: all of them where there is none."""
     try:
         found = read_json(folder / CONFIG)
     except DataError:
         found = {}
-    listed = found.get("files", []) if found.get("format") == FORMAT else []
-    ours = {str(name).partition("/")[0] for name in listed}
-    return sorted(path.name for path in folder.iterdir() if path.name not in ours)
+    listed = {str(name) for name in found.get("files", [])} if found.get("format") == FORMAT else set()
+    ours = {name.partition("/")[0] for name in listed}
+    foreign = {path.name for path in folder.iterdir() if path.name not in ours}
+    inner = (path for path in (folder / PARTS).rglob("*") if PARTS in ours and path.is_file())
+    return sorted(foreign | {path.relative_to(folder).as_posix() for path in inner} - listed)
 
 
 def _label_lines(model: Part) -> Iterator[str]:

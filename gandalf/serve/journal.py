@@ -18,7 +18,7 @@ from filelock import FileLock
 
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
-from gandalf.model import Model
+from gandalf.model import Part
 
 FORMAT = "gandalf added labels"
 KEPT = ("text", "id", "examples", "neighbours")  # of a label
@@ -27,7 +27,7 @@ KEPT = ("text", "id", "examples", "neighbours")  # of a label
 class Journal:
     """The labels of a file, in the order they were added; several processes may read and write it."""
 
-    def __init__(self, path: Path, model: Model) -> None:
+    def __init__(self, path: Path, model: Part) -> None:
         self.path, self._header = path, {"format": FORMAT, "version": 1, **_fingerprint(model)}
         self._lock = FileLock(f"{path}.lock")
         self._read = 0  # bytes
@@ -100,7 +100,7 @@ class Journal:
         return record
 
 
-def _fingerprint(model: Model) -> dict[str, int]:
+def _fingerprint(model: Part) -> dict[str, int]:
     """What tells a model's labels from another's."""
     mark = 0
     for text in model.label_texts:

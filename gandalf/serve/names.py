@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gandalf.data.matching import text_key
 from gandalf.errors import DataError
-from gandalf.model import Model
+from gandalf.model import Part
 
 END = "\n"  # no key holds one
 
@@ -18,7 +18,7 @@ END = "\n"  # no key holds one
 class LabelNames:
     """The names of a model's labels; what each kind of question needs is prepared when it is first asked."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Part) -> None:
         self._texts, self._ids, self._count = model.label_texts, model.label_ids, model.num_labels
 
     def numbers(self, names: Iterable[str | int]) -> tuple[int, ...]:

@@ -20,7 +20,9 @@ from gandalf.data.dataset import Splits
 from gandalf.data.formats.table import TableOptions
 from gandalf.data.load import load
 from gandalf.errors import DataError
-from gandalf.model import Model, load_network
+from gandalf.model import Part, load_model
+from gandalf.model.load import need_network
+from gandalf.model.mix import networks
 from gandalf.nets.blocks import settle
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
@@ -84,12 +86,14 @@ def _served(
     folder: str, settings: ServeSettings, splits: Splits | None, tell: Callable[[str], None]
 ) -> tuple[Served, MakePredictor]:
     """The model as it is, and what makes a predictor of it when it has more labels."""
-    model = load_network(folder, settings.device)
-    settle(model.encoder)
+    model = load_model(folder, settings.device)
+    for network in networks(model):
+        settle(network.encoder)
     make: MakePredictor = Predictor
     index, new = _index(settings.index, model, Path(folder), settings.rows)
-    if settings.rows == "int8" and isinstance(model.head, Table):
-        model.head = Int8Table.of(model.head)
+    for network in networks(model) if settings.rows == "int8" else ():
+        if isinstance(network.head, Table):
+            network.head = Int8Table.of(network.head)
     if index is not None:
         tell(_about_index(folder, index, new))
         make = partial(_searched, index=index)
@@ -97,16 +101,19 @@ def _served(
     return Served(make(model), background), make
 
 
-def _index(kind: IndexKind, model: Model, folder: Path, rows: RowsKind) -> tuple[Hnsw | Codes | None, bool]:
-    """What the model is searched by, where it is not exact, and whether that was made just now."""
-    if kind == "hnsw":
-        return stored_or_built(model, folder, rows)
-    return (build_codes(model, rows), True) if kind == "codes" else (None, False)
+def _index(kind: IndexKind, model: Part, folder: Path, rows: RowsKind) -> tuple[Hnsw | Codes | None, bool]:
+    """Return what the model is searched by, where that is not exact, and True if it was made just now."""
+    if kind == "exact":
+        return None, False
+    network = need_network(model, folder, "an index needs the rows of a single network", "leave --index out")
+    return stored_or_built(network, folder, rows) if kind == "hnsw" else (build_codes(network, rows), True)
 
 
-def _searched(model: Model, index: Hnsw | Codes) -> Predictor:
-    """A predictor of a model that may have more labels than the index."""
-    return Predictor(model, search=index.over(model.head))
+def _searched(model: Part, index: Hnsw | Codes) -> Predictor:
+    """Return a predictor of a network that may have more labels than the index."""
+    found = Predictor(model)
+    found.search = index.over(found.network.head)
+    return found
 
 
 def _about_index(folder: str, index: Hnsw | Codes, new: bool) -> str:
@@ -120,7 +127,7 @@ def _options(table: dict[str, str | None]) -> TableOptions:
     return TableOptions(**{**table, **files})  # type: ignore[arg-type]
 
 
-def _journal(settings: ServeSettings, model: Model, tell: Callable[[str], None]) -> Journal | None:
+def _journal(settings: ServeSettings, model: Part, tell: Callable[[str], None]) -> Journal | None:
     """Labels that were added are served with or without a token; only who has one adds more."""
     path = _journal_path(settings)
     if settings.token_file is None and not path.exists():

@@ -147,6 +147,14 @@ class Teacher(Alike):
     target: float
 
 
+class Share(BaseModel):
+    """What a part of a mix says of the label, and its weight in the mix."""
+
+    part: str
+    weight: float
+    probability: float
+
+
 class Explanation(BaseModel):
     """Why a text gets a label; lists that need the training data are null without it."""
 
@@ -159,6 +167,7 @@ class Explanation(BaseModel):
     nearest: list[Point] | None
     with_label: list[Point] | None
     teachers: list[Teacher] | None
+    shares: list[Share] = Field(description="Parts of a mix, the one that adds most first; else empty.")
 
 
 class Near(BaseModel):

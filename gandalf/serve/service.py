@@ -13,9 +13,7 @@ import torch
 
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
-from gandalf.model import Model
-from gandalf.model.new_labels import row_maker, with_labels
-from gandalf.model.new_rows import NewRows
+from gandalf.model import Part
 from gandalf.predict.explain import Background, Explainer, Explanation, Near
 from gandalf.predict.index import Index, IndexSearch
 from gandalf.predict.predictor import Predictor
@@ -23,7 +21,7 @@ from gandalf.predict.queries import Answer, Query, answer
 from gandalf.serve.journal import Journal
 from gandalf.serve.names import LabelNames
 
-MakePredictor = Callable[[Model], Predictor]
+MakePredictor = Callable[[Part], Predictor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +32,9 @@ class Served:
     background: Background | None = None
 
     @property
-    def model(self) -> Model:
+    def model(self) -> Part:
         """The model."""
-        return self.predictor.network
+        return self.predictor.model
 
     @property
     def index(self) -> Index | None:
@@ -75,8 +73,8 @@ class Service:
     ) -> None:
         self.served, self.baseline, self._journal, self._make = served, baseline, journal, make
         self._changing = threading.Lock()
-        # Fitted now: it may take seconds, and the first who adds a label should not wait for it.
-        self._maker: NewRows | None = None if journal is None else row_maker(served.model)
+        # What new labels need is fitted now: it may take seconds, and who adds the first should not wait.
+        self._growing: Part = served.model if journal is None else served.model.with_label_maker()
         self.catch_up()
 
     @property
@@ -119,8 +117,8 @@ class Service:
             raise DataError("labels cannot be added to this server")
         with self._changing, self._journal.locked():
             self._apply(self._journal.new())
-            before = self.served.model.num_labels
-            longer = self._longer(self.served.model, labels)  # refuses what cannot be added
+            before = self._growing.num_labels
+            longer = self._growing.with_labels(labels)  # refuses what cannot be added
             self._journal.append(labels)
             self._replace(longer)
         return list(range(before, longer.num_labels))
@@ -135,14 +133,12 @@ class Service:
             self._changing.release()
 
     def _apply(self, added: Sequence[Sequence[NewLabel]]) -> None:
-        model = self.served.model
+        model = self._growing
         for labels in added:
-            model = self._longer(model, labels)
+            model = model.with_labels(labels)
         if added:
             self._replace(model)
 
-    def _longer(self, model: Model, labels: Sequence[NewLabel]) -> Model:
-        return with_labels(model, labels, self._maker)
-
-    def _replace(self, model: Model) -> None:
+    def _replace(self, model: Part) -> None:
+        self._growing = model
         self.served = Served(self._make(model), self.served.background)

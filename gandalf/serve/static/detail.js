@@ -37,6 +37,12 @@ function listsOf(found) {
   ];
 }
 
+function partsOf(found) {
+  const total = found.shares.reduce((sum, one) => sum + one.weight * one.probability, 0) || 1;
+  const said = found.shares.map((one) => `${one.part} ${Math.round((100 * one.weight * one.probability) / total)} %`);
+  return said.length ? [make("p", { class: "soft" }, `parts: ${said.join(", ")}`)] : [];
+}
+
 const detail = { asked: 0, back: null };
 
 async function showDetail(text, label, baseline, back) {
@@ -54,7 +60,7 @@ async function showDetail(text, label, baseline, back) {
     place.replaceChildren(
       make("header", {}, make("h2", { id: "detail-title", tabindex: -1 },
         `${found.label_text} `, make("span", { class: "soft" }, found.probability.toFixed(3))), close),
-      wordsOf(found), make("h3", {}, kind),
+      wordsOf(found), ...partsOf(found), make("h3", {}, kind),
       near.neighbours.length ? graphOf(near, width, again) : make("p", { class: "soft" }, "none above the threshold"),
       ...listsOf(found));
     at("detail-title").focus();
