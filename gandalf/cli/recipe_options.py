@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from gandalf.cli.options import Bundle
 from gandalf.errors import DataError
 from gandalf.recipe import Recipe
 from gandalf.settings import override, read_toml, updated
+from gandalf.systems import default_system
 
 _DEFAULT = Recipe()
 _MODEL, _POINTS, _LENGTH = "What is trained", "Label points", "How long, and where"
@@ -52,7 +54,11 @@ class Asked:
                 remedy="leave out the one or the other",
                 file=self.config,
             )
-        return str([Recipe().system, *([] if in_file is None else [in_file]), *wanted][-1])
+        if wanted or in_file is not None:
+            return str([in_file, *wanted][-1])
+        several = int(os.environ.get("WORLD_SIZE", "1")) > 1  # a search is one process's
+        given = [*(name for name, _ in self.named), *self.changes]
+        return "astec" if several or self.config is not None else default_system(given)
 
 
 def _changes_system(change: str) -> bool:
@@ -72,7 +78,8 @@ _SYSTEM = _option(
     "--system",
     str,
     _MODEL,
-    f"Its recipe is what all else changes; [bold]gandalf systems[/] lists them. Default {_DEFAULT.system}.",
+    "Train this system; [bold]gandalf systems[/] lists them. Default: search for the best model or mix of "
+    "models for the data, or astec where an option below says how one system is trained.",
     "NAME",
 )
 _CONFIG = _option(
@@ -149,6 +156,15 @@ NAMED: dict[str, tuple[str, Any]] = {
     "batch": (
         "training.batch",
         _option("--batch", int, _LENGTH, "Points in an update; default by the machine."),
+    ),
+    "minutes": (
+        "search.minutes",
+        _option(
+            "--minutes",
+            float,
+            _LENGTH,
+            "What the search may take in all; by default by the size of the data, said before it starts.",
+        ),
     ),
     "validation": (
         "validation.share",

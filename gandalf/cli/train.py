@@ -20,6 +20,7 @@ from gandalf.cli.recipe_options import ASKED, Asked
 from gandalf.data.dataset import Splits
 from gandalf.report.choice import choice_report
 from gandalf.report.scores import score_report
+from gandalf.report.search import search_report
 
 if TYPE_CHECKING:
     from gandalf.recipe import Recipe
@@ -70,7 +71,12 @@ RUNNING = Bundle(
 def train(source: Source, out: Out, asked: Asked, running: Running, json: Json = False) -> None:
     """Train a model: its folder is all that gandalf predict needs, with its test figures in metrics.json.
 
+    Without --system it tries several models inside a budget of time, and keeps the one, or the mix of
+    several, that is best on held-out training points. The first usable model is in OUT within seconds.
+
     [bold]gandalf train man my-model[/]
+
+    [bold]gandalf train man my-model --minutes 2[/]
 
     [bold]gandalf train man my-model --system inceptionxml --targets shrunk --epochs 20[/]
 
@@ -104,7 +110,7 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
 
 def _train(source: Source, recipe: Recipe, place: Place, overwrite: bool, json: bool) -> None:
     from gandalf.runs.claim import by_first
-    from gandalf.runs.output import claimed, is_finished, refuse_other_settings, train_claimed
+    from gandalf.runs.output import Told, claimed, is_finished, refuse_other_settings, train_claimed
 
     out, ranks = place.folder, place.ranks
     assert out is not None
@@ -114,17 +120,14 @@ def _train(source: Source, recipe: Recipe, place: Place, overwrite: bool, json: 
             _show_finished(out, json)
             return
         splits = source.load_original()
-        outcome = train_claimed(splits, recipe, place, _silent if json else _show_choice)
+        told = Told() if json else Told(_show_choice, partial(typer.echo, err=True))
+        outcome = train_claimed(splits, recipe, place, told)
     if ranks.rank:
         return
     if json:
         print_json(outcome.metrics)
         return
     _show(out, splits, outcome)
-
-
-def _silent(table: dict[str, Any]) -> None:
-    """What was chosen stands in the metrics, which --json prints."""
 
 
 def _show_choice(table: dict[str, Any]) -> None:
@@ -158,6 +161,7 @@ def _show(out: Path, splits: Splits, outcome: Outcome) -> None:
             screen.print(f"[dim]{name.replace('_', ' ')}: {escape(str(value))}[/]")
     if trained.kept is not None:
         screen.print(_validation(trained.kept))
+    screen.print(search_report(outcome.metrics))
     if outcome.scores is not None:
         screen.print("On the test split", style="bold")
         screen.print(score_report(outcome.scores))

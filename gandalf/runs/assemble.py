@@ -19,9 +19,11 @@ from gandalf.nets.heads import Composed, Head, Table
 from gandalf.nets.label_text import Attention, Frozen, GatedSum, LabelText
 from gandalf.nets.transformer import Transformer, read_config
 from gandalf.recipe import Encoder, Recipe
+from gandalf.runs.distil import distilled_vectors, is_distilled
 from gandalf.runs.hardware import DTYPES
 from gandalf.runs.label_texts import PARTS, LabelTexts
 from gandalf.runs.material import trained_before
+from gandalf.runs.start_scores import evenly, start_scores
 from gandalf.runs.validation import encoded
 from gandalf.text.pretrained import model_folder
 from gandalf.text.subwords import Subwords
@@ -31,6 +33,7 @@ from gandalf.train.batches import Points
 
 TEXTS = 1 << 16  # read at once where a rank has rows of some labels alone
 SETTLED = 256  # points that say how long a transformer's vectors are
+SOME = 4_096  # points that say where a bag's vectors lie: their mean is within 2 % of its length
 
 
 def encoder_options(encoder: Encoder, max_length: int) -> dict[str, Any]:
@@ -48,7 +51,13 @@ def encoder_options(encoder: Encoder, max_length: int) -> dict[str, Any]:
     if encoder.kind == "transformer":
         config = read_config(model_folder(encoder.model))
         return {"kind": encoder.kind, "config": config, "dropout": encoder.dropout}
-    return {"kind": encoder.kind, "dim": encoder.dim, "dropout": encoder.dropout, "block": encoder.residual}
+    return {
+        "kind": encoder.kind,
+        "dim": encoder.dim,
+        "dropout": encoder.dropout,
+        "block": encoder.residual,
+        "centred": encoder.centred,
+    }
 
 
 def _options_of_model(encoder: Encoder, folder: str) -> dict[str, Any]:
@@ -63,9 +72,7 @@ def some_texts(points: Points, is_label: npt.NDArray[np.bool_]) -> npt.NDArray[n
     """Token ids of a few training points, the same whatever label points there are."""
     own = np.flatnonzero(~is_label)
     own = own if len(own) else np.arange(len(points))
-    return points.tokens[own[np.linspace(0, len(own) - 1, min(SETTLED, len(own))).astype(np.int64)]].astype(
-        np.int64
-    )
+    return points.tokens[own[evenly(len(own), SOME)]].astype(np.int64)
 
 
 def assemble_encoder(recipe: Recipe, tokens: Tokens, texts: npt.NDArray[np.int64]) -> TextEncoder:
@@ -75,8 +82,11 @@ def assemble_encoder(recipe: Recipe, tokens: Tokens, texts: npt.NDArray[np.int64
         encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), tokens.size)
         _begin(encoder, recipe, tokens)
     encoder.to(recipe.device)
-    if isinstance(encoder, Transformer) and recipe.encoder.from_model is None:
-        encoder.settle(torch.from_numpy(texts).to(recipe.device))
+    if recipe.encoder.from_model is None:
+        if isinstance(encoder, Transformer):
+            encoder.settle(torch.from_numpy(texts[evenly(len(texts), SETTLED)]).to(recipe.device))
+        elif isinstance(encoder, BagOfWords):
+            encoder.centre_on(torch.from_numpy(texts).to(recipe.device))
     return encoder
 
 
@@ -97,6 +107,8 @@ def assemble_head(
         torch.manual_seed(recipe.seed + 1)
         table = Table.part(num_labels, encoder.dim, own)
         START[recipe.head.start](encoder, table, points, texts, own)
+        if isinstance(encoder, BagOfWords) and encoder.centre is not None:
+            start_scores(table, points, encoded(encoder, points.tokens[evenly(len(points), SOME)]).cpu(), own)
         table.rows.data = table.rows.data.to(DTYPES[recipe.head.row_precision])
         table = table.to(recipe.device)  # not before: it may have no room for float32
         names = PARTS[recipe.head.kind]
@@ -126,7 +138,11 @@ def _begin(encoder: TextEncoder, recipe: Recipe, tokens: Tokens) -> None:
     if isinstance(encoder, BagOfWords):
         encoder.weigh(torch.from_numpy(tokens.idf()))
     if recipe.text.vectors is not None:
-        vectors, found = static_vectors(recipe.text.vectors, tokens, encoder.words.embedding_dim)
+        source, dim = recipe.text.vectors, encoder.words.embedding_dim
+        if is_distilled(source):
+            vectors, found = distilled_vectors(source, tokens, dim, recipe.device)
+        else:
+            vectors, found = static_vectors(source, tokens, dim)
         encoder.words.start_from(torch.from_numpy(vectors), torch.from_numpy(found))
 
 

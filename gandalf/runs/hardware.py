@@ -28,7 +28,7 @@ BATCH, LARGE_BATCH = 256, 1_024
 
 def resolved(recipe: Recipe, num_points: int, num_labels: int) -> Recipe:
     """The recipe with every `auto` about hardware replaced by what it means here."""
-    device = _device(recipe.device)
+    device = resolved_device(recipe.device)
     precision = recipe.training.precision
     if precision == "auto":
         precision = "bfloat16" if _has_bfloat16(device) else "float32"
@@ -68,7 +68,8 @@ def peak_memory(device: str) -> int | None:
     return torch.cuda.max_memory_allocated() if device == "cuda" else None
 
 
-def _device(name: Device) -> Literal["cpu", "cuda"]:
+def resolved_device(name: Device) -> Literal["cpu", "cuda"]:
+    """Return the device that a setting means here, or refuse one that is not there."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():

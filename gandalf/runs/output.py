@@ -8,7 +8,8 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,8 +19,8 @@ from gandalf.data.dataset import Splits
 from gandalf.data.files import written
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores
-from gandalf.model import write_model
-from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, LOCK, METRICS, WEIGHTS, read_json
+from gandalf.model import Part, write_model
+from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, LOCK, METRICS, PARTS, WEIGHTS, read_json
 from gandalf.model.trees import SETTINGS
 from gandalf.model.trees import WORDS as TREE_WORDS
 from gandalf.recipe import Recipe
@@ -28,9 +29,13 @@ from gandalf.runs.limits import check_points, check_recipe
 from gandalf.runs.place import CHECKPOINTS, Place
 from gandalf.runs.rank_limits import check_ranks
 from gandalf.runs.run import train
+from gandalf.runs.search import MARK as SEARCH
+from gandalf.runs.search import Teller, search
 from gandalf.runs.testing import test_scores
 from gandalf.runs.trained import Trained
+from gandalf.runs.yardsticks import beaten, yardsticks
 from gandalf.settings import as_toml, changes, from_dict, read_toml, to_dict, updated
+from gandalf.systems import AUTO
 from gandalf.systems import recipe as recipe_of
 from gandalf.text import subwords, words
 from gandalf.train.logs import LOG
@@ -40,7 +45,7 @@ MARK = "# The recipe of this run of gandalf train."
 OWN = {
     *(RECIPE, LOG, CHECKPOINTS),
     *(CONFIG, WEIGHTS, LABELS, METRICS, CARD, words.FILE, subwords.FILE, subwords.TOKENIZER),
-    *(TREE_WORDS, SETTINGS),
+    *(TREE_WORDS, SETTINGS, PARTS),
 }
 # What TensorBoard's writer makes, and what a writer of ours leaves behind when it is killed.
 _TREE = re.compile(r"tree\d+\.cbor")
@@ -57,6 +62,7 @@ class Outcome:
     scores: Scores | None  # on the test split
     metrics: dict[str, Any]
     notes: tuple[str, ...] = ()
+    search: dict[str, Any] | None = None  # what was tried, and why this was chosen
 
 
 def state_of(folder: Path) -> State:
@@ -66,7 +72,8 @@ def state_of(folder: Path) -> State:
     names = _names(folder)
     if all(_LEFTOVER.fullmatch(name) for name in names):
         return "new"
-    if CONFIG in names and read_json(folder / CONFIG).get("format") == FORMAT:
+    searching = (folder / CHECKPOINTS / SEARCH).is_file()  # what is there is only the first usable model
+    if CONFIG in names and not searching and read_json(folder / CONFIG).get("format") == FORMAT:
         return "finished"
     if RECIPE in names and (folder / RECIPE).read_bytes().startswith(MARK.encode()):
         return "unfinished"
@@ -126,18 +133,18 @@ def claimed(folder: Path, *, resume: bool, overwrite: bool) -> Iterator[None]:
         yield
 
 
-def train_to_folder(
-    splits: Splits,
-    recipe: Recipe,
-    place: Place,
-    *,
-    overwrite: bool = False,
-    tell: Callable[[dict[str, Any]], None] = lambda table: None,
-) -> Outcome:
-    """Train by the recipe, choosing its targets first where it says `auto`, and leave a model folder.
+@dataclass(frozen=True)
+class Told:
+    """Who is told of a run while it goes on."""
 
-    `tell` is given the table that targets were chosen from, before the training begins.
-    """
+    choice: Callable[[dict[str, Any]], None] = lambda table: None  # the table that targets were chosen from
+    search: Callable[[str], None] = lambda line: None  # what a search tries and finds
+
+
+def train_to_folder(
+    splits: Splits, recipe: Recipe, place: Place, *, overwrite: bool = False, told: Told | None = None
+) -> Outcome:
+    """Train by the recipe, choosing its targets first where it says `auto`, and leave a model folder."""
     folder = place.folder
     if folder is None:
         raise DataError("a run that is to leave a model needs a folder")
@@ -145,13 +152,11 @@ def train_to_folder(
         if place.resume and is_finished(folder):
             what = "is finished, and there is nothing to resume"
             raise DataError(what, remedy="load it with load_model", file=folder)
-        return train_claimed(splits, recipe, place, tell)
+        return train_claimed(splits, recipe, place, told or Told())
 
 
-def train_claimed(
-    splits: Splits, recipe: Recipe, place: Place, tell: Callable[[dict[str, Any]], None]
-) -> Outcome:
-    """The same in a folder that is claimed already and holds no finished run, unless it may be removed.
+def train_claimed(splits: Splits, recipe: Recipe, place: Place, told: Told) -> Outcome:
+    """Train in a folder that is claimed already and holds no finished run, unless it may be removed.
 
     Of several ranks the first writes what is not checkpoints.
     """
@@ -160,18 +165,67 @@ def train_claimed(
     check_recipe(recipe)
     check_points(splits.train)
     check_ranks(recipe, splits.train.num_labels, ranks.world)
+    if recipe.system == AUTO:
+        return _searched(splits, recipe, place, told)
     with by_first(ranks, lambda: _begun(folder, recipe, fresh=not place.resume)):
         chosen, table = _chosen(splits, recipe, folder)
         if table is not None:
-            tell(table)
+            told.choice(table)
         trained = train(splits, chosen, place)
     if ranks.rank:
         return Outcome(trained, None, {})
-    scores, notes = _scores(trained, splits)
-    metrics = _metrics(trained, scores) | ({} if table is None else {"choice": table})
+    beside, notes = _yardsticks(trained, recipe.seed)
+    more = {} if table is None else {"choice": table}
+    return _finished(folder, trained, splits, more | beside, notes)
+
+
+def _searched(splits: Splits, recipe: Recipe, place: Place, told: Told) -> Outcome:
+    """Search for the best model; the first usable one is in the folder while the search goes on."""
+    folder = place.folder
+    assert folder is not None
+    with _begun(folder, recipe, fresh=not place.resume):
+        mark = folder / CHECKPOINTS / SEARCH
+        mark.parent.mkdir(exist_ok=True)
+        with written(mark) as file:
+            json.dump({"asked": to_dict(recipe)}, file)
+        found = search(splits, recipe, place, Teller(told.search, partial(_write_first, folder)))
+    _remove_first(folder)
+    outcome = _finished(folder, found.trained, splits, {"search": found.table}, found.notes)
+    return replace(outcome, search=found.table)
+
+
+def _write_first(folder: Path, part: Part) -> None:
+    _remove_first(folder)
+    write_model(part, folder)
+
+
+def _finished(
+    folder: Path, trained: Trained, splits: Splits, more: dict[str, Any], notes: tuple[str, ...]
+) -> Outcome:
+    """Score the model on the test split, write it, and remove what only an unfinished run needs."""
+    scores, failed = _scores(trained, splits)
+    metrics = _metrics(trained, scores) | more
     write_model(trained.model, folder, metrics=metrics)
     _remove(folder / CHECKPOINTS)  # only now: until the model is there, they are all there is
-    return Outcome(trained, scores, metrics, notes)
+    return Outcome(trained, scores, metrics, (*notes, *failed))
+
+
+def _remove_first(folder: Path) -> None:
+    """Remove the first usable model, `config.json` before the others: a kill leaves an unfinished run."""
+    _remove(folder / CONFIG)
+    for name in _names(folder):
+        if name in (TREE_WORDS, SETTINGS) or _TREE.fullmatch(name):
+            _remove(folder / name)
+
+
+def _yardsticks(trained: Trained, seed: int) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return what cheap models reach on the same held-out points, and a note where they are ahead."""
+    if trained.held is None:
+        return {}, ()
+    rivals, notes = yardsticks(trained.held.splits, seed)
+    behind = beaten(trained.held.evaluated(), rivals)
+    found = {"baselines": [each.as_dict() for each in rivals]}
+    return found, (*notes, *([] if behind is None else [behind]))
 
 
 @contextmanager

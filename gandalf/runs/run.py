@@ -7,12 +7,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
 from gandalf.model import Model
-from gandalf.model.calibration import Calibration
+from gandalf.model.mix import PROPOSED
+from gandalf.model.part import Floats, Ints
 from gandalf.nets.heads import Table
 from gandalf.predict.calibration import fit_calibration
 from gandalf.recipe import Baselines, Recipe
@@ -30,9 +32,9 @@ from gandalf.runs.rank_limits import check_ranks, rank_shape
 from gandalf.runs.shape import fitted, run_shape
 from gandalf.runs.stages import Material, begin, stages_of
 from gandalf.runs.teacher import sound_teacher
-from gandalf.runs.trained import Trained
+from gandalf.runs.trained import HeldAnswers, Trained
 from gandalf.runs.trees import train_trees
-from gandalf.runs.validation import Held
+from gandalf.runs.validation import PLACES, Held
 from gandalf.settings import to_dict
 from gandalf.train.batch_norm import normalise_together
 from gandalf.train.checkpoint import fingerprint
@@ -42,6 +44,7 @@ from gandalf.train.memory import out_of_memory, require_memory
 from gandalf.train.ranks import LostRankError
 
 LINES = 20  # of the log in an epoch
+HELD = ("held/ids", "held/scores")  # in a checkpoint of a last stretch
 
 
 def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained:
@@ -68,7 +71,7 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     with out_of_memory(shape, recipe.device):
         texts = LabelTexts.of(parts.rest, tokens, recipe)
         held = None if parts.held is None else Held.of(parts.rest, parts.held, tokens, splits.name)
-        material = Material(recipe, parts.rest, made, tokens, points, texts, held, place.ranks)
+        material = Material(recipe, parts.rest, made, tokens, points, texts, held, place.ranks, splits.train)
         run = _Run(material, asked.labels.block)
         run.go(place, plan)
         return run.trained(splits)
@@ -89,8 +92,10 @@ class _Run:
         self.stages = stages_of(self.recipe)
         self.saved: int | None = None  # step of the last checkpoint
         self.earlier: list[dict[str, Any]] = []  # validations of the stages that are over
+        self.last_history: list[dict[str, Any]] = []  # of the classifier, once a last stretch has begun
         self.seconds = 0.0
         self.taken_over: dict[str, Any] | None = None
+        self.answers: HeldAnswers | None = None  # of the classifier, before a last stretch
         self.now = begin(self.stages[0], material, self.encoder, 0)  # the stage under way
 
     def go(self, place: Place, plan: str) -> None:
@@ -133,8 +138,14 @@ class _Run:
         training = self.now.training
         if stop.asked and not self.now.over:
             raise Interrupted(training.step, training.steps, place.folder is not None)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Put the best weights of a stage back, and ask the held points before they are learnt from."""
         if self.now.validate is not None:
-            self.now.validate.restore(training)
+            self.now.validate.restore(self.now.training)
+        if self.now.name != "all-points":
+            self.answers = self._answers(self.now.training.head.plain())
 
     def _first(self, place: Place, log: RunLog, saving: Saving, fresh: bool) -> None:
         """The stage that the run begins with, unless another run has made the very same one."""
@@ -185,9 +196,14 @@ class _Run:
         """From a stage that is over to the one after it."""
         name, before = self.stages[self.stages.index(self.now.name) + 1], self.now.training.all_steps
         history = [] if self.now.validate is None else self.now.validate.history
-        self.earlier += [{**each, "stage": self.now.name} for each in history]
+        if name == "all-points":
+            self._settle()
+            self.last_history = history
+        else:
+            self.earlier += [{**each, "stage": self.now.name} for each in history]
+        head = self.now.training.head if name == "all-points" else None
         del self.now  # with its optimisers, before others are made
-        self.now = begin(name, self.material, self.encoder, before)
+        self.now = begin(name, self.material, self.encoder, before, head)
 
     def _same_for_all(self) -> None:
         """Refuse ranks that would each train on something else."""
@@ -200,8 +216,12 @@ class _Run:
         """What tells this run from another: its settings, and the data as the loop and validation see it."""
         config, points, held = to_dict(self.recipe), self.material.points, self.material.held
         config["labels"]["block"] = self.asked_block  # others may be taken when it is resumed
+        # Checkpoints from before there were these settings are still this run's.
         if self.recipe.baselines == Baselines():
-            del config["baselines"]  # checkpoints from before there were any are still this run's
+            del config["baselines"]
+        if not self.recipe.training.last_stretch:
+            del config["training"]["last_stretch"]
+        del config["search"], config["trees"]["terms"], config["trees"]["cost"]
         matrices = [points.targets] if held is None else [points.targets, held.targets]
         tables = [points.tokens] if held is None else [points.tokens, held.tokens]
         arrays = [each for matrix in matrices for each in (matrix.data, matrix.indices, matrix.indptr)]
@@ -214,7 +234,10 @@ class _Run:
         tensors, numbers = self.now.training.state()
         more, facts = self.now.memory.state()
         own = {"stage": self.now.name, "earlier": self.earlier, "seconds": self.seconds}
+        own |= {"last_history": self.last_history}
         blocks = {"block": self.recipe.labels.block}
+        if self.answers is not None:
+            more |= {name: torch.from_numpy(getattr(self.answers, name[5:])) for name in HELD}
         place.checkpoints.save(tensors | more, {**self.about, **numbers, **facts, **own, **blocks})
         self.saved = self.now.training.all_steps
 
@@ -230,6 +253,9 @@ class _Run:
         self.now.training.load(*saved)
         self.now.memory.load(*saved)
         self.earlier, self.seconds = list(saved[1]["earlier"]), float(saved[1]["seconds"])
+        self.last_history = list(saved[1].get("last_history", []))
+        if self.now.name == "all-points":
+            self.answers = self._calibrated(*(saved[0][name].numpy() for name in HELD))
         self.saved = self.now.training.all_steps
         return True
 
@@ -254,18 +280,29 @@ class _Run:
             label_texts[own],
             None if splits.train.label_ids is None else splits.train.label_ids[own],
             config,
-            None if self.ranks.rank else self._calibration(table),
+            None if self.ranks.rank or self.answers is None else self.answers.calibration,
         )
         details = {} if made.graph is None else {"targets_used": made.graph.estimate, **made.graph.details}
-        history = [*self.earlier, *([] if now.validate is None else now.validate.history)]
+        history = [*self.earlier, *self.last_history, *([] if now.validate is None else now.validate.history)]
         label_points = int(made.is_label.sum())
         points = len(self.material.points) - label_points
         steps = now.training.all_steps
-        return Trained(model, history, self.seconds, steps, details, points, label_points, self.taken_over)
+        if now.name == "all-points":
+            points = len(splits.train)
+        return Trained(
+            model, history, self.seconds, steps, details, points, label_points, self.taken_over, self.answers
+        )
 
-    def _calibration(self, table: Table) -> Calibration | None:
+    def _answers(self, table: Table) -> HeldAnswers | None:
         held = self.material.held
         if held is None or held.splits.test is None:
             return None
-        ids, scores = held.top(self.encoder, table)
-        return fit_calibration(ids, scores, held.splits.test.targets, held.splits.test.exclude)
+        k = PROPOSED if self.recipe.training.last_stretch else PLACES
+        return self._calibrated(*held.top(self.encoder, table, k, self.ranks))
+
+    def _calibrated(self, ids: Ints, scores: Floats) -> HeldAnswers:
+        held = self.material.held
+        assert held is not None and held.splits.test is not None
+        test = held.splits.test
+        found = fit_calibration(ids[:, :PLACES], scores[:, :PLACES], test.targets, test.exclude)
+        return HeldAnswers(held.splits, ids, scores, found)

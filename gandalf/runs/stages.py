@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
 import torch
 
 from gandalf.data.dataset import Dataset
 from gandalf.nets.encoders import TextEncoder, set_dropout
-from gandalf.nets.heads import Composed, Encoded
+from gandalf.nets.heads import Composed, Encoded, Head
 from gandalf.recipe import Recipe
 from gandalf.runs.assemble import assemble_head
 from gandalf.runs.baselines import glas_of, mix_of
@@ -23,8 +24,9 @@ from gandalf.runs.rank_limits import check_shares
 from gandalf.runs.shortlists import Refresh, RefreshRows
 from gandalf.runs.siamese import siamese
 from gandalf.runs.validation import Held, Validate
+from gandalf.text.table import token_table
 from gandalf.text.tokens import Tokens
-from gandalf.train.batches import Points
+from gandalf.train.batches import Order, Phase, Points
 from gandalf.train.head_update import RowOptions
 from gandalf.train.labels import Every, Labels, Shortlist
 from gandalf.train.loop import Hook, Stage, Training
@@ -32,7 +34,8 @@ from gandalf.train.optimisers import EncoderOptions
 from gandalf.train.ranks import ONE, Ranks
 from gandalf.train.shards import per_label
 
-StageName = Literal["siamese", "classifier"]
+StageName = Literal["siamese", "classifier", "all-points"]
+STRETCH_RATE = 0.2  # of the classifier's rates: held-out points join a model that is nearly done
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,7 @@ class Material:
     texts: LabelTexts | None
     held: Held | None
     ranks: Ranks = ONE
+    every: Dataset | None = None  # all training points, for a last stretch
 
     @property
     def epoch(self) -> int:
@@ -79,9 +83,16 @@ class Running:
 
 def stages_of(recipe: Recipe) -> tuple[StageName, ...]:
     """The stages that the recipe asks for, in their order."""
-    if recipe.siamese.kind == "none":
-        return ("classifier",)
-    return ("siamese",) if recipe.siamese.alone else ("siamese", "classifier")
+    if recipe.siamese.alone:
+        return ("siamese",)
+    first: tuple[StageName, ...] = () if recipe.siamese.kind == "none" else ("siamese",)
+    last: tuple[StageName, ...] = ("all-points",) if has_stretch(recipe) else ()
+    return (*first, "classifier", *last)
+
+
+def has_stretch(recipe: Recipe) -> bool:
+    """Return True if held-out points are learnt from at the end."""
+    return bool(recipe.training.last_stretch and recipe.validation.share)
 
 
 def pair_dropout(recipe: Recipe) -> float:
@@ -90,38 +101,91 @@ def pair_dropout(recipe: Recipe) -> float:
     return recipe.encoder.dropout if own is None else own
 
 
-def begin(name: StageName, material: Material, encoder: TextEncoder, before: int) -> Running:
-    """A stage at its first step, after so many steps of others."""
-    running = BEGIN[name](material, encoder, before)
-    head = running.training.head.state_dict(prefix="head/")
-    material.ranks.alike([tensor for name, tensor in head.items() if not per_label(name)])
+def begin(
+    name: StageName, material: Material, encoder: TextEncoder, before: int, head: Head | None = None
+) -> Running:
+    """Return a stage at its first step, after so many steps of others; `head` is that of the stage before.
+
+    Only the last stretch goes on with a head. A resumed stretch has none and makes it anew: the checkpoint
+    fills it.
+    """
+    running = BEGIN[name](material, encoder, before, head)
+    state = running.training.head.state_dict(prefix="head/")
+    material.ranks.alike([tensor for name, tensor in state.items() if not per_label(name)])
     return running
 
 
-def _classifier(material: Material, encoder: TextEncoder, before: int) -> Running:
-    recipe, points, epoch = material.recipe, material.points, material.epoch
+def _classifier(material: Material, encoder: TextEncoder, before: int, head: Head | None) -> Running:
+    recipe = material.recipe
     set_dropout(encoder, recipe.encoder.dropout)
-    head = assemble_head(recipe, encoder, points, material.texts, material.own)
-    if isinstance(head, Composed) and material.texts is not None:
-        points = replace(points, label_words=material.texts.words())
-    labels = _labels(recipe, points.targets.shape[1], material.ranks.world)
+    head = assemble_head(recipe, encoder, material.points, material.texts, material.own)
+    labels = _labels(recipe, head_labels(material), material.ranks.world)
+    points = _with_words(material.points, head, material.texts)
     training = Training(encoder, head, points, _stage(material, labels), before, material.ranks)
-    validate = _validate(material, epoch, recipe.validation.patience)
+    validate = _validate(material, material.epoch, recipe.validation.patience)
+    return _running("classifier", material, training, labels, validate)
+
+
+def _all_points(material: Material, encoder: TextEncoder, before: int, head: Head | None) -> Running:
+    """Learn from all training points at low rates, those that were held out among them."""
+    recipe, every = material.recipe, material.every
+    assert every is not None
+    if head is None:
+        head = assemble_head(recipe, encoder, material.points, material.texts, material.own)
+    points = Points(token_table(material.tokens, every.texts or []), every.targets)
+    labels = _labels(recipe, head_labels(material), material.ranks.world)
+    stage = _stage(material, labels)
+    steps = max(1, round(recipe.training.last_stretch * stage.order.steps))
+    training = Training(
+        encoder,
+        head,
+        _with_words(points, head, material.texts),
+        replace(
+            stage,
+            order=Order([Phase(np.arange(len(points)), steps)], recipe.training.batch, recipe.seed + 1),
+            encoder=stage.encoder.slowed(STRETCH_RATE),
+            head=stage.head.slowed(STRETCH_RATE),
+            schedule="linear",
+            warm_up=0.0,
+        ),
+        before,
+        material.ranks,
+    )
+    return _running("all-points", material, training, labels, None)
+
+
+def head_labels(material: Material) -> int:
+    """Return the number of labels of all ranks."""
+    return int(material.points.targets.shape[1])
+
+
+def _with_words(points: Points, head: Head, texts: LabelTexts | None) -> Points:
+    """Return the points with the words of label texts, where rows are made of those."""
+    if isinstance(head, Composed) and texts is not None:
+        return replace(points, label_words=texts.words())
+    return points
+
+
+def _running(
+    name: StageName, material: Material, training: Training, labels: Labels, validate: Validate | None
+) -> Running:
+    """Return a stage that trains rows, with what must be made anew from time to time."""
+    recipe, epoch, head = material.recipe, material.epoch, training.head
     refreshing: list[Hook] = []
     if isinstance(labels, Shortlist):
         every, dtype = max(1, recipe.labels.refresh * epoch), DTYPES[recipe.training.precision]
         refreshing.append(Refresh(labels, recipe.labels.hard, every, dtype))
     if isinstance(head, Composed) and recipe.head.rows == "frozen":
         refreshing.insert(0, RefreshRows(head, epoch))
-    return Running("classifier", training, validate, Memory(labels, validate), epoch, refreshing)
+    return Running(name, training, validate, Memory(labels, validate), epoch, refreshing)
 
 
-def _siamese(material: Material, encoder: TextEncoder, before: int) -> Running:
+def _siamese(material: Material, encoder: TextEncoder, before: int, head: Head | None) -> Running:
     recipe, options, texts = material.recipe, material.recipe.siamese, material.texts
     assert texts is not None
     set_dropout(encoder, pair_dropout(recipe))
     tokens = torch.from_numpy(texts.tokens[material.own]).to(recipe.device)
-    head = Encoded(encoder, tokens, encoder.dim)
+    encoded = Encoded(encoder, tokens, encoder.dim)
     made = siamese(options, material.points.targets, ~material.made.is_label, recipe.seed)
     check_shares(made.order, material.ranks.world)
     stage = Stage(
@@ -140,14 +204,18 @@ def _siamese(material: Material, encoder: TextEncoder, before: int) -> Running:
         seen=made.seen,
     )
     points = replace(material.points, label_tokens=texts.tokens)
-    training = Training(encoder, head, points, stage, before, material.ranks)
+    training = Training(encoder, encoded, points, stage, before, material.ranks)
     validate = _validate(material, made.epoch, patience=0)
     memory = Memory(made.order, validate, made.seen)
     return Running("siamese", training, validate, memory, made.epoch, made.refreshing)
 
 
-Begin = Callable[[Material, TextEncoder, int], Running]
-BEGIN: dict[StageName, Begin] = {"siamese": _siamese, "classifier": _classifier}
+Begin = Callable[[Material, TextEncoder, int, Head | None], Running]
+BEGIN: dict[StageName, Begin] = {
+    "siamese": _siamese,
+    "classifier": _classifier,
+    "all-points": _all_points,
+}
 
 
 def _validate(material: Material, epoch: int, patience: int) -> Validate | None:

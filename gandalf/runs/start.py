@@ -13,8 +13,10 @@ from gandalf.recipe import Recipe
 from gandalf.runs.output import train_to_folder
 from gandalf.runs.place import Place
 from gandalf.runs.run import train as run
+from gandalf.runs.search import search
 from gandalf.runs.trained import Trained
 from gandalf.settings import override
+from gandalf.systems import AUTO, default_system
 from gandalf.systems import recipe as recipe_of
 
 WHOLE_NAMES = {"targets": "targets.targets"}  # the last part of this name is a table's too
@@ -23,7 +25,7 @@ _NOT_FINITE = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}  # JSON's n
 
 def train(
     data: Splits | Dataset | str | Path,
-    recipe: str | Recipe = "astec",
+    recipe: str | Recipe | None = None,
     *settings: str,
     out: str | Path | None = None,
     resume: bool = False,
@@ -34,10 +36,13 @@ def train(
 
     The folder is that of `gandalf train`, figures on the test split included; `resume` goes on with an
     unfinished run in it, and `overwrite` removes what a run left there. `recipe` is a system's name or a
-    recipe. Settings are those that `gandalf config` prints, written as `"encoder.dim=200"` or, by the last
-    part of their name, as keywords: `epochs=5, targets="shrunk"`.
+    recipe; without it the best model for the data is searched for, or where settings of one system are given,
+    that system is astec. Settings are those that `gandalf config` prints, written as `"encoder.dim=200"` or,
+    by the last part of their name, as keywords: `epochs=5, targets="shrunk"`.
     """
     splits = _as_splits(data)
+    if recipe is None:
+        recipe = default_system([*settings, *changes])
     start = recipe_of(recipe) if isinstance(recipe, str) else recipe
     asked = changed(start, *settings, **changes)
     if out is None and (resume or overwrite):
@@ -45,6 +50,8 @@ def train(
     if out is not None:
         place = Place(Path(out), resume=resume)
         return train_to_folder(splits, asked, place, overwrite=overwrite).trained
+    if asked.system == AUTO:
+        return search(splits, asked).trained
     if asked.targets.targets == "auto":
         from gandalf.runs.auto import choose
 

@@ -9,18 +9,27 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from gandalf.data.bag_of_words import BagOfWords
+from gandalf.data.bag_of_words import BagOfWords, TermKind
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import write_libsvm
 from gandalf.data.harden import harden_points
-from gandalf.model.calibration import Calibration
+from gandalf.model.mix import PROPOSED
 from gandalf.model.trees import Trees, need_omikuji, silenced, word_features
 from gandalf.predict.calibration import fit_calibration
-from gandalf.recipe import Recipe
+from gandalf.recipe import Recipe, TreesKind
 from gandalf.runs.material import augmented, run_cut
-from gandalf.runs.trained import Trained
+from gandalf.runs.trained import HeldAnswers, Trained
 from gandalf.runs.validation import PLACES
 from gandalf.settings import to_dict
+
+# Products of points' features and labels up to which one-vs-all is quick: some 20 s on two cores.
+ONE_VS_ALL = 1_000_000_000
+FEW_TEXTS = 50_000  # up to which n-grams of characters are worth their time
+TERM_KINDS: dict[str, tuple[TermKind, ...]] = {
+    "words": ("words",),
+    "pairs": ("words", "pairs"),
+    "characters": ("words", "pairs", "characters"),
+}
 
 
 def train_trees(splits: Splits, recipe: Recipe) -> Trained:
@@ -32,28 +41,35 @@ def train_trees(splits: Splits, recipe: Recipe) -> Trained:
     started = time.perf_counter()
     need_omikuji()
     parts = run_cut(splits.train, recipe)
-    calibration = None if parts.held is None else _calibration(splits, parts.rest, parts.held, recipe)
+    answers = None if parts.held is None else held_answers(splits, parts.rest, parts.held, recipe)
     made = augmented(splits.train, recipe.targets, recipe.seed)
-    model = replace(_trees(made.points, splits, recipe), calibration=calibration)
+    model = replace(
+        _trees(made.points, splits, recipe), calibration=None if answers is None else answers.calibration
+    )
     details = {} if made.graph is None else {"targets_used": made.graph.estimate, **made.graph.details}
     labels = int(made.is_label.sum())
     seconds = time.perf_counter() - started
-    return Trained(model, [], seconds, recipe.trees.number, details, len(made.points) - labels, labels)
+    points = len(made.points) - labels
+    return Trained(model, [], seconds, recipe.trees.number, details, points, labels, held=answers)
 
 
-def _calibration(splits: Splits, rest: Dataset, held: Dataset, recipe: Recipe) -> Calibration | None:
-    """What scores mean on held points, by trees of the rest."""
+def held_answers(splits: Splits, rest: Dataset, held: Dataset, recipe: Recipe) -> HeldAnswers:
+    """Return what trees of the rest say of the held points."""
     made = augmented(rest, recipe.targets, recipe.seed)
     texts, _ = held.need_texts("validation")
     trees = _trees(made.points, splits, recipe)
-    ids, scores = trees.best(texts, min(PLACES, trees.num_labels), held.exclude)
-    return fit_calibration(ids, scores, held.targets, held.exclude)
+    ids, scores = trees.best(texts, min(PROPOSED, trees.num_labels), held.exclude)
+    calibration = fit_calibration(ids[:, :PLACES], scores[:, :PLACES], held.targets, held.exclude)
+    return HeldAnswers(Splits(train=rest, test=held, name=splits.name), ids, scores, calibration)
 
 
 def _trees(points: Dataset, splits: Splits, recipe: Recipe) -> Trees:
-    """Trees of points whose targets may be soft."""
+    """Return trees of points whose targets may be soft."""
     texts, label_texts = points.need_texts("training")
-    words, _ = BagOfWords.fit([*texts, *label_texts], recipe.trees.words)
+    terms = recipe.trees.terms
+    if terms == "auto":
+        terms = "characters" if len(texts) <= FEW_TEXTS else "pairs"
+    words, _ = BagOfWords.fit([*texts, *label_texts], recipe.trees.words, TERM_KINDS[terms])
     featured = Dataset(points.targets, features=word_features(words, texts))
     forest = _forest(harden_points(featured, recipe.trees.harden, seed=recipe.seed), recipe)
     about = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
@@ -62,11 +78,22 @@ def _trees(points: Dataset, splits: Splits, recipe: Recipe) -> Trees:
 
 
 def _forest(points: Dataset, recipe: Recipe) -> Any:  # noqa: ANN401  it has no types
-    """Trees from points, which the library reads from a file."""
+    """Return omikuji's trees of points, which the library reads from a file."""
     omikuji = need_omikuji()
     settings = omikuji.Model.default_hyper_param()
     settings.n_trees = recipe.trees.number
+    settings.linear_c = recipe.trees.cost
+    if _one_vs_all(points, recipe.trees.kind):
+        # A root with room for every label is a leaf: one classifier a label, and no branches.
+        settings.n_trees, settings.min_branch_size = 1, points.num_labels + 1
     with TemporaryDirectory() as name:
         write_libsvm(Splits(train=points), Path(name))
         with silenced():
             return omikuji.Model.train_on_data(f"{name}/train.txt", settings, n_threads=os.cpu_count() or 1)
+
+
+def _one_vs_all(points: Dataset, kind: TreesKind) -> bool:
+    if kind != "auto":
+        return kind == "one-vs-all"
+    assert points.features is not None
+    return points.features.nnz * points.num_labels <= ONE_VS_ALL

@@ -40,7 +40,7 @@ def static_vectors(source: str | Path, tokens: Tokens, dim: int) -> tuple[Vector
     held = rows >= 0
     held[held] = found[rows[held]]
     matrix = np.zeros((len(rows), dim), dtype=np.float32)  # shape: (size, dim)
-    matrix[held] = _projected(vectors, found, dim)[rows[held]]
+    matrix[held] = projected(vectors, found, dim)[rows[held]]
     return matrix, held
 
 
@@ -59,7 +59,7 @@ def _path_of(source: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def _projected(vectors: Vectors, found: Found, dim: int) -> Vectors:
+def projected(vectors: Vectors, found: Found, dim: int) -> Vectors:
     """The vectors in `dim` columns, with their dot products kept as well as that allows.
 
     Too many columns are cut to the directions in which the found vectors are longest (an SVD); too few are

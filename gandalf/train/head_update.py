@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import torch
@@ -29,6 +29,10 @@ class RowOptions:
     weight_decay: float = 0.0
     momentum: float = 0.9
     beta2: float = 0.999
+
+    def slowed(self, factor: float) -> RowOptions:
+        """Return the options with the rate times the factor."""
+        return replace(self, rate=factor * self.rate)
 
 
 class Rows(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,10 @@ class EncoderOptions:
     words_rate: float = 1e-3
     weight_decay: float = 0.0
     momentum: float = 0.9
+
+    def slowed(self, factor: float) -> EncoderOptions:
+        """Return the options with all rates times the factor."""
+        return replace(self, rate=factor * self.rate, words_rate=factor * self.words_rate)
 
 
 class EncoderUpdate:

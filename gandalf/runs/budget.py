@@ -1,0 +1,96 @@
+"""How long a search may take, and how long a network needs on this machine."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import torch
+
+from gandalf.recipe import Recipe
+
+# Minutes by default: the power of the number of points and labels, from one minute at 3,500 of both.
+UNIT, POWER = 3_500, 2 / 3
+LEAST, MOST = 0.75, 60.0
+PROBE = (256, 512, 8_192)  # points, numbers, labels of the product that tells how fast the machine is
+USED = 0.25  # share of that speed that a whole update reaches: gathering words, Adam, Python
+TEXT_SECONDS = {"cpu": 1 / 400, "cuda": 1 / 20_000}  # of a short text in MiniLM, two cores or a GPU
+SHORTLIST = 5_000  # labels that a batch meets by shortlist, about
+FEWEST_EPOCHS = 3.0  # with fewer a network has hardly begun
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much there is to learn from."""
+
+    points: int
+    labels: int
+
+    @property
+    def both(self) -> int:
+        """Number of points of an epoch."""
+        return self.points + self.labels
+
+    @property
+    def minutes(self) -> float:
+        """What a search may take if nobody says otherwise."""
+        return float(min(max((self.both / UNIT) ** POWER, LEAST), MOST))
+
+
+class Clock:
+    """The time that is left of a budget."""
+
+    def __init__(self, minutes: float, spent: float = 0.0) -> None:
+        self.seconds, self._started = 60 * minutes, time.perf_counter() - spent
+
+    @property
+    def spent(self) -> float:
+        """Seconds since the start."""
+        return time.perf_counter() - self._started
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left, never below 0."""
+        return max(self.seconds - self.spent, 0.0)
+
+
+def speed(device: str) -> float:
+    """Return the operations a second of a matrix product, as an update makes it."""
+    points, dim, labels = PROBE
+    low = torch.bfloat16 if device == "cuda" else torch.float32
+    x, rows = (torch.ones(size, dim, device=device, dtype=low) for size in (points, labels))
+    best = float("inf")
+    for _ in range(5):
+        started = time.perf_counter()
+        float((x @ rows.T)[0, 0])  # a GPU is done when a number has come back
+        best = min(best, time.perf_counter() - started)
+    return 2 * points * dim * labels / best
+
+
+def epoch_seconds(recipe: Recipe, size: Size, operations: float, device: str) -> float:
+    """Return what an epoch of the recipe takes at this speed."""
+    shortlist = device == "cpu" and recipe.labels.kind != "every" and size.labels > 20_000
+    labels = SHORTLIST if shortlist else size.labels
+    dim = 384 if recipe.encoder.kind == "transformer" else recipe.encoder.dim
+    rows = 6.0 * size.both * labels * dim / (USED * operations)
+    reading = 0.0
+    if recipe.encoder.kind == "transformer" and not recipe.encoder.frozen:
+        reading = 3 * size.both * TEXT_SECONDS[device]
+    return rows + reading + size.both * 2e-5  # what a point costs wherever it goes
+
+
+def start_seconds(recipe: Recipe, size: Size, device: str) -> float:
+    """Return what comes before the first update: a frozen transformer reads all texts once."""
+    if recipe.encoder.kind == "transformer":
+        return 5 + size.both * TEXT_SECONDS[device]
+    return 5 + 3e-5 * size.both
+
+
+def fitted(recipe: Recipe, size: Size, seconds: float, device: str, operations: float) -> Recipe | None:
+    """Return the recipe with as many epochs as the seconds allow, or None if those are too few."""
+    each = epoch_seconds(recipe, size, operations, device) * (1 + recipe.training.last_stretch)
+    epochs = (seconds - start_seconds(recipe, size, device)) / max(each, 1e-9)
+    if epochs < FEWEST_EPOCHS:
+        return None
+    wanted = recipe.training.epochs
+    return replace(recipe, training=replace(recipe.training, epochs=round(min(wanted, epochs), 2)))

@@ -1,0 +1,57 @@
+"""Word vectors distilled from a transformer: each word of the vocabulary read once, as a text of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from gandalf.errors import DataError
+from gandalf.nets.transformer import Transformer, TransformerOptions, read_config
+from gandalf.progress import track
+from gandalf.text.pretrained import DEFAULT_MODEL, model_folder, need_transformers, pretrained_tokens
+from gandalf.text.tokens import Tokens
+from gandalf.text.vectors import Found, Vectors, projected
+
+PREFIX = "distilled"  # of text.vectors: "distilled", or "distilled:MODEL" for another transformer
+LENGTH = 16  # of a word's own tokens; longer words are cut
+BATCH = 1_024
+
+
+def is_distilled(source: str) -> bool:
+    """Return True if vectors of this name are made here, and not read from a file."""
+    return source.partition(":")[0] == PREFIX
+
+
+def distilled_vectors(source: str, tokens: Tokens, dim: int, device: str) -> tuple[Vectors, Found]:
+    """Return a vector of `dim` numbers for each token, and for which of them there is one."""
+    need_transformers()
+    name = source.partition(":")[2] or DEFAULT_MODEL
+    strings = tokens.strings
+    words = list(dict.fromkeys(filter(None, strings)))
+    if not words:
+        raise DataError("there is no word to read")
+    read = _read(name, words, device)
+    read -= read.mean(axis=0)  # what all words share says nothing of any
+    place = {word: row for row, word in enumerate(words)}
+    rows = np.array([place.get(string, -1) for string in strings])
+    found = rows >= 0
+    vectors = np.zeros((len(rows), read.shape[1]), dtype=np.float32)
+    vectors[found] = read[rows[found]]
+    matrix = np.zeros((len(rows), dim), dtype=np.float32)
+    matrix[found] = projected(vectors, found, dim)[found]
+    return matrix, found
+
+
+@torch.no_grad()
+def _read(model: str, words: list[str], device: str) -> Vectors:
+    """Return the transformer's vector of each word."""  # shape: (W, hidden)
+    folder, own = model_folder(model), pretrained_tokens(model, LENGTH)
+    encoder = Transformer(own.size, TransformerOptions(read_config(folder))).eval()
+    encoder.start_from(folder)
+    encoder.renumber(own.tokenizer_ids)
+    encoder.to(device)
+    parts = []
+    for start in track(range(0, len(words), BATCH), "reading words"):
+        ids = torch.from_numpy(own.encode(words[start : start + BATCH])).long().to(device)
+        parts.append(encoder(ids).float().cpu().numpy())
+    return np.concatenate(parts)

@@ -1,0 +1,410 @@
+"""`--system auto`: train what data and machine allow, and mix what held-out points speak for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gandalf.data.dataset import Splits
+from gandalf.data.files import written
+from gandalf.data.matching import text_groups
+from gandalf.errors import DataError
+from gandalf.metrics.evaluate import Scores
+from gandalf.model import Mix, Part, load_model, save_model
+from gandalf.predict.calibration import fit_calibration
+from gandalf.recipe import Recipe
+from gandalf.runs.budget import Clock, Size, fitted, speed
+from gandalf.runs.hardware import resolved_device
+from gandalf.runs.limits import check_encoder
+from gandalf.runs.material import cut
+from gandalf.runs.mixing import Fitted, fit_mix
+from gandalf.runs.place import CHECKPOINTS, Place
+from gandalf.runs.run import train
+from gandalf.runs.trained import HeldAnswers, Trained
+from gandalf.runs.validation import PLACES
+from gandalf.runs.yardsticks import FIGURES, Yardstick, beaten, yardsticks
+from gandalf.settings import to_dict
+from gandalf.systems import AUTO, frozen, linear
+from gandalf.systems import recipe as recipe_of
+
+MARK = "search.json"  # beside the checkpoints while a search goes on
+HELD, FACTS, MODEL = "held.npz", "trained.json", "model"  # what is kept of a candidate that is trained
+FEW = 50  # held-out points: with fewer nothing can be told
+STRETCH = 0.15  # of a network's updates: the held-out points come back
+MATCHED = 0.1  # share of label texts that are training texts, from which the graph is worth a trial
+FIRST = "linear"  # the candidate that is trained first and left on disk at once
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model to try."""
+
+    name: str
+    recipe: Recipe
+    rival: str | None = None  # of two rivals only the better may be part of a mix
+
+
+@dataclass
+class Tried:
+    """What came of a candidate: figures on the held-out points, or why there are none."""
+
+    name: str
+    scores: Scores | None = None
+    seconds: float = 0.0
+    weight: float = 0.0
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain numbers."""
+        figures = {} if self.scores is None else {name: self.scores[name] for name in FIGURES}
+        return {
+            "name": self.name,
+            **figures,
+            "seconds": round(self.seconds, 3),
+            "weight": self.weight,
+            "note": self.note,
+        }
+
+
+@dataclass
+class Found:
+    """What a search gives: the model, how it was chosen, and what it is measured against."""
+
+    trained: Trained
+    tried: list[Tried]
+    yardsticks: list[Yardstick]
+    scores: Scores | None  # of the chosen model on the held-out points
+    why: str
+    minutes: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """Return everything that was looked at, for `metrics.json`."""
+        chosen = {} if self.scores is None else {name: self.scores[name] for name in FIGURES}
+        return {
+            "chosen": chosen,
+            "why": self.why,
+            "minutes": self.minutes,
+            "held_out_points": 0 if self.scores is None else self.scores.filtered.points,
+            "tried": [each.as_dict() for each in self.tried],
+            "baselines": [each.as_dict() for each in self.yardsticks],
+            "notes": list(self.notes),
+        }
+
+
+@dataclass
+class Teller:
+    """Who is told of a search while it goes on."""
+
+    say: Say = lambda line: None
+    first: Callable[[Part], None] = lambda part: None  # is given the first usable model
+
+
+def search(splits: Splits, recipe: Recipe, place: Place | None = None, teller: Teller | None = None) -> Found:
+    """Find the best model for the training points by held-out ones; the test split is not looked at."""
+    return _Search(splits, recipe, place or Place(), teller or Teller()).go()
+
+
+class _Search:
+    def __init__(self, splits: Splits, recipe: Recipe, place: Place, teller: Teller) -> None:
+        self.splits = Splits(train=splits.train, name=splits.name)  # without its test split
+        self.recipe, self.place, self.teller = recipe, place, teller
+        self.size = Size(len(splits.train), splits.train.num_labels)
+        self.device = resolved_device(recipe.device)
+        self.minutes = recipe.search.minutes or self.size.minutes
+        self.clock = Clock(self.minutes)
+        self.tried: list[Tried] = []
+        self.trained: dict[str, Trained] = {}
+        self.notes: list[str] = []
+
+    def go(self) -> Found:
+        say = self.teller.say
+        held = self._held_points()
+        names = [each.name for each in self._candidates()]
+        say(
+            f"searching for at most {self.minutes:.1f} minutes ({self.size.points:,} points, "
+            f"{self.size.labels:,} labels, {self.device}): {', '.join(names)}"
+        )
+        if held < FEW:
+            return self._too_few(held)
+        for candidate in self._candidates():
+            self._try(candidate)
+        if not self.trained:
+            raise DataError("no model could be trained", remedy="; ".join(self.notes) or "try a --system")
+        rivals, notes = yardsticks(self._answers()[0].splits, self.recipe.seed)
+        self.notes += [note for note in notes if not any("omikuji" in each for each in self.notes)]
+        return self._chosen(rivals)
+
+    def _held_points(self) -> int:
+        """Return the number of held-out points; 0 where none can be cut."""
+        try:
+            held = cut(self.splits.train, self._shared(self.recipe)).held
+        except DataError:
+            return 0
+        return 0 if held is None else len(held)
+
+    def _answers(self) -> list[HeldAnswers]:
+        return [each.held for each in self.trained.values() if each.held is not None]
+
+    # ---- what is tried
+
+    def _candidates(self) -> list[Candidate]:
+        """Return the models to try, the quickest first."""
+        found = [Candidate(FIRST, linear())]
+        if _matched(self.splits) >= MATCHED:
+            graph = linear()
+            graph = replace(graph, targets=replace(graph.targets, targets="calibrated"))
+            found.append(Candidate("linear+graph", graph, rival=FIRST))
+        found += [Candidate("frozen", frozen()), Candidate("words", self._words())]
+        if self.device == "cuda":
+            found.append(Candidate("renee", recipe_of("renee")))
+        wanted = self.recipe.search.parts
+        unknown = [name for name in wanted if name not in {each.name for each in found}]
+        if unknown:
+            names = ", ".join(each.name for each in found)
+            raise DataError(f"there is no part {unknown[0]!r} to try", remedy=f"choose from {names}")
+        return [each for each in found if not wanted or each.name in wanted]
+
+    def _words(self) -> Recipe:
+        """Return a network of words that reads label texts, as far as the machine can bear it."""
+        many = self.device == "cpu" and self.size.labels > 20_000
+        made = recipe_of("astec" if many else "decaf")
+        made = replace(made, text=replace(made.text, vectors="distilled"))
+        if not many and self.device == "cpu":
+            made = replace(made, head=replace(made.head, rows="frozen"))
+        return made
+
+    def _shared(self, recipe: Recipe) -> Recipe:
+        """Return a candidate's recipe with what all candidates share: seed, device, held-out points."""
+        own = self.recipe
+        training = recipe.training
+        if recipe.trees.kind == "none" and recipe.system != AUTO:
+            training = replace(training, last_stretch=STRETCH)
+        return replace(recipe, seed=own.seed, device=own.device, validation=own.validation, training=training)
+
+    def _try(self, candidate: Candidate) -> None:
+        row = Tried(candidate.name)
+        self.tried.append(row)
+        recipe = self._shared(candidate.recipe)
+        if recipe.trees.kind == "none":
+            try:
+                recipe = self._with_vectors(recipe)
+                check_encoder(recipe.encoder)
+            except DataError as error:
+                self._leave_out(row, str(error))
+                return
+            allowed = self.clock.left / max(1, self._networks_left())
+            fits = fitted(recipe, self.size, allowed, self.device, self._speed)
+            if fits is None:
+                self._leave_out(row, f"{allowed:,.0f} s of the budget are too few for it")
+                return
+            recipe = fits
+        elif self.trained and self.clock.left < 2 * self.tried[0].seconds:
+            self._leave_out(row, "the budget is spent")
+            return
+        self._train(candidate, recipe, row)
+
+    def _train(self, candidate: Candidate, recipe: Recipe, row: Tried) -> None:
+        try:
+            trained = self._kept(candidate.name, recipe)
+        except DataError as error:
+            if not self.trained and candidate.name not in (FIRST,):
+                raise
+            self._leave_out(row, str(error))
+            return
+        self.trained[candidate.name] = trained
+        assert trained.held is not None
+        row.scores, row.seconds = trained.held.evaluated(), trained.seconds
+        figures = ", ".join(f"{name} {row.scores[name]:.1f}" for name in FIGURES)
+        self.teller.say(f"{row.name}: {figures} on held-out points, {row.seconds:,.0f} s")
+        if len(self.trained) == 1:
+            self.teller.first(trained.model)
+
+    def _with_vectors(self, recipe: Recipe) -> Recipe:
+        """Return the recipe without word vectors where nothing is installed to read them off."""
+        if recipe.text.vectors is None:
+            return recipe
+        try:
+            check_encoder(frozen().encoder)
+        except DataError as error:
+            self._note_once(str(error))
+            return replace(recipe, text=replace(recipe.text, vectors=None))
+        return recipe
+
+    def _leave_out(self, row: Tried, why: str) -> None:
+        row.note = f"left out: {why}"
+        self.teller.say(f"{row.name}: {row.note}")
+        self._note_once(f"{row.name} {row.note}")
+
+    def _note_once(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def _networks_left(self) -> int:
+        return len(self._candidates()) - len(self.tried) + 1
+
+    @property
+    def _speed(self) -> float:
+        """Return the speed of the machine, measured once."""
+        if not hasattr(self, "_measured"):
+            self._measured = speed(self.device)
+        return self._measured
+
+    # ---- what is kept on disk
+
+    def _kept(self, name: str, recipe: Recipe) -> Trained:
+        """Return the candidate as an earlier try of this search trained it, or train it."""
+        if self.place.folder is None:
+            return train(self.splits, recipe)
+        folder = self.place.folder / CHECKPOINTS / name
+        before = _stored(folder, recipe, self.splits) if self.place.resume else None
+        if before is not None:
+            return before
+        folder.mkdir(parents=True, exist_ok=True)
+        own = replace(self.place, folder=folder, resume=self.place.resume, title=name)
+        trained = train(self.splits, recipe, own)
+        _store(folder, recipe, trained)
+        return trained
+
+    # ---- what is chosen
+
+    def _too_few(self, held: int) -> Found:
+        """Return the linear model of all points: there is nothing to choose by."""
+        share = replace(self.recipe.validation, share=0.0)
+        trained = train(self.splits, replace(linear(), seed=self.recipe.seed, validation=share))
+        why = f"linear, on all points: only {held} could be held out, too few to choose by"
+        self.teller.say(why)
+        return Found(
+            trained, [Tried(FIRST, seconds=trained.seconds, weight=1.0)], [], None, why, self.minutes
+        )
+
+    def _chosen(self, rivals: list[Yardstick]) -> Found:
+        answers = {name: each.held for name, each in self._without_rivals().items() if each.held is not None}
+        best = fit_mix(answers)
+        for row in self.tried:
+            if row.name in best.names:
+                row.weight = best.weights[best.names.index(row.name)]
+            elif not row.note and row.name in answers:
+                row.note = "adds nothing to the others"
+            elif not row.note:
+                row.note = "its rival is ahead"
+        behind = beaten(best.scores, rivals)
+        if behind:
+            self._note_once(behind)
+        why = _why(best, self.tried)
+        trained = self._assembled(best)
+        return Found(trained, self.tried, rivals, best.scores, why, self.minutes, tuple(self.notes))
+
+    def _without_rivals(self) -> dict[str, Trained]:
+        """Return the trained candidates, of rivals only the better."""
+        rivals = {each.name: each.rival for each in self._candidates() if each.rival in self.trained}
+        dropped = set()
+        for name, other in rivals.items():
+            if name in self.trained and other is not None:
+                dropped.add(min((name, other), key=self._objective))
+        return {name: each for name, each in self.trained.items() if name not in dropped}
+
+    def _objective(self, name: str) -> float:
+        held = self.trained[name].held
+        assert held is not None
+        scores = held.evaluated()
+        return scores["P@1"] + scores["PSP@5"]
+
+    def _assembled(self, best: Fitted) -> Trained:
+        """Return the chosen part, or the mix of several, each having learnt from all points by now."""
+        parts = [self.trained[name] for name in best.names]
+        first = parts[0]
+        seconds, steps = self.clock.spent, sum(each.steps for each in parts)
+        if len(parts) == 1:
+            return replace(first, seconds=seconds)
+        label_points = max(each.label_points for each in parts)
+        config = to_dict(self.recipe) | {
+            "recipe": to_dict(self.recipe),
+            "data": first.model.config.get("data"),
+            "parts": {
+                name: each.model.config.get("recipe") for name, each in zip(best.names, parts, strict=True)
+            },
+        }
+        model = Mix(
+            best.names,
+            tuple(each.model for each in parts),
+            best.weights,
+            first.model.label_texts,
+            first.model.label_ids,
+            config,
+            best.calibration,
+        )
+        return Trained(model, [], seconds, steps, {}, len(self.splits.train), label_points, held=first.held)
+
+
+def _why(best: Fitted, tried: list[Tried]) -> str:
+    """Return the reason in a sentence."""
+    single = {row.name: row.scores for row in tried if row.scores is not None}
+    alone = max(single, key=lambda name: single[name]["P@1"] + single[name]["PSP@5"])
+    figures = {name: best.scores[name] - single[alone][name] for name in FIGURES[:2]}
+    if len(best.names) == 1:
+        return f"{best.names[0]} alone: no mix is better on held-out points by more than a fifth of a point"
+    mix = ", ".join(f"{name} {weight:.0%}" for name, weight in zip(best.names, best.weights, strict=True))
+    gains = ", ".join(f"{name} {gain:+.1f}" for name, gain in figures.items())
+    return f"a mix of {mix}: {gains} against {alone} alone, on held-out points"
+
+
+def _matched(splits: Splits) -> float:
+    """Return the share of label texts that are also training texts: there the graph can be checked."""
+    texts, label_texts = splits.train.need_texts("training")
+    of_points, of_labels = text_groups(texts, label_texts)
+    return float(np.isin(of_labels, of_points).mean()) if len(of_labels) else 0.0
+
+
+def _store(folder: Path, recipe: Recipe, trained: Trained) -> None:
+    """Keep a trained candidate, so that a search that is killed need not train it again."""
+    assert trained.held is not None
+    save_model(trained.model, folder / MODEL, overwrite=True)
+    with written(folder / HELD, "wb") as file:
+        np.savez(file, ids=trained.held.ids, scores=trained.held.scores)
+    facts = {
+        "recipe": to_dict(recipe),
+        "seconds": trained.seconds,
+        "steps": trained.steps,
+        "details": trained.details,
+        "points": trained.points,
+        "label_points": trained.label_points,
+    }
+    with written(folder / FACTS) as file:
+        json.dump(facts, file)
+
+
+def _stored(folder: Path, recipe: Recipe, splits: Splits) -> Trained | None:
+    """Return what `_store` kept of the same recipe; epochs may differ, since the budget chose them."""
+    if not (folder / FACTS).is_file():
+        return None
+    facts = json.loads((folder / FACTS).read_text("utf-8"))
+    asked = json.loads(json.dumps(to_dict(recipe)))
+    asked["training"]["epochs"] = facts["recipe"]["training"]["epochs"]
+    if facts["recipe"] != asked:
+        return None
+    parts = cut(splits.train, recipe)
+    assert parts.held is not None
+    with np.load(folder / HELD) as arrays:
+        ids, scores = arrays["ids"], arrays["scores"]
+    held = parts.held
+    calibration = fit_calibration(ids[:, :PLACES], scores[:, :PLACES], held.targets, held.exclude)
+    answers = HeldAnswers(Splits(train=parts.rest, test=held, name=splits.name), ids, scores, calibration)
+    return Trained(
+        load_model(folder / MODEL),
+        [],
+        facts["seconds"],
+        facts["steps"],
+        facts["details"],
+        facts["points"],
+        facts["label_points"],
+        held=answers,
+    )
