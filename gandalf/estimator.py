@@ -89,7 +89,7 @@ class GandalfClassifier:
         k = min(k, self._fitted.num_labels)
         ids, _ = Predictor(self._fitted).predict(_as_texts(texts), k)
         names = self.classes_.tolist()
-        return [[names[label] for label in row] for row in ids.tolist()]
+        return [[names[label] for label in row if label >= 0] for row in ids.tolist()]
 
     def score(self, texts: Sequence[str], labels: Any) -> float:  # noqa: ANN401  as in `fit`
         """P@1 as a share: of how many texts the most probable label is one of theirs."""
@@ -98,7 +98,7 @@ class GandalfClassifier:
         truth = indicators(labels, self.classes_.tolist(), drop_others=True).targets.astype(bool)
         if len(best) != truth.shape[0]:
             raise DataError(f"there are {len(best):,} texts and the labels of {truth.shape[0]:,}")
-        return float(np.mean(truth[np.arange(len(best)), best[:, 0]]))
+        return float(np.mean(truth[np.arange(len(best)), best[:, 0]] & (best[:, 0] >= 0)))
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write the model's folder, for `gandalf predict` and `gandalf.load_model`."""
@@ -127,7 +127,10 @@ class GandalfClassifier:
         if "model_" in state:
             with tempfile.TemporaryDirectory() as folder:
                 save_model(state["model_"], Path(folder) / "model")
-                state["model_"] = {path.name: path.read_bytes() for path in Path(folder).glob("model/*")}
+                files = (path for path in Path(folder).rglob("*") if path.is_file())
+                state["model_"] = {
+                    path.relative_to(Path(folder) / "model").as_posix(): path.read_bytes() for path in files
+                }
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -135,6 +138,7 @@ class GandalfClassifier:
         if "model_" in state:
             with tempfile.TemporaryDirectory() as folder:
                 for name, content in state["model_"].items():
+                    (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
                     (Path(folder) / name).write_bytes(content)
                 self.model_ = load_model(folder)
 

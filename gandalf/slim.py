@@ -1,14 +1,15 @@
-"""Predictions by onnxruntime, without PyTorch: reads what `gandalf export` wrote.
+"""Predictions without PyTorch: reads what `gandalf export` wrote.
 
-Needs NumPy, SciPy and onnxruntime, and tokenizers where the model's tokens are sub-words.
+Needs NumPy and SciPy; onnxruntime for a network, and tokenizers where its tokens are sub-words; omikuji for
+label trees. A mix needs what its parts need.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +18,32 @@ from scipy.special import expit
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
 from gandalf.text.tokens import check_texts, load_tokens
+from gandalf.wide.folder import PARTS, missing
+from gandalf.wide.mixing import MIX, NO_LABEL, PROPOSED, mixed, read_composition, weighted
+from gandalf.wide.wide_model import TREES, read_wide_model
 
 GRAPH, FACTS, LABELS = "model.onnx", "slim.json", "labels.jsonl"
 FORMAT, VERSION = "gandalf slim model", 1
+NETWORK = "network"  # the kind of a folder that does not name one: an older release wrote it
 TOKENS, SCORES = "tokens", "scores"  # what goes into the graph and what comes out
 BATCH = 256  # texts that meet all labels at once
+EXPORT_AGAIN = "export it again"
 
 Ids = npt.NDArray[np.int64]
 Probabilities = npt.NDArray[np.float32]
 Named = list[tuple[str, float]]  # label text and probability, best first
+
+
+class SlimPart(Protocol):
+    """What an exported model of any kind can do; scores are logits before calibration."""
+
+    def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
+        """Return ids and scores of the k best labels, as `Part.best` does."""  # shape: (N, k), (N, k)
+        ...
+
+    def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
+        """Return the score of each text with each of its own labels."""  # shape: (N, C) -> (N, C)
+        ...
 
 
 class SlimPredictor:
@@ -33,11 +51,10 @@ class SlimPredictor:
 
     def __init__(self, folder: str | Path, threads: int = 0) -> None:
         folder = Path(folder)
-        facts = read_facts(folder / FACTS)
-        self.calibration: dict[str, float] = facts["calibration"] or {"slope": 1.0, "offset": 0.0}
-        self.tokens = load_tokens(folder)
+        facts = _checked_facts(folder / FACTS)
+        self.calibration = facts["calibration"]
         self.label_texts, self.label_ids = _labels(folder / LABELS, facts["labels"])
-        self._session = _session(folder / GRAPH, threads)
+        self._part = _part(folder, facts, threads)
 
     @property
     def num_labels(self) -> int:
@@ -45,24 +62,27 @@ class SlimPredictor:
         return len(self.label_texts)
 
     def predict(self, texts: str | Sequence[str], k: int = 5) -> tuple[Ids, Probabilities]:
-        """Ids and probabilities of the k best labels, best first: 1-d arrays for one text, else N x k."""
+        """Return ids and probabilities of the k best labels, best first: 1-d for one text, else N x k.
+
+        Where fewer than k labels are found, the id is -1 and the probability 0.
+        """
         if isinstance(texts, str):
             ids, scores = self.predict([texts], k)
             return ids[0], scores[0]
         check_texts(texts)
         if not 1 <= k <= self.num_labels:
             raise DataError(f"k is {k}, and there are {self.num_labels:,} labels")
-        parts = [self._batch(texts[at : at + BATCH], k) for at in range(0, len(texts), BATCH)]
+        parts = [self._part.best(texts[at : at + BATCH], k) for at in range(0, len(texts), BATCH)]
+        scores = np.concatenate([np.empty((0, k), dtype=np.float32), *(part[1] for part in parts)])
         return (
             np.concatenate([np.empty((0, k), dtype=np.int64), *(part[0] for part in parts)]),
-            np.concatenate([np.empty((0, k), dtype=np.float32), *(part[1] for part in parts)]),
+            _calibrated(self.calibration, scores).astype(np.float32),
         )
 
     def scores(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """Scores of all labels, before the sigmoid."""  # shape: (N, L)
-        tokens = self.tokens.encode(texts).astype(np.int64)
-        found: npt.NDArray[np.float32] = self._session.run([SCORES], {TOKENS: tokens})[0]
-        return found
+        """Return the scores of all labels, before calibration and sigmoid."""  # shape: (N, L)
+        every = np.broadcast_to(np.arange(self.num_labels), (len(texts), self.num_labels))
+        return self._part.score(texts, every)
 
     @overload
     def named(self, texts: str, k: int = 5) -> Named: ...  # type: ignore[overload-overlap]  # told apart first
@@ -78,21 +98,77 @@ class SlimPredictor:
 
     def _names(self, ids: Ids, scores: Probabilities) -> Named:
         return [
-            (self.label_texts[id], score) for id, score in zip(ids.tolist(), scores.tolist(), strict=True)
+            (self.label_texts[id], score)
+            for id, score in zip(ids.tolist(), scores.tolist(), strict=True)
+            if id != NO_LABEL
         ]
 
-    def _batch(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
-        scores = self.scores(texts)
+
+class _Network:
+    """Encoder and rows as one graph of onnxruntime."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        self._tokens = load_tokens(folder)
+        self._session = _session(folder / GRAPH, threads)
+
+    def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
+        scores = self._scores(texts)
         some = np.sort(np.argpartition(-scores, k - 1, axis=1)[:, :k], axis=1)  # ties: the smaller label
         order = np.argsort(-np.take_along_axis(scores, some, axis=1), axis=1, kind="stable")
         ids = np.take_along_axis(some, order, axis=1)
-        best = np.take_along_axis(scores, ids, axis=1).astype(np.float64)
-        logits = self.calibration["slope"] * best + self.calibration["offset"]
-        return ids.astype(np.int64), expit(logits).astype(np.float32)
+        return ids.astype(np.int64), np.take_along_axis(scores, ids, axis=1)
+
+    def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
+        return np.take_along_axis(self._scores(texts), labels, axis=1)
+
+    def _scores(self, texts: Sequence[str]) -> Probabilities:
+        tokens = self._tokens.encode(texts).astype(np.int64)
+        found: Probabilities = self._session.run([SCORES], {TOKENS: tokens})[0]
+        return found
+
+
+class _Mix:
+    """Parts in folders of their own, and their weights."""
+
+    def __init__(self, folder: Path, facts: dict[str, Any], threads: int) -> None:
+        path = folder / FACTS
+        names, self._weights = read_composition(facts.get("parts"), facts.get("weights"), path)
+        self._size, self._parts = facts["labels"], list[tuple[SlimPart, dict[str, float]]]()
+        for name in names:
+            about = _checked_facts(folder / PARTS / name / FACTS)
+            if about["kind"] == MIX or about["labels"] != self._size:
+                what = f"is no part of this mix of {self._size:,} labels"
+                raise DataError(what, remedy=EXPORT_AGAIN, file=folder / PARTS / name)
+            self._parts.append((_part(folder / PARTS / name, about, threads), about["calibration"]))
+
+    def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
+        size = min(max(k, PROPOSED), self._size)
+        found = [(part.best(texts, size), calibration) for part, calibration in self._parts]
+        lists = [(ids, _calibrated(calibration, scores)) for (ids, scores), calibration in found]
+        return mixed(lists, self._weights, k)
+
+    def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
+        found = [_calibrated(calibration, part.score(texts, labels)) for part, calibration in self._parts]
+        return weighted(self._weights, found)
+
+
+def _part(folder: Path, facts: dict[str, Any], threads: int) -> SlimPart:
+    kinds: dict[str, Callable[[], SlimPart]] = {
+        NETWORK: lambda: _Network(folder, threads),
+        TREES: lambda: read_wide_model(folder, facts, facts["labels"], facts["size"]),
+        MIX: lambda: _Mix(folder, facts, threads),
+    }
+    return kinds[facts["kind"]]()
+
+
+def _calibrated(calibration: dict[str, float], scores: Probabilities) -> npt.NDArray[np.float64]:
+    """Return the probabilities of scores; 0 for -inf."""
+    logits = calibration["slope"] * scores.astype(np.float64) + calibration["offset"]
+    return np.asarray(expit(logits), dtype=np.float64)
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """What an exported model says of itself."""
+    """Return what an exported model says of itself."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -100,18 +176,37 @@ def read_facts(path: Path) -> dict[str, Any]:
             "is no exported model", remedy="write it with gandalf export", file=path.parent
         ) from error
     if not isinstance(found, dict) or (found.get("format"), found.get("version")) != (FORMAT, VERSION):
-        raise DataError("is no exported model of this version", remedy="export it again", file=path.parent)
+        raise DataError("is no exported model of this version", remedy=EXPORT_AGAIN, file=path.parent)
+    return found
+
+
+def _checked_facts(path: Path) -> dict[str, Any]:
+    """Return the facts with what an older release left out, or say what is wrong with them."""
+    found: dict[str, Any] = {"kind": NETWORK, "size": 0} | read_facts(path)
+    if found["kind"] not in (NETWORK, TREES, MIX):
+        what = f"is an exported model of the kind {str(found['kind'])[:40]!r}, which this release cannot run"
+        raise DataError(what, remedy="pip install --upgrade gandalf-xmc", file=path.parent)
+    try:
+        given = found.get("calibration") or {"slope": 1.0, "offset": 0.0}
+        found["calibration"] = {name: float(given[name]) for name in ("slope", "offset")}
+        found["labels"], found["size"] = int(found["labels"]), int(found["size"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"lacks or garbles a fact ({error})", remedy=EXPORT_AGAIN, file=path) from error
     return found
 
 
 def _labels(path: Path, expected: int) -> tuple[list[str], list[str] | None]:
-    records = [json.loads(line) for _, line in read_lines(path, Findings())]
+    if not path.is_file():
+        raise missing(path)
+    try:
+        records = [json.loads(line) for _, line in read_lines(path, Findings())]
+        ids = [record["id"] for record in records if "id" in record]
+        texts = [record["text"] for record in records]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError("holds a line that is no label", remedy=EXPORT_AGAIN, file=path) from error
     if len(records) != expected:
-        raise DataError(
-            f"holds {len(records):,} labels, not {expected:,}", remedy="export it again", file=path
-        )
-    ids = [record["id"] for record in records if "id" in record]
-    return [record["text"] for record in records], ids or None
+        raise DataError(f"holds {len(records):,} labels, not {expected:,}", remedy=EXPORT_AGAIN, file=path)
+    return texts, ids or None
 
 
 def _session(path: Path, threads: int) -> Any:  # noqa: ANN401  onnxruntime has no types
@@ -121,4 +216,8 @@ def _session(path: Path, threads: int) -> Any:  # noqa: ANN401  onnxruntime has 
         raise DataError("an exported model needs onnxruntime", remedy="pip install onnxruntime") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its own kinds, one for each way in which a file can be damaged
+        reason = str(error).splitlines()[0][:120]
+        raise DataError(f"cannot be run ({reason})", remedy=EXPORT_AGAIN, file=path) from error

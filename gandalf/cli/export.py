@@ -1,4 +1,4 @@
-"""`gandalf export`: a model for onnxruntime, which needs no PyTorch."""
+"""`gandalf export`: a model that needs no PyTorch."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in
 
 
 def export(model: ModelFolder, out: Out, overwrite: Overwrite = False, json: Json = False) -> None:
-    """Write a model as ONNX: encoder and labels in one graph, for onnxruntime without PyTorch.
+    """Write a model that predicts without PyTorch: a network as ONNX, encoder and labels in one graph.
 
-    Before the folder is left, onnxruntime must give the same scores. Use it from Python with
-    [bold]gandalf.slim.SlimPredictor[/], or from any language that has onnxruntime.
+    Label trees stay as they are, and a mix becomes a folder of exported parts. Before the folder is left, it
+    must give the same scores without PyTorch. Use it from Python with [bold]gandalf.slim.SlimPredictor[/], or
+    a network's graph from any language that has onnxruntime.
 
     [bold]gandalf export my-model my-slim-model[/]
     """
     with engine("exporting", extra="onnx"):
-        from gandalf.model import load_network
-        from gandalf.predict.onnx_export import export_onnx
-    difference = export_onnx(load_network(model), model, out, overwrite=overwrite)
-    size = sum(path.stat().st_size for path in out.iterdir())
+        from gandalf.model import load_model
+        from gandalf.predict.slim_export import export_model
+    difference = export_model(load_model(model), model, out, overwrite=overwrite)
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     if json:
         print_json({"out": str(out), "bytes": size, "largest_difference": difference})
         return
-    said = f"{size / 1e6:,.1f} MB; scores by onnxruntime differ by at most {difference:.1e}"
+    said = f"{size / 1e6:,.1f} MB; scores without PyTorch differ by at most {difference:.1e}"
     console().print(f"{escape(str(out))}: {said}")

@@ -190,4 +190,5 @@ def _show(predictor: Predictor, text: str, top: int, threshold: float | None, js
         table.add_column(heading)
     for label, score in found:
         table.add_row(escape(clean(label)), f"{score:.3f}", bar(score, 1.0, width=30))
-    console().print(table if found else f"no label reaches {threshold}")
+    none = "no label is found" if threshold is None else f"no label reaches {threshold}"
+    console().print(table if found else none)

@@ -1,4 +1,4 @@
-"""A model as one ONNX graph from token ids to the scores of all labels."""
+"""A model without PyTorch: a network as one ONNX graph from token ids to all scores, trees as they are."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import logging
 import shutil
 import warnings
 from dataclasses import asdict
+from functools import singledispatch
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,13 +18,12 @@ from torch.nn import functional as F
 
 from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
-from gandalf.model import Model
-from gandalf.model.exact import top_k
-from gandalf.model.layout import LABELS
+from gandalf.model import Mix, Model, Part, Trees
+from gandalf.model.layout import LABELS, PARTS
 from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.blocks import settle
 from gandalf.nets.encoders import build_encoder
-from gandalf.slim import FACTS, FORMAT, GRAPH, SCORES, TOKENS, VERSION, SlimPredictor, read_facts
+from gandalf.slim import FACTS, FORMAT, GRAPH, NETWORK, SCORES, TOKENS, VERSION, SlimPredictor, read_facts
 
 MOST_TEXTS = 65_536  # in a batch
 CHECKED = 64  # label texts on which both must agree
@@ -60,27 +61,58 @@ class _PlainBag(nn.Module):
         return encoded
 
 
-def export_onnx(model: Model, source: Path, folder: Path, *, overwrite: bool = False) -> float:
-    """Write an exported model into a new folder; returns by how much its scores differ at most.
+def export_model(model: Part, source: Path, folder: Path, *, overwrite: bool = False) -> float:
+    """Write an exported model into a new folder; return by how much its scores differ at most.
 
-    It is run by onnxruntime before the folder takes its name, and refused if it does not give the same.
+    It is run without PyTorch before the folder takes its name, and refused if it does not give the same.
     """
     if overwrite and folder.is_dir() and any(folder.iterdir()):
         read_facts(folder / FACTS)  # nothing but another exported model is replaced
-    with new_folder(folder, overwrite=overwrite) as temporary:
-        _write_graph(model, temporary / GRAPH)
+    with new_folder(folder, overwrite=overwrite, inner=(PARTS,)) as temporary:
         shutil.copyfile(source / LABELS, temporary / LABELS)
-        model.tokens.save(temporary)
-        facts = {
-            "format": FORMAT,
-            "version": VERSION,
-            "labels": model.num_labels,
-            "calibration": None if model.calibration is None else asdict(model.calibration),
-            "system": model.config.get("system"),
-        }
-        with written(temporary / FACTS) as file:
-            file.write(json.dumps(facts, indent=2) + "\n")
+        _write_slim(model, temporary)
         return _difference(model, temporary)
+
+
+def _write_slim(model: Part, folder: Path) -> None:
+    """Write a model, or a part of a mix, into a folder that is there: everything but the labels."""
+    facts = {
+        "format": FORMAT,
+        "version": VERSION,
+        "labels": model.num_labels,
+        "calibration": None if model.calibration is None else asdict(model.calibration),
+        "system": model.config.get("system"),
+        **_write_files(model, folder),
+    }
+    with written(folder / FACTS) as file:
+        file.write(json.dumps(facts, indent=2) + "\n")
+
+
+@singledispatch
+def _write_files(model: Part, folder: Path) -> dict[str, Any]:
+    """Write the files that predict, and return what `slim.json` must say of them."""
+    raise DataError(f"a model of the kind {type(model).__name__} cannot be exported")
+
+
+@_write_files.register
+def _(model: Model, folder: Path) -> dict[str, Any]:
+    _write_graph(model, folder / GRAPH)
+    model.tokens.save(folder)
+    return {"kind": NETWORK}
+
+
+@_write_files.register
+def _(model: Trees, folder: Path) -> dict[str, Any]:
+    model.write(folder)
+    return {**model.wide.facts(), "size": model.wide.size}
+
+
+@_write_files.register
+def _(model: Mix, folder: Path) -> dict[str, Any]:
+    for name, part in zip(model.names, model.parts, strict=True):
+        (folder / PARTS / name).mkdir(parents=True)
+        _write_slim(part, folder / PARTS / name)
+    return model.facts().encoder
 
 
 def _write_graph(model: Model, path: Path) -> None:
@@ -113,7 +145,7 @@ def _write_graph(model: Model, path: Path) -> None:
     except Exception as error:  # whatever the exporter meets in somebody's transformer
         reason = str(error).strip().splitlines()[0][:120] if str(error).strip() else type(error).__name__
         what = f"this encoder cannot be written as ONNX ({reason})"
-        raise DataError(what, remedy="export a bag-of-words or inception model") from error
+        raise DataError(what, remedy="export a model with another encoder") from error
     finally:
         logger.setLevel(before)
 
@@ -127,11 +159,11 @@ def _plain(model: Model) -> nn.Module:
     return _PlainBag(found) if isinstance(found, BagOfWords) else found
 
 
-def _difference(model: Model, folder: Path) -> float:
+def _difference(model: Part, folder: Path) -> float:
     places = np.unique(np.linspace(0, model.num_labels - 1, CHECKED).astype(np.int64)).tolist()
     texts = [model.label_texts[place] for place in places]
-    k = min(10, model.num_labels)
-    ids, scores = top_k(model.vectors(texts), model.head, k)
+    ids = np.maximum(model.best(texts, min(10, model.num_labels))[0], 0)
+    scores = model.score(texts, ids)
     found = np.take_along_axis(SlimPredictor(folder).scores(texts), ids, axis=1)
     difference = float(np.abs(found - scores).max())
     if not difference <= TOLERANCE * max(1.0, float(np.abs(scores).max())):
