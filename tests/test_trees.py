@@ -156,18 +156,18 @@ def test_a_model_folder_with_a_part_missing_or_damaged_is_refused(trained, tmp_p
 
 
 @needs_omikuji
-def test_commands_that_need_an_encoder_say_so(trained, tmp_path):
+def test_trees_are_no_dead_end_and_what_needs_an_encoder_says_so(trained, tmp_path):
     _, folder = trained
-    with pytest.raises(DataError, match="parabel, which has no encoder"):
+    with pytest.raises(DataError, match="label trees, which have no encoder"):
         load_network(folder)
     (tmp_path / "new.txt").write_text("a new label\n", "utf-8")
-    assert "has no encoder" in fails("add-labels", folder, tmp_path / "new.txt", "-o", tmp_path / "out")
-    for words in (
-        ("serve", folder, "--port", 0),
-        ("export", folder, tmp_path / "slim"),
-        ("explain", folder, "a text"),
-    ):
-        assert "has no encoder" in fails(*words)
+    done("add-labels", folder, tmp_path / "new.txt", "-o", tmp_path / "out")
+    assert gandalf.load_model(tmp_path / "out").num_labels == trained[0].model.num_labels + 1
+    assert "differ by at most" in done("export", folder, tmp_path / "slim")
+    text = small_splits().test.texts[0]
+    assert "probability" in done("explain", folder, text)
+    said = fails("serve", folder, "--port", 0, "--index", "codes")
+    assert "an index needs the rows of a single network" in said and "has no encoder" not in said
 
 
 @needs_omikuji

@@ -83,7 +83,8 @@ def wrong_composition(names: Sequence[str], weights: Sequence[float]) -> str | N
     """Return what is wrong with the names and weights of a mix's parts, or None."""
     if not names or len(weights) != len(names):
         return "a mix needs parts, and a name and a weight for each"
-    if any(Path(name).name != name or "\\" in name for name in names) or len(set(names)) != len(names):
+    plain = all(Path(name).name == name and name not in ("", "..") and "\\" not in name for name in names)
+    if not plain or len(set(names)) != len(names):
         return f"the parts of a mix have plain names, each its own, not {', '.join(names)[:100]}"
     if not all(weight > 0 for weight in weights) or not 0.999 < sum(weights) < 1.001:
         return f"the weights of a mix are above 0 and sum to 1, not {tuple(weights)}"

@@ -135,10 +135,11 @@ class WideModel:
                 save_npz(file, self.added.rows)
 
     def facts(self) -> dict[str, Any]:
-        """Return what a folder must say of the files: the kind, and how added labels are scored."""
+        """Return what a folder must say of the files: kind, number of trees, how added labels are scored."""
+        found = {"kind": TREES, "trees": int(self.forest.n_trees)}
         if self.added is None:
-            return {"kind": TREES}
-        return {"kind": TREES, "added_slope": self.added.slope, "added_offset": self.added.offset}
+            return found
+        return found | {"added_slope": self.added.slope, "added_offset": self.added.offset}
 
     def _found(
         self, texts: Sequence[str], k: int, exclude: csr_array | None
@@ -168,6 +169,10 @@ def read_wide_model(folder: Path, facts: Mapping[str, Any], labels: int, size: i
             forest = omikuji.Model.load(str(folder))
     except (RuntimeError, OSError, ValueError) as error:
         raise DataError(f"its trees cannot be read ({error})", remedy=AGAIN, file=folder) from error
+    # The library reads what trees there are. Folders of earlier releases do not say how many there were.
+    if forest.n_trees != facts.get("trees", forest.n_trees) or forest.n_features > size:
+        what = f"holds {forest.n_trees} trees of {forest.n_features:,} terms, not what the folder speaks of"
+        raise DataError(what, remedy=AGAIN, file=folder)
     return WideModel(words, forest, labels - (0 if added is None else len(added)), added)
 
 
