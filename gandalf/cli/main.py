@@ -19,6 +19,7 @@ from gandalf.cli.evaluate import evaluate
 from gandalf.cli.explain import explain
 from gandalf.cli.export import export
 from gandalf.cli.graph import graph
+from gandalf.cli.mix import mix
 from gandalf.cli.predict import predict
 from gandalf.cli.report import report
 from gandalf.cli.reproduce import reproduce
@@ -82,7 +83,7 @@ def gandalf(
 
 COMMANDS = (
     *(check, stats, graph, diagnose, augment),
-    *(systems, train, config, predict, explain, add_labels, evaluate, bench, serve, export, demo),
+    *(systems, train, mix, config, predict, explain, add_labels, evaluate, bench, serve, export, demo),
     *(reproduce, report),
 )
 for command in COMMANDS:

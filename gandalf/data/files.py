@@ -131,7 +131,7 @@ def new_folder(path: Path, *, overwrite: bool = False, inner: Collection[str] = 
     not replaced if it holds folders whose names are not in `inner`.
     """
     path = Path(path).resolve()
-    _refuse_to_replace(path, overwrite, inner)
+    refuse_to_replace(path, overwrite, inner)
     mark = uuid.uuid4().hex[:8]
     temporary, old = path.with_name(f".{path.name}.{mark}.part"), path.with_name(f".{path.name}.{mark}.old")
     try:
@@ -160,7 +160,9 @@ def _refuse_to_write(path: Path) -> None:
         raise DataError(what, file=path, remedy="choose another name")
 
 
-def _refuse_to_replace(path: Path, overwrite: bool, inner: Collection[str]) -> None:
+def refuse_to_replace(path: Path, overwrite: bool, inner: Collection[str] = ()) -> None:
+    """Refuse a folder that `new_folder` would not fill."""
+    path = path.resolve()
     here = Path.cwd().resolve()
     if path == here or path in here.parents:
         raise DataError(

@@ -1,0 +1,125 @@
+"""`gandalf mix`: one model of several that exist."""
+
+from __future__ import annotations
+
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from gandalf.cli.engine import device_of, engine
+from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
+from gandalf.cli.output import console, print_json
+from gandalf.cli.predict import Device
+from gandalf.data.files import refuse_to_replace
+from gandalf.errors import DataError
+from gandalf.report.scores import score_report
+from gandalf.wide.folder import PARTS
+
+if TYPE_CHECKING:
+    from gandalf.model import Part
+    from gandalf.runs.mix_models import Mixed
+
+Models = Annotated[
+    list[Path], typer.Argument(metavar="MODEL MODEL ...", help="Folders of models with the same labels.")
+]
+Out = Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="Folder for the mix.")]
+DataOption = Annotated[
+    str, typer.Option("--data", metavar="DATA", help="What the models were trained on: weights need points.")
+]
+Share = Annotated[
+    float | None,
+    typer.Option(
+        "--share", min=0.0, max=1.0, help="Training points that weights are fitted on. Default: as in train."
+    ),
+]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Which of the training points.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is in OUT.")]
+
+MIXED_ON = Bundle(Source, SOURCE.parameters | {"data": (DataOption, Parameter.empty)}, SOURCE.build)
+
+
+@offers(MIXED_ON)
+def mix(
+    models: Models,
+    out: Out,
+    source: Source,
+    share: Share = None,
+    seed: Seed = None,
+    device: Device = "auto",
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """Mix models of the same labels: the weighted mean of their probabilities, as one model.
+
+    Weights are fitted on training points of DATA, never on its test split: on points that all models held
+    out, if there are any. A model that adds nothing is left out. [bold]gandalf train[/] without --system
+    mixes too, and fits its weights on points that no part has learnt from.
+
+    [bold]gandalf mix linear-model deep-model -o mixed-model --data man[/]
+    """
+    with engine("mixing models"):
+        from gandalf.model import load_model, save_model
+        from gandalf.runs.mix_models import TOO_KIND, mix_models
+        from gandalf.runs.testing import test_scores
+    _refuse_to_lose(out, models, source)
+    refuse_to_replace(out, overwrite, (PARTS,))  # now, and not after minutes of work
+    splits = source.load_original()
+    loaded: dict[str, Part] = {}
+    for folder in models:
+        loaded[_new_name(folder, loaded)] = load_model(folder, device_of(device))
+    found = mix_models(loaded, splits, share, seed)
+    if found.seen:
+        typer.secho(f"warning: {TOO_KIND}", err=True, dim=True)
+    scores = test_scores(found.model, splits)
+    about = found.as_dict()
+    metrics = ({} if scores is None else scores.as_dict()) | {"mixing": about}
+    save_model(found.model, out, metrics=metrics, overwrite=overwrite)
+    if json:
+        print_json({"out": str(out), **metrics})
+        return
+    screen = console()
+    screen.print(_table(about))
+    screen.print(f"{escape(str(out))}: {escape(_said(found))}")
+    if scores is not None:
+        screen.print(score_report(scores))
+
+
+def _refuse_to_lose(out: Path, models: list[Path], source: Source) -> None:
+    """Never write over what is read."""
+    source.refuse_to_write(out)
+    for folder in models:
+        if folder.resolve() in (out.resolve(), *out.resolve().parents):
+            raise DataError("is one of the models, or in one", remedy="choose another name", file=out)
+
+
+def _new_name(folder: Path, taken: dict[str, Part]) -> str:
+    """Return the folder's name, with a number where an earlier model has it."""
+    name = folder.resolve().name
+    return next(each for each in (name, *(f"{name}-{n}" for n in range(2, 100))) if each not in taken)
+
+
+def _said(found: Mixed) -> str:
+    names, weights = found.fitted.names, found.fitted.weights
+    if len(names) == 1:
+        return f"{names[0]} alone: the others add nothing on these points"
+    return "a mix of " + ", ".join(
+        f"{name} {weight:.0%}" for name, weight in zip(names, weights, strict=True)
+    )
+
+
+def _table(about: dict[str, Any]) -> Table:
+    figures = list(about["mix"])
+    kind = "training" if about["may_have_been_seen"] else "held-out training"
+    title = f"On {about['held_out_points']:,} {kind} points"
+    found = Table(title=title, title_justify="left")
+    for name in ("", *figures, "weight"):
+        found.add_column(name, justify="right" if name else "left")
+    for each in about["parts"]:
+        weight = f"{each['weight']:.0%}" if each["weight"] else "-"
+        found.add_row(escape(each["name"]), *(f"{each[name]:.2f}" for name in figures), weight)
+    found.add_row("the mix", *(f"{about['mix'][name]:.2f}" for name in figures), "", style="bold")
+    return found

@@ -1,0 +1,151 @@
+"""`gandalf mix`: one model of several that exist, with weights fitted on training points of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gandalf.data.dataset import Splits
+from gandalf.data.holdout import holdout
+from gandalf.errors import DataError
+from gandalf.metrics.evaluate import Scores
+from gandalf.model import Calibration, Mix, Part, Trees
+from gandalf.model.mix import PROPOSED
+from gandalf.predict.inputs import check_labels
+from gandalf.recipe import Recipe, Validation
+from gandalf.runs.mixing import Fitted, fit_mix
+from gandalf.runs.trained import HeldAnswers
+from gandalf.runs.yardsticks import FIGURES
+from gandalf.settings import from_dict
+
+MOST = 6  # parts: every further one makes the weights to try twice as many and more
+TOO_KIND = (
+    "the weights are fitted on points that the models may have learnt from, and are too kind to models that "
+    "memorise; for fair weights let gandalf train mix the parts itself"
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Which training points are held: a share drawn by a seed, and no more than so many."""
+
+    share: float
+    seed: int
+    at_most: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Mixed:
+    """A mix, or the one part that is as good alone, and what was looked at."""
+
+    model: Part
+    fitted: Fitted
+    alone: dict[str, Scores]  # figures of each part on the held points
+    points: int  # that were held
+    seen: bool  # True if a part may have learnt from these points
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for `metrics.json`."""
+        weights = dict(zip(self.fitted.names, self.fitted.weights, strict=True))
+        rows = [
+            {"name": name, "weight": weights.get(name, 0.0), **_figures(scores)}
+            for name, scores in self.alone.items()
+        ]
+        points = {"held_out_points": self.points, "may_have_been_seen": self.seen}
+        return {"parts": rows, "mix": _figures(self.fitted.scores), **points}
+
+
+def mix_models(
+    models: Mapping[str, Part], splits: Splits, share: float | None = None, seed: int | None = None
+) -> Mixed:
+    """Return a mix of models by name, with weights fitted on training points; the test split is not read.
+
+    Points that all models held out of their training are taken if there are any, else a share of all points.
+    """
+    parts = _parts(models)
+    for part in parts.values():
+        check_labels(splits, part)
+    unseen = _unseen(parts, splits) if share is None and seed is None else None
+    usual = Validation()
+    held = unseen or Held(usual.share if share is None else share, seed or 0, usual.at_most)
+    cut = holdout(splits.train, held.share, held.seed, at_most=held.at_most)
+    points = Splits(train=cut.rest, test=cut.held, name=splits.name)
+    answers = {name: _answers(part, points) for name, part in parts.items()}
+    fitted = fit_mix(answers)
+    model = _model(parts, fitted, splits)
+    alone = {name: each.evaluated() for name, each in answers.items()}
+    return Mixed(model, fitted, alone, len(cut.held), unseen is None)
+
+
+def _parts(models: Mapping[str, Part]) -> dict[str, Part]:
+    """Return the models, each mix as its parts, or refuse models that cannot be mixed."""
+    found: dict[str, Part] = {}
+    for name, model in models.items():
+        if isinstance(model, Mix):
+            found |= {f"{name}-{own}": part for own, part in zip(model.names, model.parts, strict=True)}
+        else:
+            found[name] = model
+    if not 2 <= len(found) <= MOST:
+        what = f"{len(found)} models are to be mixed, and a mix has 2 to {MOST}"
+        raise DataError(what, remedy="name more models" if len(found) < 2 else "leave some out")
+    (first, one), *others = found.items()
+    for name, other in others:
+        _refuse_other_labels(first, one, name, other)
+    return found
+
+
+def _refuse_other_labels(first: str, one: Part, name: str, other: Part) -> None:
+    remedy = "mix models that were trained on the same labels"
+    if one.num_labels != other.num_labels:
+        what = f"{first} has {one.num_labels:,} labels, and {name} {other.num_labels:,}"
+        raise DataError(what, remedy=remedy)
+    for number, (text, rival) in enumerate(zip(one.label_texts, other.label_texts, strict=True)):
+        if text != rival:
+            what = f"label {number:,} is {text[:60]!r} in {first}, and {rival[:60]!r} in {name}"
+            raise DataError(what, remedy=remedy)
+
+
+def _unseen(parts: Mapping[str, Part], splits: Splits) -> Held | None:
+    """Return the points that all parts held out of their training, or None if any learnt from them."""
+    found = {_held_by(part, splits) for part in parts.values()}
+    return found.pop() if len(found) == 1 else None
+
+
+def _held_by(part: Part, splits: Splits) -> Held | None:
+    """Return what a network held out of this data for good; trees learn from all points in the end."""
+    about = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
+    if isinstance(part, Trees) or part.config.get("data") != about:
+        return None
+    try:
+        recipe = from_dict(Recipe, part.config["recipe"])
+    except (KeyError, TypeError, DataError):
+        return None
+    if not recipe.validation.share or recipe.training.last_stretch:
+        return None
+    return Held(recipe.validation.share, recipe.seed, recipe.validation.at_most)
+
+
+def _answers(part: Part, points: Splits) -> HeldAnswers:
+    assert points.test is not None
+    texts, _ = points.test.need_texts("mixing models")
+    ids, scores = part.best(texts, min(PROPOSED, part.num_labels), points.test.exclude)
+    return HeldAnswers(points, ids, scores, part.calibration or Calibration())
+
+
+def _model(parts: Mapping[str, Part], fitted: Fitted, splits: Splits) -> Part:
+    """Return the mix, or its only part as it is."""
+    chosen = tuple(parts[name] for name in fitted.names)
+    if len(chosen) == 1:
+        return chosen[0]
+    config = {
+        "system": "mix",
+        "data": {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels},
+        "parts": {name: parts[name].config.get("recipe") for name in fitted.names},
+    }
+    labels = (chosen[0].label_texts, chosen[0].label_ids)
+    return Mix(fitted.names, chosen, fitted.weights, *labels, config, fitted.calibration)
+
+
+def _figures(scores: Scores) -> dict[str, float]:
+    return {name: scores[name] for name in FIGURES}
