@@ -66,6 +66,15 @@ class Transformer(nn.Module):
         self.register_buffer("tokenizer_ids", torch.arange(vocabulary).clamp(max=rows - 1))
         self.register_buffer("scale", torch.tensor(self.dim**-0.5))
         self.dropout = nn.Dropout(options.dropout)
+        self._remembered: dict[bytes, Tensor] | None = None  # by token ids; None: nothing is remembered
+
+    def remember(self) -> None:
+        """Keep the vector of every text that is read from now on: for weights that stay as they are."""
+        self._remembered = {}
+
+    def forget(self) -> None:
+        """Read every text anew from now on."""
+        self._remembered = None
 
     def renumber(self, tokenizer_ids: npt.NDArray[np.int64]) -> None:
         """Say which of the model's own ids each of our tokens has; -1 for padding of our own."""
@@ -91,7 +100,7 @@ class Transformer(nn.Module):
             raise DataError(what, remedy=f"set text.max_length to {self.longest} or less")
         # Dropout is drawn text by text, so that in training they are met in the order they come in.
         whole = torch.is_grad_enabled() or self.training
-        pooled = self._pooled(ids) if whole else self._in_parts(ids)
+        pooled = self._pooled(ids) if whole else self._recalled(ids)
         encoded: Tensor = self.dropout(pooled) * self.scale
         return encoded
 
@@ -103,6 +112,18 @@ class Transformer(nn.Module):
         weight = kept.float() / kept.sum(dim=1, keepdim=True).clamp_min(1)  # shape: (B, T)
         pooled: Tensor = (found.last_hidden_state.float() * weight[:, :, None]).sum(dim=1)
         return pooled  # shape: (B, dim)
+
+    def _recalled(self, ids: Tensor) -> Tensor:
+        """Return the vectors of texts, those of known ones from memory."""
+        if self._remembered is None:
+            return self._in_parts(ids)
+        known = self._remembered
+        keys = [row.rstrip(b"\0") for row in map(bytes, ids.cpu().numpy().view(np.uint8))]
+        new = [at for at, key in enumerate(keys) if key not in known]
+        if new:
+            for at, vector in zip(new, self._in_parts(ids[new]).unbind(), strict=True):
+                known[keys[at]] = vector.clone()
+        return torch.stack([known[key] for key in keys])
 
     def _in_parts(self, ids: Tensor) -> Tensor:
         """The same with texts of like length together, few at a time: padding costs as much as words do."""

@@ -8,13 +8,18 @@ from dataclasses import dataclass, replace
 import torch
 
 from gandalf.recipe import Recipe
+from gandalf.runs.hardware import resolved
 
 # Minutes by default: the power of the number of points and labels, from one minute at 3,500 of both.
 UNIT, POWER = 3_500, 2 / 3
 LEAST, MOST = 0.75, 60.0
 PROBE = (256, 512, 8_192)  # points, numbers, labels of the product that tells how fast the machine is
-USED = 0.25  # share of that speed that a whole update reaches: gathering words, Adam, Python
+# What an update costs beside its three products, in operations of that speed: a number of a row that Adam
+# moves, and the share of the products' speed that is reached. Measured on two cores.
+MOVED, USED = 600, 0.6
+STEP_SECONDS, START_SECONDS = 2e-3, 4.0  # gathering words; vocabulary, graph, loading of libraries
 TEXT_SECONDS = {"cpu": 1 / 400, "cuda": 1 / 20_000}  # of a short text in MiniLM, two cores or a GPU
+TRANSFORMER_DIM = 384  # MiniLM's
 SHORTLIST = 5_000  # labels that a batch meets by shortlist, about
 FEWEST_EPOCHS = 3.0  # with fewer a network has hardly begun
 
@@ -67,29 +72,29 @@ def speed(device: str) -> float:
     return 2 * points * dim * labels / best
 
 
-def epoch_seconds(recipe: Recipe, size: Size, operations: float, device: str) -> float:
-    """Return what an epoch of the recipe takes at this speed."""
-    shortlist = device == "cpu" and recipe.labels.kind != "every" and size.labels > 20_000
-    labels = SHORTLIST if shortlist else size.labels
-    dim = 384 if recipe.encoder.kind == "transformer" else recipe.encoder.dim
-    rows = 6.0 * size.both * labels * dim / (USED * operations)
+def epoch_seconds(recipe: Recipe, size: Size, operations: float) -> float:
+    """Return what an epoch of the recipe, whose device and batch are resolved, takes at this speed."""
+    encoder = recipe.encoder
+    labels = min(SHORTLIST, size.labels) if recipe.labels.kind == "shortlist" else size.labels
+    numbers = labels * (TRANSFORMER_DIM if encoder.kind == "transformer" else encoder.dim)
+    step = (6 * recipe.training.batch * numbers / USED + MOVED * numbers) / operations
     reading = 0.0
-    if recipe.encoder.kind == "transformer" and not recipe.encoder.frozen:
-        reading = 3 * size.both * TEXT_SECONDS[device]
-    return rows + reading + size.both * 2e-5  # what a point costs wherever it goes
+    if encoder.kind == "transformer" and not encoder.frozen:
+        reading = 3 * size.both * TEXT_SECONDS[recipe.device]  # forwards, and backwards for twice that
+    return size.both / recipe.training.batch * (step + STEP_SECONDS) + reading
 
 
-def start_seconds(recipe: Recipe, size: Size, device: str) -> float:
+def start_seconds(recipe: Recipe, size: Size) -> float:
     """Return what comes before the first update: a frozen transformer reads all texts once."""
-    if recipe.encoder.kind == "transformer":
-        return 5 + size.both * TEXT_SECONDS[device]
-    return 5 + 3e-5 * size.both
+    reading = size.both * TEXT_SECONDS[recipe.device] if recipe.encoder.kind == "transformer" else 0.0
+    return START_SECONDS + 3e-5 * size.both + reading
 
 
-def fitted(recipe: Recipe, size: Size, seconds: float, device: str, operations: float) -> Recipe | None:
+def fitted(recipe: Recipe, size: Size, seconds: float, operations: float) -> Recipe | None:
     """Return the recipe with as many epochs as the seconds allow, or None if those are too few."""
-    each = epoch_seconds(recipe, size, operations, device) * (1 + recipe.training.last_stretch)
-    epochs = (seconds - start_seconds(recipe, size, device)) / max(each, 1e-9)
+    here = resolved(recipe, size.points, size.labels)
+    each = epoch_seconds(here, size, operations) * (1 + recipe.training.last_stretch)
+    epochs = (seconds - start_seconds(here, size)) / max(each, 1e-9)
     if epochs < FEWEST_EPOCHS:
         return None
     wanted = recipe.training.epochs

@@ -16,6 +16,7 @@ from gandalf.model import Model
 from gandalf.model.mix import PROPOSED
 from gandalf.model.part import Floats, Ints
 from gandalf.nets.heads import Table
+from gandalf.nets.transformer import Transformer
 from gandalf.predict.calibration import fit_calibration
 from gandalf.recipe import Baselines, Recipe
 from gandalf.runs.assemble import assemble_encoder, encoder_options, some_texts
@@ -87,6 +88,8 @@ class _Run:
         self.encoder_options = encoder_options(self.recipe.encoder, self.recipe.text.max_length)
         texts = some_texts(material.points, material.made.is_label)
         self.encoder = assemble_encoder(self.recipe, material.tokens, texts)
+        if self.recipe.encoder.frozen and self.recipe.siamese.kind == "none":
+            self._remember(True)
         normalise_together(self.encoder, self.ranks)
         self.ranks.alike(list(self.encoder.state_dict().values()))
         self.stages = stages_of(self.recipe)
@@ -97,6 +100,11 @@ class _Run:
         self.taken_over: dict[str, Any] | None = None
         self.answers: HeldAnswers | None = None  # of the classifier, before a last stretch
         self.now = begin(self.stages[0], material, self.encoder, 0)  # the stage under way
+
+    def _remember(self, texts: bool) -> None:
+        """Let a transformer that never changes read each text once, or again each time it is asked."""
+        if isinstance(self.encoder, Transformer):
+            (self.encoder.remember if texts else self.encoder.forget)()
 
     def go(self, place: Place, plan: str) -> None:
         """Train to the end, from a checkpoint where there is one to resume from; tell the plan first."""
@@ -184,6 +192,8 @@ class _Run:
             if fresh:
                 for each in now.refreshing:
                     each(training)
+                if now.validate is not None:
+                    now.validate(training)  # the start is one of the weights that may be kept
             if not now.over:
                 training.run(self._hooks(log, bar), saving.between(bar))
 
@@ -268,6 +278,7 @@ class _Run:
         _, label_texts = splits.train.need_texts("training")
         now, made, num_labels = self.now, self.material.made, splits.train.num_labels
         del now.training.head_update, now.training.encoder_update  # their state is as large as the rows
+        self._remember(False)
         table = now.training.head.plain()
         table.widen()
         own = self.material.own if self.ranks.rank else slice(0, num_labels)

@@ -37,6 +37,8 @@ HELD, FACTS, MODEL = "held.npz", "trained.json", "model"  # what is kept of a ca
 FEW = 50  # held-out points: with fewer nothing can be told
 STRETCH = 0.15  # of a network's updates: the held-out points come back
 MATCHED = 0.1  # share of label texts that are training texts, from which the graph is worth a trial
+FIRST_SHARE = 0.7  # of the time that is left, for each network but the last
+VALIDATIONS = 3  # of a network: each costs as much as predicting all held-out points
 FIRST = "linear"  # the candidate that is trained first and left on disk at once
 
 Say = Callable[[str], None]
@@ -185,10 +187,11 @@ class _Search:
     def _shared(self, recipe: Recipe) -> Recipe:
         """Return a candidate's recipe with what all candidates share: seed, device, held-out points."""
         own = self.recipe
-        training = recipe.training
+        training, validation = recipe.training, own.validation
         if recipe.trees.kind == "none" and recipe.system != AUTO:
             training = replace(training, last_stretch=STRETCH)
-        return replace(recipe, seed=own.seed, device=own.device, validation=own.validation, training=training)
+            validation = replace(validation, every=training.epochs / VALIDATIONS)
+        return replace(recipe, seed=own.seed, device=own.device, validation=validation, training=training)
 
     def _try(self, candidate: Candidate) -> None:
         row = Tried(candidate.name)
@@ -201,8 +204,9 @@ class _Search:
             except DataError as error:
                 self._leave_out(row, str(error))
                 return
-            allowed = self.clock.left / max(1, self._networks_left())
-            fits = fitted(recipe, self.size, allowed, self.device, self._speed)
+            last = candidate.name == self._candidates()[-1].name
+            allowed = self.clock.left * (1.0 if last else FIRST_SHARE)
+            fits = fitted(recipe, self.size, allowed, self._speed)
             if fits is None:
                 self._leave_out(row, f"{allowed:,.0f} s of the budget are too few for it")
                 return
@@ -247,9 +251,6 @@ class _Search:
     def _note_once(self, note: str) -> None:
         if note not in self.notes:
             self.notes.append(note)
-
-    def _networks_left(self) -> int:
-        return len(self._candidates()) - len(self.tried) + 1
 
     @property
     def _speed(self) -> float:
