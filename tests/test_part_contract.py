@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 from command_line import done, fails, python
+from fastapi.testclient import TestClient
 from scipy.sparse import csr_array
 from scipy.special import expit
 from small_parts import KINDS, needs_omikuji, small_network, small_part, small_trees
@@ -23,6 +24,7 @@ from gandalf.predict.explain import Explainer, cosines
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.queries import Query, answer
 from gandalf.runs.background import background_of
+from gandalf.serve.app import create_app
 from gandalf.serve.journal import Journal
 from gandalf.serve.service import Served, Service
 from gandalf.slim import FACTS, SlimPredictor
@@ -150,6 +152,7 @@ def test_an_added_label_is_found_by_its_own_text(part):
     close(longer.score(TEXTS, every(part, TEXTS)), part.score(TEXTS, every(part, TEXTS)), 1e-5)
     with pytest.raises(DataError, match="already"):
         longer.with_labels([new[1]])
+    assert part.add_labels(["by a plain list"], examples=[[TEXTS[2]]]).label_texts[-1] == "by a plain list"
 
 
 def test_what_new_labels_need_can_be_fitted_before(part, tmp_path):
@@ -215,6 +218,15 @@ def test_a_server_adds_labels_and_remembers_them(part, tmp_path):
     query = Query(("a label of the server",), 3)
     for one, other in zip(*(each.answer([(query, False)]) for each in (service, again)), strict=True):
         assert [score for _, score in one[0]] == pytest.approx([score for _, score in other[0]], abs=1e-5)
+
+
+def test_the_page_is_told_of_the_parts(part):
+    with TestClient(create_app(Service(Served(Predictor(part))))) as client:
+        found = client.post("/explain", json={"text": TEXTS[0], "label": 3}).json()
+        assert len(found["shares"]) == (2 if isinstance(part, Mix) else 0)
+        assert client.post("/predict", json={"text": TEXTS[0], "k": 3}).json()["results"][0]["labels"]
+        assert client.get("/labels/3/neighbours").json()["by"] == "rows"
+        assert client.get("/about").json()["labels"] == part.num_labels
 
 
 def test_the_commands_take_it(part, folder, tmp_path):

@@ -18,7 +18,7 @@ from gandalf.model.calibration import Calibration
 from gandalf.model.chosen_labels import checked_labels, with_record
 from gandalf.model.layout import PARTS, Facts
 from gandalf.model.model import Model
-from gandalf.model.part import Floats, Ints, Mask, Part, Vectors
+from gandalf.model.part import Extendable, Floats, Ints, Mask, Part, Vectors
 from gandalf.wide.mixing import MIX, Lists, Share, weighted, wrong_composition
 from gandalf.wide.mixing import PROPOSED as PROPOSED  # what fits the weights of a mix finds all of it here
 from gandalf.wide.mixing import as_logits as as_logits
@@ -26,7 +26,7 @@ from gandalf.wide.mixing import mixed as mixed
 
 
 @dataclass
-class Mix:
+class Mix(Extendable):
     """Parts with weights that sum to 1; the probability of a label is the weighted mean of the parts'.
 
     A part proposes its best labels. A label that it does not propose counts as 0 there, when the weights are

@@ -16,13 +16,13 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gandalf.data.new_labels import NewLabel, new_labels
+from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
 from gandalf.model.exact import pair_scores, top_k
 from gandalf.model.layout import WEIGHTS, Facts
 from gandalf.model.new_rows import NewRows
-from gandalf.model.part import Floats, Ints, Mask, largest
+from gandalf.model.part import Extendable, Floats, Ints, Mask, largest
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
@@ -35,7 +35,7 @@ LONG = 32  # batches from which on somebody waits and wants to see a bar
 
 
 @dataclass
-class Model:
+class Model(Extendable):
     """Tokens, encoder and head, what the labels are called, and how it was made."""
 
     tokens: Tokens
@@ -180,17 +180,3 @@ class Model:
         from gandalf.model.new_labels import with_labels  # not above: it needs this class
 
         return with_labels(self, labels, self.maker)
-
-    def add_labels(
-        self,
-        texts: Sequence[str],
-        ids: Sequence[str] | None = None,
-        examples: Sequence[Sequence[str]] | None = None,
-        neighbours: Sequence[Sequence[str | int]] | None = None,
-    ) -> Model:
-        """A model that also has these labels, made from their texts without training; this one stays.
-
-        `examples` are, for each label, texts that are known to have it, and `neighbours` known labels that
-        are like it, by id, text or number; either may be empty for some labels.
-        """
-        return self.with_labels(new_labels(texts, ids, examples, neighbours))

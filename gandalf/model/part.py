@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from gandalf.data.new_labels import NewLabel
+from gandalf.data.new_labels import NewLabel, new_labels
 from gandalf.model.calibration import Calibration
 from gandalf.model.layout import Facts
 from gandalf.wide.mixing import NO_LABEL as NO_LABEL  # what the protocol speaks of
@@ -91,6 +91,16 @@ class Part(Protocol):
         """Return a model that also has these labels, made without training; this one stays."""
         ...
 
+    def add_labels(
+        self,
+        texts: Sequence[str],
+        ids: Sequence[str] | None = None,
+        examples: Sequence[Sequence[str]] | None = None,
+        neighbours: Sequence[Sequence[str | int]] | None = None,
+    ) -> Part:
+        """Return a model that also has these labels: `with_labels` for plain lists."""
+        ...
+
     def facts(self) -> Facts:
         """Return what `config.json` says of the model."""
         ...
@@ -98,6 +108,28 @@ class Part(Protocol):
     def write(self, folder: Path) -> None:
         """Write everything but labels, figures, card and `config.json` into a folder that is there."""
         ...
+
+
+class Extendable:
+    """Adds labels by plain lists, for every kind of model that adds them by `NewLabel`s."""
+
+    def with_labels(self, labels: Sequence[NewLabel]) -> Self:
+        """Return a model that also has these labels, made without training; this one stays."""
+        raise NotImplementedError
+
+    def add_labels(
+        self,
+        texts: Sequence[str],
+        ids: Sequence[str] | None = None,
+        examples: Sequence[Sequence[str]] | None = None,
+        neighbours: Sequence[Sequence[str | int]] | None = None,
+    ) -> Self:
+        """Return a model that also has these labels, made from their texts without training; this one stays.
+
+        `examples` are, for each label, texts that are known to have it, and `neighbours` known labels that
+        are like it, by id, text or number; either may be empty for some labels.
+        """
+        return self.with_labels(new_labels(texts, ids, examples, neighbours))
 
 
 def largest(values: npt.NDArray[np.floating[Any]], number: int) -> list[tuple[int, float]]:

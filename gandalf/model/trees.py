@@ -17,7 +17,7 @@ from gandalf.model.added_terms import fit_added, label_terms
 from gandalf.model.calibration import Calibration
 from gandalf.model.chosen_labels import checked_labels, with_record
 from gandalf.model.layout import Facts, listed_files, missing
-from gandalf.model.part import Floats, Ints, Mask, largest
+from gandalf.model.part import Extendable, Floats, Ints, Mask, largest
 from gandalf.wide.wide_model import SETTINGS as SETTINGS  # what trains trees finds all of it here
 from gandalf.wide.wide_model import WORDS as WORDS
 from gandalf.wide.wide_model import Added, WideModel, read_wide_model
@@ -35,7 +35,7 @@ UNHEEDED = frozenset(
 
 
 @dataclass
-class Trees:
+class Trees(Extendable):
     """A wide model as a part: its terms and classifiers, what the labels are called, and how it was made."""
 
     words: BagOfWords
