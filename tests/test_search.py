@@ -1,0 +1,261 @@
+"""Without a system: several models are tried on held-out training points, and the best mix is kept."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from command_line import done, fails
+from scipy.sparse import csr_array
+from small_runs import KilledError, at_step, killed, same, small, small_splits
+
+import gandalf
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.errors import DataError
+from gandalf.metrics.evaluate import evaluate
+from gandalf.model import Calibration, Mix, Part, Trees, load_model
+from gandalf.runs import search as searching
+from gandalf.runs.budget import Size, fitted
+from gandalf.runs.mixing import fit_mix
+from gandalf.runs.output import state_of, train_to_folder
+from gandalf.runs.place import Place
+from gandalf.runs.run import train
+from gandalf.runs.search import Teller, search
+from gandalf.runs.trained import HeldAnswers
+from gandalf.settings import override
+from gandalf.systems import default_system, recipe
+
+pytestmark = pytest.mark.skipif(
+    find_spec("omikuji") is None, reason="omikuji is an optional library: extra [parabel]"
+)
+
+
+def quick(*settings: str) -> gandalf.recipe:
+    parts = override(recipe("auto"), ["search.minutes=0.5", "device=cpu", *settings])
+    return replace(parts, search=replace(parts.search, parts=("linear", "words")))
+
+
+@pytest.fixture(autouse=True)
+def small_network(monkeypatch):
+    """Let the network of words be small: these tests ask how it is chosen, not how good it is."""
+    made = override(recipe("astec"), ["encoder.dim=16", "training.batch=32", "training.epochs=4"])
+    monkeypatch.setattr(searching._Search, "_words", lambda self: made)
+
+
+# ---- the weights of a mix
+
+
+def answers(ids, scores, truth, frequencies) -> HeldAnswers:
+    """Make answers to points with these true labels, by a part that gives these logits."""
+    labels = len(frequencies)
+    rest = [(point, label) for label, count in enumerate(frequencies) for point in range(count)]
+    rows, columns = zip(*rest, strict=True)
+    train = csr_array((np.ones(len(rest)), (rows, columns)), shape=(max(frequencies), labels))
+    held = csr_array((np.ones(len(truth)), (range(len(truth)), truth)), shape=(len(truth), labels))
+    splits = Splits(train=Dataset(train), test=Dataset(held))
+    return HeldAnswers(splits, np.array(ids), np.array(scores, dtype=np.float32), Calibration())
+
+
+def test_a_part_that_is_right_gets_all_weight_and_one_that_adds_nothing_is_dropped():
+    truth = [0, 1, 2, 3] * 20
+    right = answers([[label, 4] for label in truth], [[3.0, -3.0]] * 80, truth, [9] * 5)
+    wrong = answers([[4, label] for label in truth], [[1.0, -3.0]] * 80, truth, [9] * 5)
+    found = fit_mix({"wrong": wrong, "right": right})
+    assert found.names == ("right",) and found.weights == (1.0,)
+    assert found.scores["P@1"] == 100
+
+
+def test_parts_that_know_different_points_are_mixed_and_beat_both():
+    truth = [0, 1] * 40
+    sure, unsure = [3.0, -3.0], [0.2, 0.1]
+    first = [sure if label == 0 else unsure for label in truth]
+    second = [unsure if label == 0 else sure for label in truth]
+    one = answers([[label, 2] if label == 0 else [3, label] for label in truth], first, truth, [9] * 4)
+    two = answers([[2, label] if label == 0 else [label, 3] for label in truth], second, truth, [9] * 4)
+    found = fit_mix({"one": one, "two": two})
+    assert set(found.names) == {"one", "two"} and sum(found.weights) == pytest.approx(1.0)
+    assert found.scores["P@1"] == 100 > max(one.evaluated()["P@1"], two.evaluated()["P@1"])
+
+
+def test_the_objective_is_the_mean_of_the_two_figures_as_evaluate_has_them():
+    from gandalf.runs.mixing import _Judge
+
+    splits = small_splits()
+    held = train(replace(splits, test=None), small("validation.share=0.3")).held
+    found = _Judge([held]).value(np.array([1.0]))
+    scores = held.evaluated()
+    assert found == pytest.approx((scores["P@1"] + scores["PSP@5"]) / 2)
+
+
+# ---- the search
+
+
+def test_the_best_on_held_out_points_is_found_and_all_is_told():
+    said: list[str] = []
+    first: list[Part] = []
+    splits = small_splits()
+    found = search(splits, quick(), teller=Teller(said.append, first.append))
+    assert "at most 0.5 minutes" in said[0] and "linear, words" in said[0]
+    assert [row.name for row in found.tried] == ["linear", "words"]
+    assert len(first) == 1 and isinstance(first[0], Trees)
+    assert sum(row.weight for row in found.tried) == pytest.approx(1.0)
+    best = max(row.scores["P@1"] + row.scores["PSP@5"] for row in found.tried)
+    assert found.scores["P@1"] + found.scores["PSP@5"] >= best - 0.5
+    assert [each.name for each in found.yardsticks] == ["popularity", "TF-IDF + linear"]
+    json.dumps(found.table, allow_nan=False)
+
+
+def test_no_test_point_is_ever_seen(monkeypatch):
+    """Change every test point: what is chosen, and its weights, stay the same."""
+    splits = small_splits()
+    other = replace(splits.test, texts=["nonsense"] * len(splits.test), targets=splits.test.targets[::-1])
+    seen = []
+    original = train
+
+    def spied(given, *more):
+        seen.append(given.test)
+        return original(given, *more)
+
+    monkeypatch.setattr(searching, "train", spied)
+    one = search(splits, quick())
+    two = search(replace(splits, test=other), quick())
+    assert seen == [None] * len(seen) and len(seen) == 4
+    assert [row.weight for row in one.tried] == [row.weight for row in two.tried]
+    assert one.scores["P@1"] == two.scores["P@1"]
+
+
+def test_the_folder_holds_a_mix_that_predicts_as_its_parts_say(tmp_path):
+    splits = small_splits()
+    outcome = train_to_folder(splits, quick(), Place(tmp_path / "out"))
+    assert state_of(tmp_path / "out") == "finished" and not (tmp_path / "out" / "checkpoints").exists()
+    model = load_model(tmp_path / "out")
+    assert isinstance(model, Mix | Trees) or model.config["system"] == "astec"
+    texts = list(splits.test.texts)
+    expected = gandalf.Predictor(outcome.trained.model).predict(texts, 5)[1]
+    np.testing.assert_allclose(gandalf.Predictor(model).predict(texts, 5)[1], expected, atol=1e-5)
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text("utf-8"))
+    assert metrics["search"]["why"] and metrics["search"]["baselines"][0]["name"] == "popularity"
+    assert metrics["P@1"] == pytest.approx(outcome.scores["P@1"])
+
+
+def test_a_killed_search_leaves_a_usable_model_and_goes_on_where_it_was(tmp_path, monkeypatch):
+    splits, out = small_splits(), tmp_path / "out"
+    whole = train_to_folder(splits, quick(), Place(tmp_path / "whole"))
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        at_step(patch, 5, killed)
+        train_to_folder(splits, quick(), Place(out))
+    assert state_of(out) == "unfinished"
+    assert isinstance(load_model(out), Trees)  # the first usable model
+    with pytest.raises(DataError, match="--resume"):
+        train_to_folder(splits, quick(), Place(out))
+    trained = []
+    with monkeypatch.context() as patch:
+        patch.setattr(searching, "train", lambda *given: trained.append(given[1].system) or train(*given))
+        again = train_to_folder(splits, quick(), Place(out, resume=True))
+    assert trained == ["astec"]  # not the linear model again
+    assert state_of(out) == "finished"
+    assert (
+        again.metrics["search"]["why"].partition(":")[0] == whole.metrics["search"]["why"].partition(":")[0]
+    )
+
+
+def test_a_budget_for_nothing_but_the_linear_model_gives_that_and_says_so():
+    found = search(small_splits(), quick("search.minutes=0.0001"))
+    assert isinstance(found.trained.model, Trees)
+    assert "too few" in found.tried[1].note and any("words left out" in note for note in found.notes)
+
+
+def test_too_few_points_to_choose_by_give_the_linear_model_of_all_of_them():
+    splits = small_splits()
+    found = search(Splits(train=splits.train[np.arange(40)], name="few"), quick())
+    assert isinstance(found.trained.model, Trees) and found.trained.points == 40
+    assert "too few to choose by" in found.why
+
+
+def test_a_missing_library_is_named_once_and_the_search_goes_on(monkeypatch):
+    def missing(*_):
+        raise DataError("a transformer needs transformers", remedy="pip install it")
+
+    monkeypatch.setattr(searching, "check_encoder", missing)
+    asked = quick()
+    asked = replace(asked, search=replace(asked.search, parts=("linear", "frozen")))
+    found = search(small_splits(), asked)
+    assert isinstance(found.trained.model, Trees)
+    assert sum("needs transformers" in note for note in found.notes) == 1
+
+
+def test_a_part_that_is_not_there_is_refused():
+    asked = quick()
+    asked = replace(asked, search=replace(asked.search, parts=("liner",)))
+    with pytest.raises(DataError, match=r"'liner'.*linear, .*frozen, words"):
+        search(small_splits(), asked)
+
+
+# ---- held-out points come back
+
+
+def test_the_last_stretch_learns_from_all_points_and_reports_the_figure_from_before():
+    splits = replace(small_splits(), test=None)
+    settings = ("validation.share=0.3", "training.steps=150", "encoder.dim=64")
+    without = train(splits, small(*settings))
+    with_stretch = train(splits, small(*settings, "training.last_stretch=1.0"))
+    assert with_stretch.points == len(splits.train) > without.points
+    assert with_stretch.steps == 300 and without.steps == 150
+    held = with_stretch.held
+    scores = without.held.evaluated()
+    assert held.evaluated()["P@1"] == pytest.approx(scores["P@1"])  # measured before the stretch
+    predictor = gandalf.Predictor(with_stretch.model)
+    after = evaluate(predictor.predict(held.held.texts, 20, held.held.exclude), held.splits)
+    assert after["P@1"] > scores["P@1"] + 2  # those points have been learnt from by now
+
+
+def test_a_stretch_that_is_killed_ends_with_the_same_weights(tmp_path, monkeypatch):
+    splits, settings = small_splits(), ("validation.share=0.3", "training.last_stretch=0.5")
+    whole = train(splits, small(*settings))
+    place = Place(tmp_path / "run", minutes=0)
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        at_step(patch, 50, killed)
+        train(splits, small(*settings), place)
+    resumed = train(splits, small(*settings), replace(place, resume=True))
+    same(resumed, whole)
+    np.testing.assert_array_equal(resumed.held.ids, whole.held.ids)
+
+
+# ---- what is asked for
+
+
+@pytest.mark.parametrize(
+    ("settings", "system"),
+    [
+        ((), "auto"),
+        (("seed", "device"), "auto"),
+        (("search.minutes",), "auto"),
+        (("validation.share",), "auto"),
+        (("training.steps=20",), "astec"),
+        (("targets.share=0.5",), "astec"),
+        (("seed=1", "encoder.dim=20"), "astec"),
+    ],
+)
+def test_settings_of_one_system_mean_one_system(settings, system):
+    assert default_system(settings) == system
+
+
+def test_the_budget_shortens_a_network_and_refuses_what_is_too_short():
+    asked, size = override(recipe("astec"), ["device=cpu"]), Size(10_000, 10_000)
+    enough = fitted(asked, size, 1e6, 1e11)
+    assert enough.training.epochs == asked.training.epochs
+    less = fitted(asked, size, 100.0, 1e11)
+    assert 3 <= less.training.epochs < asked.training.epochs
+    assert fitted(asked, size, 5.0, 1e11) is None
+    assert Size(1_000, 500).minutes < Size(9_599, 8_808).minutes < 4 < Size(108_968, 78_610).minutes < 15
+
+
+def test_the_command_prints_what_it_tried(tmp_path):
+    data = tmp_path / "data"
+    gandalf.export(small_splits(), data, "raw")
+    said = done("train", data, tmp_path / "out", "--minutes", "0.3", "--set", 'search.parts=["linear"]')
+    assert "held-out training points" in said and "popularity" in said and "Chosen: linear" in said
+    assert "search.minutes" in fails("train", data, tmp_path / "no", "--minutes", "0")
