@@ -35,7 +35,7 @@ def test_steps_are_equal_where_epochs_are_given(tmp_path):
     found = demo(small(), short, tmp_path)
     per_epoch = -(-(found.entries[0].training["points"] + found.labels) // 64)
     assert [entry.steps for entry in found.entries] == [2 * per_epoch] * 4
-    assert [each["step"] for each in found.entries[0].history] == [per_epoch, 2 * per_epoch]
+    assert [each["step"] for each in found.entries[0].history] == [0, per_epoch, 2 * per_epoch]
 
 
 def test_ours_is_the_recipe_as_it_is():

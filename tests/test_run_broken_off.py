@@ -40,6 +40,8 @@ COURSES = {
     "clusters first": ("siamese.kind=triplet", "siamese.pair_batch=32", "siamese.pair_epochs=6"),
     "pairs alone": ("siamese.kind=triplet", "siamese.alone=true", "siamese.pair_epochs=6"),
 }
+# Held points enough to see a rise, and then none.
+RISING = ("validation.share=0.3", "validation.metric=P@5", "validation.patience=2", "validation.every=2")
 PAIRS = ("drawn labels first", "clusters first", "pairs alone")
 
 
@@ -106,13 +108,42 @@ def test_with_patience_the_best_weights_are_kept(splits, monkeypatch):
         return validate(self, training)
 
     monkeypatch.setattr(Validate, "__call__", watched)
-    trained = train(splits, small(*COURSES["patience"]))
+    trained = train(splits, small(*COURSES["patience"], *RISING))
     best = int(np.argmax([each["value"] for each in trained.history]))
     assert 0 < best < len(seen) - 1  # or nothing would be shown
     assert trained.kept == trained.history[best]
     assert all(torch.equal(each, seen[best][name]) for name, each in weights(trained).items())
-    trained = train(splits, small())
-    assert trained.kept == trained.history[-1]
+
+
+def test_a_run_is_never_worse_than_its_start(splits, tmp_path, monkeypatch):
+    """Where training ruins everything, the weights of the start are kept, resumed or not."""
+    starts, validate = [], Validate.__call__
+
+    def ruined(self, training):
+        if training.step:
+            training.head.bias.data.copy_(1000.0 * torch.arange(len(training.head.bias)))
+        else:
+            starts.append({name.replace("/", "."): t.clone() for name, t in training.weights().items()})
+        return validate(self, training)
+
+    monkeypatch.setattr(Validate, "__call__", ruined)
+    ruinous = small("validation.share=0.3")
+    trained = train(splits, ruinous, Place(tmp_path / "unbroken"))
+    assert trained.history[0]["step"] == 0 and trained.kept == trained.history[0]
+    assert trained.history[-1]["value"] < trained.history[0]["value"] - 5
+    assert all(torch.equal(each, starts[0][name]) for name, each in weights(trained).items())
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        at_step(patch, 20, killed)
+        train(splits, ruinous, Place(tmp_path / "broken", minutes=0))
+    same(trained, train(splits, ruinous, Place(tmp_path / "broken", resume=True)))
+
+
+def test_the_last_weights_stay_unless_earlier_ones_were_better_by_more_than_noise(splits):
+    trained = train(splits, small("validation.share=0.3"))
+    best = max(trained.history, key=lambda each: each["value"])
+    noise = (best["value"] * (100 - best["value"]) / 90) ** 0.5
+    assert best["value"] - trained.history[-1]["value"] < noise
+    assert trained.kept == trained.history[-1] and "kept" not in trained.kept
 
 
 def test_ctrl_c_is_answered_at_the_next_step(splits, tmp_path, monkeypatch):

@@ -19,12 +19,19 @@ class BagOfWordsOptions:
     dim: int = 300
     dropout: float = 0.5
     block: BlockName = "astec"
+    centred: bool = False  # subtract the mean vector of the training texts
 
 
 class BagOfWords(WordEncoder):
-    """Word vectors weighted by tf-idf (rows of length 1), summed, and the block."""
+    """Word vectors weighted by tf-idf (rows of length 1), summed, and the block; then less their centre.
+
+    The block ends in a ReLU, so all its vectors point the same way: two texts without a common word have a
+    cosine of 0.7. Less the mean of the training texts they have one of 0 (docs/training.md says what that
+    is good for).
+    """
 
     idf: Tensor  # shape: (vocabulary,)
+    centre: Tensor | None  # shape: (dim,)
 
     def __init__(self, vocabulary: int, options: BagOfWordsOptions) -> None:
         super().__init__()
@@ -32,10 +39,21 @@ class BagOfWords(WordEncoder):
         self.words = WordTable(vocabulary, options.dim)
         self.register_buffer("idf", torch.ones(vocabulary))
         self.residual = POINT_BLOCKS[options.block](options.dim, options.dropout)
+        self.register_buffer("centre", torch.zeros(options.dim) if options.centred else None)
 
     def weigh(self, idf: Tensor) -> None:
         """Set the words' weights; 0 for padding."""
         self.idf.copy_(idf)
+
+    @torch.no_grad()
+    def centre_on(self, ids: Tensor) -> None:
+        """Take the mean vector of these texts as the centre, where there is one."""  # shape: (B, T)
+        if self.centre is None:
+            return
+        self.centre.zero_()
+        was_training = self.training
+        self.centre.copy_(self.eval()(ids).mean(dim=0))
+        self.train(was_training)
 
     def look_up(self, ids: Tensor) -> Tensor:
         """Sum the vectors of a text's words."""  # shape: (B, T) -> (B, dim)
@@ -43,6 +61,6 @@ class BagOfWords(WordEncoder):
         return self.words.weighted_sum(ids, F.normalize(weight, dim=1))
 
     def behind(self, x: Tensor) -> Tensor:
-        """The block."""  # shape: (B, dim), the same
+        """Apply the block and subtract the centre."""  # shape: (B, dim), the same
         encoded: Tensor = self.residual(x)
-        return encoded
+        return encoded if self.centre is None else encoded - self.centre

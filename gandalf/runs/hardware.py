@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -23,7 +24,8 @@ MANY_LABELS = 20_000  # on a CPU, more than these are met by shortlist
 SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}  # of a batch against a block: what fits a cache, what fills a card
 SMALLEST_BLOCK = 4_096
 MANY_POINTS = 50_000  # training points and labels: from here on a GPU is given larger batches
-BATCH, LARGE_BATCH = 256, 1_024
+SMALLEST_BATCH, BATCH, LARGE_BATCH = 32, 256, 1_024
+UPDATES = 300  # at least these, where a smaller batch can give them
 
 
 def resolved(recipe: Recipe, num_points: int, num_labels: int) -> Recipe:
@@ -35,8 +37,7 @@ def resolved(recipe: Recipe, num_points: int, num_labels: int) -> Recipe:
     kind = recipe.labels.kind
     if kind == "auto":
         kind = "shortlist" if device == "cpu" and num_labels > MANY_LABELS else "every"
-    large = device == "cuda" and num_points + num_labels > MANY_POINTS
-    batch = recipe.training.batch or (LARGE_BATCH if large else BATCH)
+    batch = recipe.training.batch or _batch(recipe, device, num_points + num_labels)
     block = recipe.labels.block or max(SCORES[device] // batch, SMALLEST_BLOCK)
     return replace(
         recipe,
@@ -44,6 +45,19 @@ def resolved(recipe: Recipe, num_points: int, num_labels: int) -> Recipe:
         labels=replace(recipe.labels, kind=kind, block=min(block, num_labels)),
         training=replace(recipe.training, precision=precision, batch=batch),
     )
+
+
+def _batch(recipe: Recipe, device: str, epoch: int) -> int:
+    """Return the points of an update: fewer for small sets, so that the run has enough updates.
+
+    `epoch` is the number of points in an epoch. Only bags of words were measured with small batches.
+    """
+    if device == "cuda" and epoch > MANY_POINTS:
+        return LARGE_BATCH
+    if recipe.encoder.kind != "bag-of-words" or recipe.siamese.kind != "none":
+        return BATCH
+    most = recipe.training.epochs * epoch / UPDATES
+    return max(SMALLEST_BATCH, min(BATCH, 1 << int(math.log2(max(most, 1.0)))))
 
 
 def check_kernel(recipe: Recipe) -> None:

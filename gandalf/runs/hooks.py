@@ -154,7 +154,7 @@ class Memory:
         if self.validate is None:
             return tensors, {}
         tensors |= {f"best/{name}": each for name, each in (self.validate.best or {}).items()}
-        return tensors, {"validations": self.validate.history}
+        return tensors, {"validations": self.validate.history, "deciding": self.validate.points}
 
     def load(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
         """Take back what `state` gave."""
@@ -168,5 +168,6 @@ class Memory:
             self.cache.vectors = tensors["cache"].clone()
         if self.validate is not None:
             self.validate.history = list(facts.get("validations", []))
+            self.validate.points = int(facts.get("deciding", 0))
             best = {n.removeprefix("best/"): t for n, t in tensors.items() if n.startswith("best/")}
             self.validate.best = best or None

@@ -192,8 +192,8 @@ class _Run:
             if fresh:
                 for each in now.refreshing:
                     each(training)
-                if now.validate is not None:
-                    now.validate(training)  # the start is one of the weights that may be kept
+            if now.validate is not None and not training.step and not now.validate.history:
+                now.validate(training)  # the start is one of the weights that may be kept
             if not now.over:
                 training.run(self._hooks(log, bar), saving.between(bar))
 

@@ -205,7 +205,7 @@ def _siamese(material: Material, encoder: TextEncoder, before: int, head: Head |
     )
     points = replace(material.points, label_tokens=texts.tokens)
     training = Training(encoder, encoded, points, stage, before, material.ranks)
-    validate = _validate(material, made.epoch, patience=0)
+    validate = _validate(material, made.epoch, patience=0, keep=False)  # another stage changes the encoder
     memory = Memory(made.order, validate, made.seen)
     return Running("siamese", training, validate, memory, made.epoch, made.refreshing)
 
@@ -218,11 +218,11 @@ BEGIN: dict[StageName, Begin] = {
 }
 
 
-def _validate(material: Material, epoch: int, patience: int) -> Validate | None:
+def _validate(material: Material, epoch: int, patience: int, keep: bool = True) -> Validate | None:
     if material.held is None:
         return None
     options = replace(material.recipe.validation, patience=patience)
-    return Validate(material.held, options, max(1, round(options.every * epoch)))
+    return Validate(material.held, options, max(1, round(options.every * epoch)), keep)
 
 
 def _labels(recipe: Recipe, num_labels: int, world: int) -> Labels:

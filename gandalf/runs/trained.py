@@ -54,11 +54,10 @@ class Trained:
 
     @property
     def kept(self) -> dict[str, Any] | None:
-        """The validation of the weights that were kept: the best where there is patience, else the last."""
+        """The validation of the weights that were kept: the one marked so, else the last."""
         last = [
             each for each in self.history if "stage" not in each
         ]  # of earlier stages no weights were kept
         if not last:
             return None
-        patience = self.model.config["validation"]["patience"]
-        return max(last, key=lambda each: float(each["value"])) if patience else last[-1]
+        return next((each for each in last if each.get("kept")), last[-1])

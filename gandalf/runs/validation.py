@@ -25,6 +25,7 @@ from gandalf.train.loop import Training
 from gandalf.train.ranks import ONE, Ranks
 
 PLACES = 20  # labels looked at of each point; the filter has been applied before
+MOST_KEPT = 2 << 30  # bytes of weights that are copied without being asked for
 FIGURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "C@5")
 
 
@@ -79,12 +80,18 @@ def encoded(encoder: nn.Module, tokens: npt.NDArray[np.int32], batch: int = 4096
 
 
 class Validate:
-    """Hook that scores the held points, and with patience keeps the best weights and stops in time."""
+    """Hook that scores the held points, keeps the best weights and, with patience, stops in time.
 
-    def __init__(self, held: Held, options: Validation, every: int) -> None:
-        self.held, self.options, self.steps = held, options, every
+    The start is the first of the validations, so no run ends worse than it began. Without patience the last
+    weights stay unless earlier ones were better by more than the standard error of the figure: the best of
+    many validations on few points is luck.
+    """
+
+    def __init__(self, held: Held, options: Validation, every: int, keep: bool = True) -> None:
+        self.held, self.options, self.steps, self.keep = held, options, every, keep
         self.history: list[dict[str, Any]] = []
-        self.best: dict[str, Tensor] | None = None  # weights; kept only where there is patience
+        self.best: dict[str, Tensor] | None = None  # weights, in the host's memory
+        self.points = 0  # that decide
 
     def every(self, training: Training) -> int:
         """Number of steps between two validations."""
@@ -102,19 +109,27 @@ class Validate:
             for name, found in (("label_text", scores.label_text), ("new_text", scores.new_text))
             if found is not None
         }
-        self.history.append(
-            {"step": training.all_steps, "value": part.values[self.options.metric], **figures, **of_parts}
-        )
-        if self.options.patience and self.place == len(self.history) - 1:
+        value = part.values[self.options.metric]
+        self.history.append({"step": training.all_steps, "value": value, **figures, **of_parts})
+        self.points = part.points
+        if self.place == len(self.history) - 1 and self._keeps(training):
             self.best = {name: tensor.cpu().clone() for name, tensor in training.weights().items()}
         return self.over
 
+    def _keeps(self, training: Training) -> bool:
+        """Return True if the best weights get a copy: always with patience, else up to MOST_KEPT bytes."""
+        if not self.keep:
+            return False
+        size = sum(each.numel() * each.element_size() for each in training.weights().values())
+        return bool(self.options.patience) or size <= MOST_KEPT
+
     @property
     def over(self) -> bool:
-        """Whether patience has run out."""
-        if not self.options.patience or not self.history:
+        """Return True if patience has run out; the start does not count as a validation without a rise."""
+        values = [each["value"] for each in self.history[1:]]
+        if not self.options.patience or not values:
             return False
-        return len(self.history) - 1 - self.place >= self.options.patience
+        return len(values) - 1 - int(np.argmax(values)) >= self.options.patience
 
     @property
     def place(self) -> int:
@@ -122,6 +137,12 @@ class Validate:
         return int(np.argmax([each["value"] for each in self.history]))
 
     def restore(self, training: Training) -> None:
-        """Put the best weights back, where they were kept."""
-        if self.best is not None:
+        """Put the best weights back if they are to be kept, and mark their validation as `kept`."""
+        if self.best is None or not self.history:
+            return
+        found, last = self.history[self.place], self.history[-1]
+        value = float(found["value"])
+        noise = max(value * (100 - value), 0.0) ** 0.5 / max(self.points, 1) ** 0.5
+        if self.options.patience or value - float(last["value"]) > noise:
             training.load_weights(self.best)
+            found["kept"] = True
