@@ -44,6 +44,21 @@ def test_points_that_all_models_held_out_are_taken(networks_of_one_cut):
     assert mix_models(networks_of_one_cut, other).seen
 
 
+@needs_omikuji
+def test_trees_are_asked_without_the_points_that_networks_held_out(networks_of_one_cut):
+    """Trees learn from all points in the end: on points that they know they would win every time."""
+    trees = gandalf.train(small_splits(), "parabel", targets="ratio").model
+    models = {"trees": trees, "large": networks_of_one_cut["large"]}
+    fair, unfair = mix_models(models, small_splits()), mix_models(models, small_splits(), share=0.2)
+    assert not fair.seen and unfair.seen
+    assert fair.alone["trees"]["P@1"] < unfair.alone["trees"]["P@1"]
+    assert dict(zip(fair.fitted.names, fair.fitted.weights, strict=True)).get("large", 0.0) > 0
+    alone = {"one": trees, "two": replace(trees)}
+    assert not mix_models(alone, small_splits()).seen
+    unknown = {"trees": replace(trees, config={}), "large": networks_of_one_cut["large"]}
+    assert mix_models(unknown, small_splits()).seen
+
+
 def test_the_test_split_has_no_say(networks_of_one_cut):
     splits = small_splits()
     wrong = csr_array(splits.test.targets[:, ::-1])

@@ -55,9 +55,9 @@ def mix(
 ) -> None:
     """Mix models of the same labels: the weighted mean of their probabilities, as one model.
 
-    Weights are fitted on training points of DATA, never on its test split: on points that all models held
-    out, if there are any. A model that adds nothing is left out. [bold]gandalf train[/] without --system
-    mixes too, and fits its weights on points that no part has learnt from.
+    Weights are fitted on training points of DATA, never on its test split: on points that all networks held
+    out, if there are any; label trees are trained again without these points, for the weights alone. A model
+    that adds nothing is left out. [bold]gandalf train[/] without --system makes a mix of its own.
 
     [bold]gandalf mix linear-model deep-model -o mixed-model --data man[/]
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gandalf.data.dataset import Splits
@@ -16,6 +16,7 @@ from gandalf.predict.inputs import check_labels
 from gandalf.recipe import Recipe, Validation
 from gandalf.runs.mixing import Fitted, fit_mix
 from gandalf.runs.trained import HeldAnswers
+from gandalf.runs.trees import held_answers
 from gandalf.runs.yardsticks import FIGURES
 from gandalf.settings import from_dict
 
@@ -61,7 +62,8 @@ def mix_models(
 ) -> Mixed:
     """Return a mix of models by name, with weights fitted on training points; the test split is not read.
 
-    Points that all models held out of their training are taken if there are any, else a share of all points.
+    Points that all networks held out of their training are taken if there are any, and trees are trained
+    again without these points to be asked. Else it is a share of all points.
     """
     parts = _parts(models)
     for part in parts.values():
@@ -71,7 +73,8 @@ def mix_models(
     held = unseen or Held(usual.share if share is None else share, seed or 0, usual.at_most)
     cut = holdout(splits.train, held.share, held.seed, at_most=held.at_most)
     points = Splits(train=cut.rest, test=cut.held, name=splits.name)
-    answers = {name: _answers(part, points) for name, part in parts.items()}
+    fair = unseen is not None
+    answers = {name: _answers(part, points, splits, fair) for name, part in parts.items()}
     fitted = fit_mix(answers)
     model = _model(parts, fitted, splits)
     alone = {name: each.evaluated() for name, each in answers.items()}
@@ -107,30 +110,48 @@ def _refuse_other_labels(first: str, one: Part, name: str, other: Part) -> None:
 
 
 def _unseen(parts: Mapping[str, Part], splits: Splits) -> Held | None:
-    """Return the points that all parts held out of their training, or None if any learnt from them."""
-    found = {_held_by(part, splits) for part in parts.values()}
-    return found.pop() if len(found) == 1 else None
+    """Return the points that all networks held out of their training, or None if any learnt from them.
+
+    Trees learn from all points in the end, but are trained in seconds: they are asked without these points.
+    """
+    recipes = {name: _recipe_on(part, splits) for name, part in parts.items()}
+    networks = [name for name, part in parts.items() if not isinstance(part, Trees)]
+    found = {_held_by(recipes[name]) for name in networks or list(recipes)}
+    if None in recipes.values() or len(found) != 1:
+        return None
+    return found.pop()
 
 
-def _held_by(part: Part, splits: Splits) -> Held | None:
-    """Return what a network held out of this data for good; trees learn from all points in the end."""
+def _recipe_on(part: Part, splits: Splits) -> Recipe | None:
+    """Return the recipe of a part that was trained on this data, as far as its config tells."""
     about = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
-    if isinstance(part, Trees) or part.config.get("data") != about:
+    if part.config.get("data") != about:
         return None
     try:
         recipe = from_dict(Recipe, part.config["recipe"])
     except (KeyError, TypeError, DataError):
         return None
-    if not recipe.validation.share or recipe.training.last_stretch:
+    return None if recipe.targets.targets == "auto" else recipe
+
+
+def _held_by(recipe: Recipe | None) -> Held | None:
+    """Return what a recipe holds out for good."""
+    if recipe is None or not recipe.validation.share or recipe.training.last_stretch:
         return None
     return Held(recipe.validation.share, recipe.seed, recipe.validation.at_most)
 
 
-def _answers(part: Part, points: Splits) -> HeldAnswers:
+def _answers(part: Part, points: Splits, splits: Splits, fair: bool) -> HeldAnswers:
+    """Return what a part says of the held points; `fair`: trees are trained again without these points."""
     assert points.test is not None
+    own = part.calibration or Calibration()  # which the mix will use
+    recipe = _recipe_on(part, splits)
+    if fair and isinstance(part, Trees) and recipe is not None:
+        train = Splits(train=splits.train, name=splits.name)
+        return replace(held_answers(train, points.train, points.test, recipe), calibration=own)
     texts, _ = points.test.need_texts("mixing models")
     ids, scores = part.best(texts, min(PROPOSED, part.num_labels), points.test.exclude)
-    return HeldAnswers(points, ids, scores, part.calibration or Calibration())
+    return HeldAnswers(points, ids, scores, own)
 
 
 def _model(parts: Mapping[str, Part], fitted: Fitted, splits: Splits) -> Part:
