@@ -13,6 +13,7 @@ from gandalf.text.words import Words, WordsOptions
 LABELS = ["gzip", "bzip2 files", "disk usage", "Ärger über \u2028 Zeilen", "gzip"]
 OPTIONS = {
     "bag-of-words": {"kind": "bag-of-words", "dim": 12, "dropout": 0.3},
+    "centred": {"kind": "bag-of-words", "dim": 12, "centred": True},
     "inception": {"kind": "inception", "words": 8, "word_dim": 128},
     "transformer": {"kind": "transformer", "config": small_bert(), "dropout": 0.1},
 }
@@ -34,6 +35,8 @@ def small_model(kind="bag-of-words", *, labels=LABELS, seed=0, calibrated=True, 
         {"system": "tiny", "data": "five labels", "encoder": OPTIONS[kind], "epochs": 3},
         Calibration(2.0, -0.5) if calibrated else None,
     )
+    if kind == "centred":
+        encoder.centre_on(torch.from_numpy(tokens.encode(list(labels))))
     with torch.no_grad():
         vectors = model.vectors(labels)
         head.rows.copy_(6 * torch.nn.functional.normalize(vectors - vectors.mean(0)))

@@ -49,16 +49,13 @@ class _PlainBag(nn.Module):
 
     def __init__(self, bag: BagOfWords) -> None:
         super().__init__()
-        self.words, self.residual = bag.words, bag.residual
-        self.register_buffer("idf", bag.idf)
+        self.bag = bag
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Encode a batch of texts."""  # shape: (B, T) -> (B, dim)
-        idf: Tensor = self.get_buffer("idf")
-        weight = F.normalize(idf[tokens] * (tokens != 0), dim=1)
-        summed = torch.bmm(weight.unsqueeze(1), self.words(tokens)).squeeze(1)
-        encoded: Tensor = self.residual(summed)
-        return encoded
+        weight = F.normalize(self.bag.idf[tokens] * (tokens != 0), dim=1)
+        summed = torch.bmm(weight.unsqueeze(1), self.bag.words(tokens)).squeeze(1)
+        return self.bag.behind(summed)
 
 
 def export_model(model: Part, source: Path, folder: Path, *, overwrite: bool = False) -> float:
