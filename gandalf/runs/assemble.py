@@ -23,7 +23,7 @@ from gandalf.runs.distil import distilled_vectors, is_distilled
 from gandalf.runs.hardware import DTYPES
 from gandalf.runs.label_texts import PARTS, LabelTexts
 from gandalf.runs.material import trained_before
-from gandalf.runs.start_scores import evenly, start_scores
+from gandalf.runs.start_scores import SPREADS, evenly, start_scores
 from gandalf.runs.validation import encoded
 from gandalf.text.pretrained import model_folder
 from gandalf.text.subwords import Subwords
@@ -108,7 +108,8 @@ def assemble_head(
         table = Table.part(num_labels, encoder.dim, own)
         START[recipe.head.start](encoder, table, points, texts, own)
         if isinstance(encoder, BagOfWords) and encoder.centre is not None:
-            start_scores(table, points, encoded(encoder, points.tokens[evenly(len(points), SOME)]).cpu(), own)
+            vectors = encoded(encoder, points.tokens[evenly(len(points), SOME)]).cpu()
+            start_scores(table, points, vectors, own, SPREADS[recipe.head.kind])
         table.rows.data = table.rows.data.to(DTYPES[recipe.head.row_precision])
         table = table.to(recipe.device)  # not before: it may have no room for float32
         names = PARTS[recipe.head.kind]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from gandalf.recipe import Recipe
 from gandalf.runs.hardware import resolved
 
-# Minutes by default: the power of the number of points and labels, from one minute at 3,500 of both.
-UNIT, POWER = 3_500, 2 / 3
-LEAST, MOST = 0.75, 60.0
+# Minutes by default for so many points, straight between them on a logarithmic scale. A label counts as a
+# quarter of a point: its text is read, but it is met by other points' updates.
+MINUTES = {3_000: 0.75, 12_000: 3.0, 130_000: 12.0, 600_000: 30.0}
 PROBE = (256, 512, 8_192)  # points, numbers, labels of the product that tells how fast the machine is
 # What an update costs beside its three products, in operations of that speed: a number of a row that Adam
 # moves, and the share of the products' speed that is reached. Measured on two cores.
@@ -39,7 +40,8 @@ class Size:
     @property
     def minutes(self) -> float:
         """What a search may take if nobody says otherwise."""
-        return float(min(max((self.both / UNIT) ** POWER, LEAST), MOST))
+        sizes, minutes = np.log(list(MINUTES)), np.log(list(MINUTES.values()))
+        return float(np.exp(np.interp(np.log(self.points + self.labels / 4), sizes, minutes)))
 
 
 class Clock:

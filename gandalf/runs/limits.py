@@ -36,7 +36,7 @@ NORMALISED = ("inception",)  # encoders with batch normalisation
 
 LIMITS: dict[str, Limit] = {
     "seed": ("from 0 to 2,147,483,647", lambda value: 0 <= value < 2**31),
-    "text.max_length": _at_least(1),
+    "text.max_length": _at_least(0),
     "text.min_count": _at_least(1),
     "text.max_tokens": _at_least(1),
     "encoder.dim": _at_least(1),

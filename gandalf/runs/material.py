@@ -13,12 +13,15 @@ import numpy.typing as npt
 from gandalf.augment.label_points import Keep, marked_points
 from gandalf.data.dataset import Dataset
 from gandalf.data.holdout import holdout
+from gandalf.data.lengths import MOST_PIECES, MOST_WORDS
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, LabelGraph
 from gandalf.model import Model, load_network
+from gandalf.nets.transformer import longest_text, read_config
 from gandalf.recipe import Encoder, Recipe, Targets, Text
 from gandalf.runs.teacher import any_label_graph
-from gandalf.text.pretrained import pretrained_tokens
+from gandalf.text.lengths import with_fitted_length
+from gandalf.text.pretrained import model_folder, pretrained_tokens
 from gandalf.text.subwords import Subwords, SubwordsOptions
 from gandalf.text.table import token_table
 from gandalf.text.tokens import Tokens
@@ -105,15 +108,28 @@ def fit_tokens(points: Dataset, text: Text, encoder: Encoder) -> Tokens:
     if encoder.from_model is not None:
         return trained_before(encoder.from_model).tokens
     texts, label_texts = points.need_texts("training")
-    both = [*texts, *label_texts]
+    tokens = _fit([*texts, *label_texts], text, encoder)
+    return tokens if text.max_length else with_fitted_length(tokens, texts)
+
+
+def _fit(texts: list[str], text: Text, encoder: Encoder) -> Tokens:
+    """Return the vocabulary; a length by the data is the longest there may be, for now."""
     if text.kind == "pretrained":
-        tokens = pretrained_tokens(encoder.model, text.max_length)
-        return tokens.counted(both) if encoder.kind == "bag-of-words" else tokens  # others ask for no idf
+        tokens = pretrained_tokens(encoder.model, text.max_length or _most_pieces(encoder))
+        return tokens.counted(texts) if encoder.kind == "bag-of-words" else tokens  # others ask for no idf
     if text.kind == "subwords":
         size = min(text.max_tokens, 32_000)
-        return Subwords.fit(both, SubwordsOptions(max_length=text.max_length, size=size))
-    options = WordsOptions(max_length=text.max_length, min_count=text.min_count, max_words=text.max_tokens)
-    return Words.fit(both, options)
+        return Subwords.fit(texts, SubwordsOptions(max_length=text.max_length or MOST_PIECES, size=size))
+    length = text.max_length or MOST_WORDS
+    return Words.fit(texts, WordsOptions(length, text.min_count, text.max_tokens))
+
+
+def _most_pieces(encoder: Encoder) -> int:
+    """Return how many tokens of a text a pre-trained transformer may be given by default."""
+    if encoder.kind != "transformer":
+        return MOST_PIECES
+    longest = longest_text(read_config(model_folder(encoder.model)))
+    return MOST_PIECES if longest is None else min(MOST_PIECES, longest)
 
 
 def loop_points(

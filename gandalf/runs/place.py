@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gandalf.data.lengths import cut_sentence
 from gandalf.train.checkpoint import Checkpoints
 from gandalf.train.ranks import ONE, Ranks
 
@@ -23,7 +24,7 @@ class Place:
     first_stages: Path | None = None  # folder of encoders that siamese stages left, for runs that share one
     title: str = ""  # of the bar; by default the system's name
     ranks: Ranks = ONE  # who train together
-    tell: Callable[[str], None] | None = None  # is told how much memory the run will take
+    tell: Callable[[str], None] | None = None  # is told how much memory the run will take, and what is cut
 
     @property
     def checkpoints(self) -> Checkpoints | None:
@@ -48,6 +49,11 @@ class Place:
             self.ranks.say(f"on each of {self.ranks.world} ranks {plan}")
         elif self.tell is not None:
             self.tell(plan)
+
+    def say_cut(self, cut: int, texts: int, length: int) -> None:
+        """Tell how many texts are longer than what is read of them, if any are."""
+        if cut and self.tell is not None and not self.ranks.rank:
+            self.tell(cut_sentence(cut, texts, length))
 
     @property
     def log(self) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -37,6 +38,7 @@ from gandalf.runs.trained import HeldAnswers, Trained
 from gandalf.runs.trees import train_trees
 from gandalf.runs.validation import PLACES, Held
 from gandalf.settings import to_dict
+from gandalf.text.lengths import count_cut
 from gandalf.train.batch_norm import normalise_together
 from gandalf.train.checkpoint import fingerprint
 from gandalf.train.logs import RunLog, TrainingBar
@@ -66,6 +68,9 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     made = augmented(parts.rest, recipe.targets, recipe.seed, recipe.device)
     made = with_synonyms(made, parts.rest, recipe)
     points = loop_points(made, tokens, recipe.targets.label_weight, place.token_table)
+    length = recipe.text.max_length or tokens.max_length
+    recipe = replace(recipe, text=replace(recipe.text, max_length=length))
+    place.say_cut(count_cut(tokens, made.points.texts or [], points.tokens), len(points), tokens.max_length)
     shape = rank_shape(run_shape(recipe, tokens.size, splits.train.num_labels), place.ranks.world)
     recipe, shape, plan = fitted(recipe, shape, place.ranks, asked.labels.block, place.block_before)
     require_memory(shape, recipe.device, ranks=place.ranks.here)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -130,14 +131,14 @@ class _Search:
     def go(self) -> Found:
         say = self.teller.say
         held = self._held_points()
-        names = [each.name for each in self._candidates()]
+        names = [each.name for each in self.candidates]
         say(
             f"searching for at most {self.minutes:.1f} minutes ({self.size.points:,} points, "
             f"{self.size.labels:,} labels, {self.device}): {', '.join(names)}"
         )
         if held < FEW:
             return self._too_few(held)
-        for candidate in self._candidates():
+        for candidate in self.candidates:
             self._try(candidate)
         if not self.trained:
             raise DataError("no model could be trained", remedy="; ".join(self.notes) or "try a --system")
@@ -158,7 +159,8 @@ class _Search:
 
     # ---- what is tried
 
-    def _candidates(self) -> list[Candidate]:
+    @cached_property
+    def candidates(self) -> list[Candidate]:
         """Return the models to try, the quickest first."""
         found = [Candidate(FIRST, linear())]
         if _matched(self.splits) >= MATCHED:
@@ -204,7 +206,7 @@ class _Search:
             except DataError as error:
                 self._leave_out(row, str(error))
                 return
-            last = candidate.name == self._candidates()[-1].name
+            last = candidate is self.candidates[-1]
             allowed = self.clock.left * (1.0 if last else FIRST_SHARE)
             fits = fitted(recipe, self.size, allowed, self._speed)
             if fits is None:
@@ -217,6 +219,7 @@ class _Search:
         self._train(candidate, recipe, row)
 
     def _train(self, candidate: Candidate, recipe: Recipe, row: Tried) -> None:
+        before = self.clock.spent
         try:
             trained = self._kept(candidate.name, recipe)
         except DataError as error:
@@ -226,7 +229,7 @@ class _Search:
             return
         self.trained[candidate.name] = trained
         assert trained.held is not None
-        row.scores, row.seconds = trained.held.evaluated(), trained.seconds
+        row.scores, row.seconds = trained.held.evaluated(), self.clock.spent - before
         figures = ", ".join(f"{name} {row.scores[name]:.1f}" for name in FIGURES)
         self.teller.say(f"{row.name}: {figures} on held-out points, {row.seconds:,.0f} s")
         if len(self.trained) == 1:
@@ -252,12 +255,10 @@ class _Search:
         if note not in self.notes:
             self.notes.append(note)
 
-    @property
+    @cached_property
     def _speed(self) -> float:
-        """Return the speed of the machine, measured once."""
-        if not hasattr(self, "_measured"):
-            self._measured = speed(self.device)
-        return self._measured
+        """Return the speed of the machine."""
+        return speed(self.device)
 
     # ---- what is kept on disk
 
@@ -306,7 +307,7 @@ class _Search:
 
     def _without_rivals(self) -> dict[str, Trained]:
         """Return the trained candidates, of rivals only the better."""
-        rivals = {each.name: each.rival for each in self._candidates() if each.rival in self.trained}
+        rivals = {each.name: each.rival for each in self.candidates if each.rival in self.trained}
         dropped = set()
         for name, other in rivals.items():
             if name in self.trained and other is not None:

@@ -8,6 +8,7 @@ from itertools import chain
 
 import torch
 
+from gandalf.data.lengths import LEAST
 from gandalf.nets.encoders import build_encoder
 from gandalf.recipe import Recipe
 from gandalf.runs.assemble import encoder_options
@@ -103,4 +104,4 @@ def _activations(recipe: Recipe) -> int:
     device = "cpu" if recipe.encoder.kind == "transformer" else "meta"
     with torch.random.fork_rng(devices=[]), torch.device(device):
         encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), WORDS)
-        return saved_values(encoder, torch.ones(POINTS, recipe.text.max_length, dtype=torch.int64))
+        return saved_values(encoder, torch.ones(POINTS, recipe.text.max_length or LEAST, dtype=torch.int64))
