@@ -40,7 +40,9 @@ class Text:
         "words",
         "words: own vocabulary, pieces for unseen words. subwords: learnt BPE. pretrained: encoder.model's.",
     )
-    max_length: int = setting(32, "Tokens read of a text.")
+    max_length: int = setting(
+        0, "Tokens read of a text; 0: as many as 99.5 % of the texts have, 32 to 64 words or 128 pieces."
+    )
     min_count: int = setting(2, "Rarer words are broken into pieces.")
     max_tokens: int = setting(500_000, "Most words, pieces besides; of subwords never more than 32,000.")
     vectors: str | None = setting(

@@ -95,7 +95,7 @@ def ngame() -> Recipe:
     """A transformer learnt on triplets in clustered batches, then a classifier on top of it as it is."""
     return Recipe(
         system="ngame",
-        text=Text(kind="pretrained", max_length=32),
+        text=Text(kind="pretrained"),
         encoder=Encoder(kind="transformer", model=MINILM, dropout=0.1, rate=1e-4, frozen=True),
         siamese=Siamese(kind="triplet", pair_epochs=30.0, pair_batch=512, pair_rate=4e-4),
         head=Head(start="text", rate=2e-2),
@@ -106,7 +106,7 @@ def renee() -> Recipe:
     """NGAME's transformer, then encoder and rows of all labels together, label texts as points."""
     return Recipe(
         system="renee",
-        text=Text(kind="pretrained", max_length=32),
+        text=Text(kind="pretrained"),
         encoder=Encoder(kind="transformer", model=MINILM, dropout=0.5, rate=1e-4),
         siamese=Siamese(kind="triplet", pair_epochs=30.0, pair_batch=512, pair_rate=4e-4, pair_dropout=0.1),
         # Renee's rate of 0.05 and decay of 1e-4 go with a loss summed over the batch and with longer vectors:

@@ -15,9 +15,11 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.files import find
 from gandalf.data.forecast import Forecast, Plan, forecast
 from gandalf.data.formats.table import TableOptions
+from gandalf.data.lengths import MOST_WORDS, cut_sentence, length_for
 from gandalf.data.load import bundled, load
 from gandalf.data.matching import known_points, text_groups
 from gandalf.data.sentences import counted
+from gandalf.data.words import split_words
 from gandalf.errors import DataError, Findings, Problem, Severity
 
 _EXAMPLES = 3
@@ -220,6 +222,23 @@ def _duplicate_points(splits: Splits, findings: Findings, places: _Places) -> No
         )
 
 
+def _long_texts(splits: Splits, findings: Findings, places: _Places) -> None:
+    texts = splits.train.texts
+    if texts is None:
+        return
+    # Words stand for tokens: a text has as many of those, or more where it holds rare words.
+    words = np.fromiter((len(split_words(text)) for text in texts), dtype=np.int64, count=len(texts))
+    length = length_for(words, MOST_WORDS)
+    longer = np.flatnonzero(words > length)
+    if len(longer):
+        findings.note(
+            "long-text",
+            f"{cut_sentence(len(longer), len(texts), length, 'words')}, training point {longer[0]} first",
+            remedy="raise text.max_length if what follows matters",
+            **places.of(_TRAIN, longer[0]),
+        )
+
+
 def _no_test_filter(splits: Splits, findings: Findings, places: _Places) -> None:
     known = None if splits.test is None or splits.test.exclude is not None else known_points(splits.test)
     if known is not None and known.any():
@@ -250,6 +269,7 @@ CHECKS: tuple[Callable[[Splits, Findings, _Places], None], ...] = (
     _shared_texts,
     _empty_rows,
     _duplicate_points,
+    _long_texts,
     _no_test_filter,
 )
 

@@ -174,6 +174,13 @@ def read_config(folder: Path) -> dict[str, Any]:
     return _shape_of(found)
 
 
+def longest_text(config: Mapping[str, Any]) -> int | None:
+    """Return how many tokens of a text surely have a place in such a transformer; None: any number."""
+    places, padding = config.get("max_position_embeddings"), config.get("pad_token_id") or 0
+    # Some families count places from behind the one of padding; for the others this is one too few.
+    return max(1, places - padding - 1) if isinstance(places, int) else None
+
+
 def _check_family(family: object) -> None:
     if family not in FAMILIES:
         what = f"there is no transformer encoder of the kind {str(family)[:40]!r}"

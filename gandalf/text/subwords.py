@@ -117,6 +117,12 @@ class Subwords:
         table[lengths == 0, 0] = self._unknown
         return table
 
+    def with_length(self, max_length: int) -> Subwords:
+        """Return the same tokens, of which so many are read of a text."""
+        made = Subwords(self.tokenizer, max_length, special_tokens=self.special_tokens)
+        made.frequencies, made.num_texts = self.frequencies, self.num_texts
+        return made
+
     def idf(self) -> npt.NDArray[np.float32]:
         """The weight of each token by how few of the counted texts hold it; 0 for padding."""
         return inverse_frequencies(self.frequencies, self.num_texts)

@@ -44,6 +44,10 @@ class Tokens(Protocol):
         """The ids of each text, cut off or padded with 0 on the right."""  # shape: (N, max_length)
         ...
 
+    def with_length(self, max_length: int) -> Tokens:
+        """Return the same tokens, of which so many are read of a text."""
+        ...
+
     def idf(self) -> npt.NDArray[np.float32]:
         """The weight of each token by how few of the fitted texts hold it; 0 for padding."""
         ...  # shape: (size,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 
@@ -93,6 +93,12 @@ class Words:
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
         ids = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum()))
         return id_rows(ids, lengths, self.max_length)
+
+    def with_length(self, max_length: int) -> Words:
+        """Return the same words and pieces, of which so many are read of a text."""
+        made = Words(self.words, self.pieces, replace(self.options, max_length=max_length))
+        made.frequencies, made.num_texts = self.frequencies, self.num_texts
+        return made
 
     def idf(self) -> npt.NDArray[np.float32]:
         """The weight of each token by how few of the fitted texts hold it; 0 for padding."""
