@@ -81,7 +81,7 @@ def texts_of_test_split(splits: Splits, model: Part) -> Iterator[Chunk]:
     if test is None or test.texts is None:
         missing = "test split" if test is None else "texts"
         raise DataError(f"{splits.name!r} has no {missing} to predict", remedy="give a file of texts")
-    check_labels(splits, model, ", or a file of texts")
+    check_labels(splits, model, "a file of texts")
     starts = range(0, len(test), CHUNK)
     for start in track(starts, "predicting") if len(starts) > 1 else starts:
         rows = slice(start, start + CHUNK)
@@ -115,14 +115,19 @@ def columns_of(table: Table, said: str | None) -> tuple[str, str | None]:
     return text, find_column(table, ID_COLUMNS)
 
 
-def check_labels(splits: Splits, model: Part, otherwise: str = "") -> None:
-    """Refuse data whose labels are not those of the model: label 7 of one must be label 7 of the other."""
-    labels, remedy = splits.train.num_labels, f"give the data that the model was trained on{otherwise}"
+def check_labels(splits: Splits, model: Part, instead: str | None = None) -> None:
+    """Refuse data whose labels are not those of the model: label 7 of one must be label 7 of the other.
+
+    `instead` names what else could be given in place of the data.
+    """
+    labels = splits.train.num_labels
+    remedy = "give the data that the model was trained on" + ("" if instead is None else f", or {instead}")
     if labels != model.num_labels:
         what = f"{splits.name!r} has {labels:,} labels, and the model {model.num_labels:,}"
         if added(model.config) and labels == model.num_labels - added(model.config):
             what += f", {added(model.config):,} of them added later"
-            remedy = f"give the model as it was before labels were added{otherwise}"
+            first = "" if instead is None else f"{instead}, or "
+            remedy = f"give {first}the model as it was before labels were added"
         raise DataError(what, remedy=remedy)
     texts = splits.train.label_texts
     if texts is None:
