@@ -45,6 +45,10 @@ class SlimPart(Protocol):
         """Return the score of each text with each of its own labels."""  # shape: (N, C) -> (N, C)
         ...
 
+    def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Return True for each text of which at least one token is known."""  # shape: (N,)
+        ...
+
 
 class SlimPredictor:
     """An exported model: texts to labels and probabilities, as `Predictor` gives them."""
@@ -64,7 +68,8 @@ class SlimPredictor:
     def predict(self, texts: str | Sequence[str], k: int = 5) -> tuple[Ids, Probabilities]:
         """Return ids and probabilities of the k best labels, best first: 1-d for one text, else N x k.
 
-        Where fewer than k labels are found, the id is -1 and the probability 0.
+        Where fewer than k labels are found, the id is -1 and the probability 0; so it is for every place of
+        a text of which the model knows nothing.
         """
         if isinstance(texts, str):
             ids, scores = self.predict([texts], k)
@@ -72,12 +77,18 @@ class SlimPredictor:
         check_texts(texts)
         if not 1 <= k <= self.num_labels:
             raise DataError(f"k is {k}, and there are {self.num_labels:,} labels")
-        parts = [self._part.best(texts[at : at + BATCH], k) for at in range(0, len(texts), BATCH)]
+        parts = [self._best(texts[at : at + BATCH], k) for at in range(0, len(texts), BATCH)]
         scores = np.concatenate([np.empty((0, k), dtype=np.float32), *(part[1] for part in parts)])
         return (
             np.concatenate([np.empty((0, k), dtype=np.int64), *(part[0] for part in parts)]),
             _calibrated(self.calibration, scores).astype(np.float32),
         )
+
+    def _best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
+        ids, scores = self._part.best(texts, k)
+        unknown = ~self._part.knows(texts)
+        ids[unknown], scores[unknown] = NO_LABEL, -np.inf
+        return ids, scores
 
     def scores(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return the scores of all labels, before calibration and sigmoid."""  # shape: (N, L)
@@ -121,6 +132,9 @@ class _Network:
     def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
         return np.take_along_axis(self._scores(texts), labels, axis=1)
 
+    def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        return self._tokens.known(texts)
+
     def _scores(self, texts: Sequence[str]) -> Probabilities:
         tokens = self._tokens.encode(texts).astype(np.int64)
         found: Probabilities = self._session.run([SCORES], {TOKENS: tokens})[0]
@@ -150,6 +164,9 @@ class _Mix:
     def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
         found = [_calibrated(calibration, part.score(texts, labels)) for part, calibration in self._parts]
         return weighted(self._weights, found)
+
+    def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        return np.asarray(np.logical_or.reduce([part.knows(texts) for part, _ in self._parts]))
 
 
 def _part(folder: Path, facts: dict[str, Any], threads: int) -> SlimPart:

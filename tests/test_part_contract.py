@@ -396,6 +396,7 @@ def test_an_export_of_an_earlier_release_is_read(tmp_path):
 def test_the_calibration_of_a_mix_comes_after_the_mean():
     part = small_part("mix")
     part.calibration = Calibration(2.0, 0.5)
-    scores = Predictor(part).predict(TEXTS, 3)[1]
-    np.testing.assert_allclose(scores, expit(2 * part.best(TEXTS, 3)[1] + 0.5), rtol=1e-4)
+    known = TEXTS[:12]
+    scores = Predictor(part).predict(known, 3)[1]
+    np.testing.assert_allclose(scores, expit(2 * part.best(known, 3)[1] + 0.5), rtol=1e-4)
     assert gandalf.Predictor(part).named(TEXTS[0], 2)

@@ -40,7 +40,7 @@ def test_a_text_on_screen(small_folder, small_predictor):
 def test_a_text_as_json(small_folder, small_predictor):
     found = json.loads(done(small_folder, "bzip2 files", "--top", 2, "--json"))
     expected = [{"text": text, "score": score} for text, score in small_predictor.named("bzip2 files", 2)]
-    assert found == {"text": "bzip2 files", "labels": expected}
+    assert found == {"text": "bzip2 files", "labels": expected, "known": True}
 
 
 def test_a_threshold_that_nothing_reaches(small_folder):

@@ -34,7 +34,10 @@ from gandalf.errors import DataError
         ("ไทย", "ไ ท ย"),
         ("한국어 단어", "한국어 단어"),
         ("٣ كتب", "٣ كتب"),
-        ("... 🙂 --", ""),
+        ("... 🙂 --", "🙂"),
+        ("pizza🍕🍕!", "pizza 🍕 🍕"),
+        ("❤\ufe0fworks", "❤\ufe0f works"),  # the selector of a picture is a mark
+        ("Windows® 10 °C ©", "windows 10 c"),
         ("", ""),
     ],
 )

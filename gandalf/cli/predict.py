@@ -182,8 +182,13 @@ def _on_cluster(
 
 def _show(predictor: Predictor, text: str, top: int, threshold: float | None, json: bool) -> None:
     found = predictor.named(text, min(top, predictor.model.num_labels), threshold=threshold)
+    known = bool(predictor.model.knows([text])[0])
     if json:
-        print_json({"text": text, "labels": [{"text": label, "score": score} for label, score in found]})
+        labels = [{"text": label, "score": score} for label, score in found]
+        print_json({"text": text, "labels": labels, "known": known})
+        return
+    if not known:
+        console().print("nothing in this text is known to the model")
         return
     table = Table(title=escape(text), title_justify="left", box=None)
     for heading in ("label", "probability" if predictor.model.calibration else "score", ""):

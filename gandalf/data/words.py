@@ -8,6 +8,8 @@ import unicodedata
 # Scripts written without spaces between words: each of their characters stands as a word of its own.
 _UNSPACED = ("CJK ", "HIRAGANA", "KATAKANA", "BOPOMOFO", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 
+_EMOJI = 0x2600  # symbols from here on stand for things; those below, such as (c) and degrees, for nothing
+
 
 class _CharacterClasses(dict[int, str]):
     """Table for `str.translate` from characters to their classes, learnt as characters turn up."""
@@ -18,20 +20,22 @@ class _CharacterClasses(dict[int, str]):
 
 
 def _character_class(character: str) -> str:
-    """U upper case, l other letter, c letter of an unspaced script, m mark, d digit, space for the rest."""
+    """U upper case, l other letter, c a letter that is a word, or an emoji, m mark, d digit, else a space."""
     category = unicodedata.category(character)
     if category[0] == "L":
         if unicodedata.name(character, "").startswith(_UNSPACED):
             return "c"
         return "U" if category in ("Lu", "Lt") else "l"
+    if category == "So" and ord(character) >= _EMOJI:
+        return "c"
     return {"M": "m", "N": "d"}.get(category[0], " ")
 
 
 _CLASSES = _CharacterClasses()
 
 # A run of capitals, leaving the last one to the lower-case word it opens ("HTTPServer" is HTTP, Server);
-# a word with at most one capital in front; digits; one character of an unspaced script. Marks (accents
-# without a composed form, vowel signs) stay with their letter.
+# a word with at most one capital in front; digits; one character of an unspaced script, or an emoji.
+# Marks (accents without a composed form, vowel signs) stay with their letter.
 _WORD = re.compile(r"(?:Um*)+(?![lm])|(?:Um*)?l[lm]*|d[dm]*|cm*")
 
 

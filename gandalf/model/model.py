@@ -8,7 +8,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
@@ -28,7 +27,6 @@ from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 from gandalf.progress import track
 from gandalf.text.tokens import Tokens
-from gandalf.text.words import UNKNOWN
 
 ROWS = 1 << 14  # of labels that are compared with one at once
 LONG = 32  # batches from which on somebody waits and wants to see a bar
@@ -110,7 +108,7 @@ class Model(Extendable):
 
     def knows(self, texts: Sequence[str]) -> Mask:
         """Return True for each text of which at least one token is known."""  # shape: (N,)
-        return np.asarray((self.tokens.encode(texts) > UNKNOWN).any(axis=1))
+        return self.tokens.known(texts)
 
     def unit_vectors(self, texts: Sequence[str]) -> Tensor:
         """Return the encoder's vectors at length 1."""  # shape: (N, dim)

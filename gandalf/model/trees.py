@@ -90,7 +90,7 @@ class Trees(Extendable):
 
     def knows(self, texts: Sequence[str]) -> Mask:
         """Return True for each text that has a known term."""
-        return np.asarray(np.diff(self.words.features(texts).indptr) > 0)
+        return self.wide.knows(texts)
 
     def unit_vectors(self, texts: Sequence[str]) -> csr_array:
         """Return TF-IDF rows."""

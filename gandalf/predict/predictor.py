@@ -14,6 +14,7 @@ from torch import Tensor
 from gandalf.errors import DataError
 from gandalf.model import Calibration, Model, Part
 from gandalf.model.exact import Head, pair_scores, top_k
+from gandalf.model.part import NO_LABEL
 from gandalf.predict.fused import PAYS_FROM, FusedSearch, refusal
 from gandalf.progress import track
 from gandalf.text.tokens import check_texts
@@ -80,7 +81,8 @@ class Predictor:
         """Ids and scores of the k best labels, best first: one text gives 1-d arrays, several N x k.
 
         Pairs in `exclude` (N x L) are never predicted, nor labels whose score is below `threshold`. Where
-        fewer than k labels remain, the id is -1 and the score 0.
+        fewer than k labels remain, the id is -1 and the score 0; so it is for every place of a text of which
+        the model knows nothing (`model.knows`).
         """
         if isinstance(texts, str):
             ids, scores = self.predict([texts], k, exclude, threshold)
@@ -125,10 +127,17 @@ class Predictor:
         return [self._names(*row) for row in zip(ids, scores, strict=True)]
 
     def best(self, texts: Sequence[str], k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
-        """Return ids and scores, before calibration, of the k best labels of each text."""
+        """Return ids and scores, before calibration, of the k best labels of each text.
+
+        A text of which the model knows nothing has none: any labels would be those of most texts.
+        """
         if isinstance(self.model, Model):  # its rows may be searched by an index, or on a GPU
-            return self.search(self.model.vectors(texts), k, exclude)
-        return self.model.best(texts, k, exclude)
+            ids, scores = self.search(self.model.vectors(texts), k, exclude)
+        else:
+            ids, scores = self.model.best(texts, k, exclude)
+        unknown = ~self.model.knows(texts)
+        ids[unknown], scores[unknown] = NO_LABEL, -np.inf
+        return ids, scores
 
     @torch.no_grad()
     def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:

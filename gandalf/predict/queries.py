@@ -71,7 +71,9 @@ def _allowed(predictor: Predictor, queries: list[Query]) -> Found:
     filled = [[*labels, *([NO_LABEL] * (width - len(labels)))] for labels in chosen]
     counts = [len(query.texts) for query in queries]
     ids = np.repeat(np.array(filled, dtype=np.int64).reshape(len(queries), width), counts, axis=0)
-    scores = predictor.score([text for query in queries for text in query.texts], np.maximum(ids, 0))
+    texts = [text for query in queries for text in query.texts]
+    scores = predictor.score(texts, np.maximum(ids, 0))
+    ids[~predictor.model.knows(texts)] = NO_LABEL
     scores = np.where(ids == NO_LABEL, -np.inf, scores).astype(np.float32)
     order = np.argsort(-scores, axis=1, kind="stable")
     return _apart(queries, np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1))

@@ -156,6 +156,7 @@ class Api:
             {
                 "text": text,
                 "labels": [served.names.describe(label) | {"score": score} for label, score in answer],
+                "known": bool(answer) or bool(served.model.knows([text])[0]),
             }
             for text, answer in zip(texts, answers, strict=True)
         ]

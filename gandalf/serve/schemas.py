@@ -97,6 +97,7 @@ class Result(BaseModel):
 
     text: str
     labels: list[Scored]
+    known: bool = Field(True, description="False: nothing in the text is known to the model.")
 
 
 class Predictions(BaseModel):

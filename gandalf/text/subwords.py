@@ -117,6 +117,11 @@ class Subwords:
         table[lengths == 0, 0] = self._unknown
         return table
 
+    def known(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Return True for each text that has a token which is not the unknown or a special one."""
+        nothing = [0, self._unknown, *self.encode([""])[0]]  # a text without words has the special ones alone
+        return np.asarray((~np.isin(self.encode(texts), nothing)).any(axis=1))  # shape: (N,)
+
     def with_length(self, max_length: int) -> Subwords:
         """Return the same tokens, of which so many are read of a text."""
         made = Subwords(self.tokenizer, max_length, special_tokens=self.special_tokens)

@@ -44,6 +44,10 @@ class Tokens(Protocol):
         """The ids of each text, cut off or padded with 0 on the right."""  # shape: (N, max_length)
         ...
 
+    def known(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Return True for each text that has a token which is not the unknown or a special one."""
+        ...  # shape: (N,)
+
     def with_length(self, max_length: int) -> Tokens:
         """Return the same tokens, of which so many are read of a text."""
         ...

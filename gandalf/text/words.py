@@ -94,6 +94,10 @@ class Words:
         ids = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum()))
         return id_rows(ids, lengths, self.max_length)
 
+    def known(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Return True for each text of which a word or a piece is known."""  # shape: (N,)
+        return np.asarray((self.encode(texts) > UNKNOWN).any(axis=1))
+
     def with_length(self, max_length: int) -> Words:
         """Return the same words and pieces, of which so many are read of a text."""
         made = Words(self.words, self.pieces, replace(self.options, max_length=max_length))

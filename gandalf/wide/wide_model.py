@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import csr_array, hstack, load_npz, save_npz
 
 from gandalf.data.bag_of_words import KINDS, BagOfWords
@@ -115,6 +116,10 @@ class WideModel:
             known = dict(found)
             scores[row] = [known.get(label, scores[row, at]) for at, label in enumerate(labels[row].tolist())]
         return scores
+
+    def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Return True for each text that has a known term."""  # shape: (N,)
+        return np.asarray(np.diff(self.words.features(texts).indptr) > 0)
 
     def write(self, folder: Path) -> None:
         """Write words and trees into a folder that is there, each file wholly or not at all."""
