@@ -32,25 +32,27 @@ def test_one_text(client, predictor):
     answer = client.post("/predict", json={"text": " bzip2  files\n", "k": 2})
     labels = expected(predictor, "bzip2 files", 2)
     assert answer.status_code == 200
-    assert answer.json() == {"results": [{"text": "bzip2  files", "labels": labels}], "calibrated": True}
+    result = {"text": "bzip2  files", "labels": labels, "known": True}
+    assert answer.json() == {"results": [result], "calibrated": True}
 
 
 def test_many_texts(client, predictor):
     texts = ["gzip", "disk usage", ""]
     found = client.post("/predict", json={"text": texts, "k": 5}).json()["results"]
     assert [each["text"] for each in found] == texts
-    assert [each["labels"] for each in found] == [expected(predictor, text, 5) for text in texts]
+    assert [each["labels"] for each in found] == [*(expected(predictor, text, 5) for text in texts[:2]), []]
+    assert [each["known"] for each in found] == [True, True, False]
 
 
 def test_a_whole_number_may_be_written_with_a_point(client):
-    found = client.post("/predict", json={"text": "x", "k": 2.0, "deny": [1.0]}).json()["results"][0][
+    found = client.post("/predict", json={"text": "gzip", "k": 2.0, "deny": [1.0]}).json()["results"][0][
         "labels"
     ]
     assert len(found) == 2 and all(each["label"] != 1 for each in found)
 
 
 def test_k_above_the_labels_gives_all(client):
-    assert len(client.post("/predict", json={"text": "x", "k": 100}).json()["results"][0]["labels"]) == 5
+    assert len(client.post("/predict", json={"text": "gzip", "k": 100}).json()["results"][0]["labels"]) == 5
 
 
 def test_threshold_allow_and_deny(client, predictor):

@@ -64,7 +64,7 @@ def test_a_run_leaves_a_model_that_needs_nothing_else(splits, folder, tmp_path, 
         return made
 
     monkeypatch.setattr(run_module, "assemble_encoder", assembled_and_gone)
-    trained = gandalf.train(splits, by(folder), out=tmp_path / "m")
+    trained = gandalf.train(splits, by(folder, "validation.share=0"), out=tmp_path / "m")
     assert trained.steps == 6 and not folder.exists()
     model = gandalf.load_model(tmp_path / "m")
     moved = model.encoder.model.embeddings.word_embeddings.weight - at_first
