@@ -150,7 +150,7 @@ class LabelTrees:
     terms: Terms = setting(
         "words",
         "What is counted. pairs: words and word pairs. characters: and n-grams of 3 to 5 characters. "
-        "auto: characters where texts are few, else pairs.",
+        "auto: characters where texts and labels are few, else pairs.",
     )
     cost: float = setting(
         1.0, "Of a point on the wrong side: the larger, the less the weights are held small."

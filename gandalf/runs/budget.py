@@ -99,5 +99,6 @@ def fitted(recipe: Recipe, size: Size, seconds: float, operations: float) -> Rec
     epochs = (seconds - start_seconds(here, size)) / max(each, 1e-9)
     if epochs < FEWEST_EPOCHS:
         return None
-    wanted = recipe.training.epochs
-    return replace(recipe, training=replace(recipe.training, epochs=round(min(wanted, epochs), 2)))
+    chosen = round(min(recipe.training.epochs, epochs), 2)
+    # The batch is that of the full length: a smaller one would make a shorter run as long again.
+    return replace(recipe, training=replace(recipe.training, epochs=chosen, batch=here.training.batch))

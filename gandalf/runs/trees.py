@@ -24,7 +24,8 @@ from gandalf.settings import to_dict
 
 # Products of points' features and labels up to which one-vs-all is quick: some 20 s on two cores.
 ONE_VS_ALL = 1_000_000_000
-FEW_TEXTS = 50_000  # up to which n-grams of characters are worth their time
+# Up to these, n-grams of characters are worth their time: they make a classifier ten times as slow.
+FEW_TEXTS, FEW_LABELS = 50_000, 2_000
 TERM_KINDS: dict[str, tuple[TermKind, ...]] = {
     "words": ("words",),
     "pairs": ("words", "pairs"),
@@ -68,7 +69,8 @@ def _trees(points: Dataset, splits: Splits, recipe: Recipe) -> Trees:
     texts, label_texts = points.need_texts("training")
     terms = recipe.trees.terms
     if terms == "auto":
-        terms = "characters" if len(texts) <= FEW_TEXTS else "pairs"
+        few = len(texts) <= FEW_TEXTS and len(label_texts) <= FEW_LABELS
+        terms = "characters" if few else "pairs"
     words, _ = BagOfWords.fit([*texts, *label_texts], recipe.trees.words, TERM_KINDS[terms])
     featured = Dataset(points.targets, features=word_features(words, texts))
     forest = _forest(harden_points(featured, recipe.trees.harden, seed=recipe.seed), recipe)
