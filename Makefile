@@ -14,9 +14,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-# The bundled set in figures, then four models side by side: demo-out/index.html. Some three minutes on two cores.
+# The bundled set in figures; the default beside its parts; then four ways to use label points side by side:
+# demo-out/index.html. Some six minutes on two cores.
 demo: install
 	$(BIN)/gandalf stats man
+	$(BIN)/gandalf train man demo-default --overwrite
+	$(BIN)/gandalf predict demo-default "compress a file"
 	$(BIN)/gandalf demo demo-out --overwrite
 
 # A worker on each core, each with one thread: several threads in several processes wait for one another.
@@ -66,4 +69,4 @@ peers: install
 	$(BIN)/python -m bench.peers_cpu man --venvs $(PEERS) --points D 'D + calibrated'
 
 clean:
-	rm -rf $(VENV) $(VENV)-kernels $(VENV)-http $(PEERS) .schemathesis demo-out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-kernels $(VENV)-http $(PEERS) .schemathesis demo-default demo-out .mypy_cache .ruff_cache .pytest_cache
