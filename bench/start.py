@@ -1,0 +1,74 @@
+"""Figures on held-out training points by the number of updates: does a short run lose what it starts with?
+
+python -m bench.start man --steps 1 5 20 60
+python -m bench.start DATA --points 3100 --steps 20 0 --set encoder.centred=false   # 0: the default length
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+import numpy as np
+
+from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.load import load
+from gandalf.runs.run import train
+from gandalf.runs.start import changed
+from gandalf.systems import recipe
+
+FIGURES = ("P@1", "PSP@5", "C@5")
+HELD = ("validation.share=0.2", "validation.texts=all")  # the test split is never looked at
+
+
+def main() -> None:
+    """Print a line for each number of updates, with the figures of the last weights, kept or not."""
+    asked = _arguments()
+    points = load(asked.data).train
+    if asked.points:
+        points = sample(points, asked.points, asked.seed)
+    print(f"{len(points):,} points, {points.num_labels:,} labels, {asked.system}, held out: 20 %")
+    for number, steps in enumerate(asked.steps):
+        length = (f"training.steps={steps}",) if steps else ()
+        chosen = changed(recipe(asked.system), *HELD, *length, *asked.set, f"seed={asked.seed}")
+        found = train(Splits(train=points, name=asked.data), chosen)
+        if not number:
+            print(_line("start", found.history[0]))
+        print(_line(f"{found.steps:,} updates", found.history[-1], found.seconds))
+
+
+def sample(points: Dataset, number: int, seed: int) -> Dataset:
+    """Draw some points, and keep the labels that they have."""
+    rows = np.sort(np.random.default_rng(seed).permutation(len(points))[:number])
+    drawn = points[rows]
+    kept = np.flatnonzero(drawn.label_frequencies > 0)
+    texts, ids = drawn.label_texts or [], drawn.label_ids
+    return replace(
+        drawn,
+        targets=drawn.targets[:, kept],
+        exclude=None if drawn.exclude is None else drawn.exclude[:, kept],
+        label_texts=[texts[label] for label in kept],
+        label_ids=None if ids is None else [ids[label] for label in kept],
+    )
+
+
+def _line(name: str, found: dict[str, float], seconds: float | None = None) -> str:
+    figures = " ; ".join(f"{found[each]:.1f}" for each in FIGURES)
+    return f"{name}: {figures}" + ("" if seconds is None else f"  ({seconds:.0f} s)")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data")
+    parser.add_argument("--points", type=int, default=0, help="Draw so many; 0: all.")
+    parser.add_argument("--steps", type=int, nargs="+", default=[1, 5, 20, 60, 0], help="0: the default.")
+    parser.add_argument("--system", default="astec")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
