@@ -180,7 +180,7 @@ def test_without_omikuji_one_sentence_says_what_to_install(tmp_path, monkeypatch
     monkeypatch.setitem(sys.modules, "omikuji", None)
     data = write_tiny_set(tmp_path / "tiny")
     said = fails("train", data, tmp_path / "model", "--system", "parabel", "--targets", "self")
-    assert said == "the system parabel needs omikuji; pip install 'gandalf-xmc[parabel]'"
+    assert said == "linear models and label trees need omikuji; pip install 'gandalf-xmc[parabel]'"
     assert not (tmp_path / "model").exists()
 
 

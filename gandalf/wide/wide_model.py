@@ -34,7 +34,7 @@ def need_omikuji() -> Any:  # noqa: ANN401  it has no types
     try:
         import omikuji
     except ImportError as error:
-        what = "the system parabel needs omikuji"
+        what = "linear models and label trees need omikuji"
         raise DataError(what, remedy="pip install 'gandalf-xmc[parabel]'", kind="missing-library") from error
     return omikuji
 
