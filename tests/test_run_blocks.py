@@ -135,7 +135,7 @@ def broken_off(monkeypatch, asked, folder):
         train(small_splits(), asked, Place(folder, minutes=0))
 
 
-ASKED = small("labels.kind=every", "training.steps=6", "training.precision=float32")
+ASKED = small("text.max_length=0", "labels.kind=every", "training.steps=6", "training.precision=float32")
 
 
 def test_a_run_takes_blocks_that_fit_and_goes_on_with_them(monkeypatch, tmp_path):
@@ -248,5 +248,5 @@ def test_a_run_in_python_tells_whoever_asks_before_it_begins(monkeypatch):
 
     at_step(monkeypatch, 0, stop)
     with pytest.raises(KilledError):
-        train(small_splits(), small(), Place(tell=heard.append))
+        train(small_splits(), small("text.max_length=0"), Place(tell=heard.append))
     assert len(heard) == 2 and heard[0].startswith("training takes about") and heard[1] == "began"

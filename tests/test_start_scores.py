@@ -14,6 +14,7 @@ from gandalf.runs.hardware import resolved
 from gandalf.runs.run import train
 from gandalf.runs.start_scores import SPREAD, evenly, start_scores
 from gandalf.train.batches import Points
+from gandalf.train.ranks import One
 
 POINTS, LABELS, DIM = 400, 12, 8
 
@@ -39,11 +40,27 @@ def test_scores_spread_as_said_and_probabilities_are_the_frequencies():
     np.testing.assert_allclose(odds, frequency / (1 - frequency), rtol=0.15)
 
 
-def test_a_part_of_the_labels_has_the_biases_of_the_whole():
+class ThisAndAnother(One):
+    """One rank that has heard what the other's labels say."""
+
+    def __init__(self, other: float) -> None:
+        super().__init__()
+        self.other = other
+
+    def everyone(self, value):
+        return [value, self.other]
+
+
+def test_a_part_of_the_labels_starts_as_in_the_whole():
     whole, points, vectors = made()
     part, own = Table(4, DIM), slice(3, 7)
     part.rows.data.copy_(whole.rows.data[own])
-    start_scores(part, points, vectors, own)
+    of_label = (vectors @ whole.rows.detach().T).double().var(dim=0, correction=0)
+    other = float(of_label.sum() - of_label[own].sum())
+    start_scores(whole, points, vectors, slice(0, LABELS))
+    start_scores(part, points, vectors, own, ranks=ThisAndAnother(other))
+    torch.testing.assert_close(part.rows.detach(), whole.rows.detach()[own])
+    torch.testing.assert_close(part.bias.detach(), whole.bias.detach()[own])
     frequency = (points.targets.toarray().sum(axis=0)[own] + 0.5) / (POINTS + 1)
     scores = vectors @ part.rows.detach().T + part.bias.detach()
     np.testing.assert_allclose(torch.exp(scores).mean(dim=0).numpy(), frequency / (1 - frequency), rtol=0.2)

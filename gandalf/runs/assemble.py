@@ -30,6 +30,7 @@ from gandalf.text.subwords import Subwords
 from gandalf.text.tokens import Tokens
 from gandalf.text.vectors import static_vectors
 from gandalf.train.batches import Points
+from gandalf.train.ranks import ONE, Ranks
 
 TEXTS = 1 << 16  # read at once where a rank has rows of some labels alone
 SETTLED = 256  # points that say how long a transformer's vectors are
@@ -96,6 +97,7 @@ def assemble_head(
     points: Points,
     texts: LabelTexts | None,
     own: slice | None = None,
+    ranks: Ranks = ONE,
 ) -> Head:
     """The head before its first step: free rows as the recipe starts them, and what it mixes them with.
 
@@ -109,7 +111,7 @@ def assemble_head(
         START[recipe.head.start](encoder, table, points, texts, own)
         if isinstance(encoder, BagOfWords) and encoder.centre is not None:
             vectors = encoded(encoder, points.tokens[evenly(len(points), SOME)]).cpu()
-            start_scores(table, points, vectors, own, SPREADS[recipe.head.kind])
+            start_scores(table, points, vectors, own, SPREADS[recipe.head.kind], ranks)
         table.rows.data = table.rows.data.to(DTYPES[recipe.head.row_precision])
         table = table.to(recipe.device)  # not before: it may have no room for float32
         names = PARTS[recipe.head.kind]

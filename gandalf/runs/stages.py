@@ -118,7 +118,7 @@ def begin(
 def _classifier(material: Material, encoder: TextEncoder, before: int, head: Head | None) -> Running:
     recipe = material.recipe
     set_dropout(encoder, recipe.encoder.dropout)
-    head = assemble_head(recipe, encoder, material.points, material.texts, material.own)
+    head = assemble_head(recipe, encoder, material.points, material.texts, material.own, material.ranks)
     labels = _labels(recipe, head_labels(material), material.ranks.world)
     points = _with_words(material.points, head, material.texts)
     training = Training(encoder, head, points, _stage(material, labels), before, material.ranks)
@@ -131,7 +131,7 @@ def _all_points(material: Material, encoder: TextEncoder, before: int, head: Hea
     recipe, every = material.recipe, material.every
     assert every is not None
     if head is None:
-        head = assemble_head(recipe, encoder, material.points, material.texts, material.own)
+        head = assemble_head(recipe, encoder, material.points, material.texts, material.own, material.ranks)
     points = Points(token_table(material.tokens, every.texts or []), every.targets)
     labels = _labels(recipe, head_labels(material), material.ranks.world)
     stage = _stage(material, labels)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gandalf.nets.heads import Table
 from gandalf.train.batches import Points
+from gandalf.train.ranks import ONE, Ranks
 
 # Standard deviation of a label's scores over the training texts. On four development sets the start has its
 # lowest loss between 0.5 and 1.0, and its highest P@1 about here.
@@ -25,18 +26,27 @@ BLOCK = 1 << 16  # rows at a time
 
 
 @torch.no_grad()
-def start_scores(table: Table, points: Points, vectors: Tensor, own: slice, spread: float = SPREAD) -> None:
+def start_scores(
+    table: Table,
+    points: Points,
+    vectors: Tensor,
+    own: slice,
+    spread: float = SPREAD,
+    ranks: Ranks = ONE,
+) -> None:
     """Scale all rows by one number, and start each bias where the label's mean probability is its frequency.
 
-    `vectors` are those of some texts (S x dim), `own` the labels that the table is of. For scores with the
-    standard deviation s around m, the mean of exp(score) is exp(m + s^2 / 2): the bias makes up for it.
+    `vectors` are those of some texts (S x dim), `own` the labels that the table is of; the one number is that
+    of all ranks' labels. For scores with the standard deviation s around m, the mean of exp(score) is
+    exp(m + s^2 / 2): the bias makes up for it.
     """
     mean = vectors.mean(dim=0)
     centred = vectors - mean
     covariance = centred.T @ centred / max(len(vectors), 1)  # shape: (dim, dim)
     parts = torch.split(table.rows.data, BLOCK)
     variance = torch.cat([((rows @ covariance) * rows).sum(dim=1) for rows in parts])  # shape: (own labels,)
-    scale = spread / max(float(variance.mean().sqrt()), 1e-6)
+    mean_variance = sum(ranks.everyone(float(variance.sum(dtype=torch.float64)))) / points.targets.shape[1]
+    scale = spread / max(mean_variance**0.5, 1e-6)
     table.rows.data.mul_(scale)
     frequency = (_count(points, own) + 0.5) / (len(points) + 1)  # 0.5: a label without points has odds, too
     shift = table.rows.data @ mean + 0.5 * scale**2 * variance
