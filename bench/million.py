@@ -24,9 +24,9 @@ from scipy.sparse import csr_array
 
 from bench.card import Line, ceilings, milliseconds
 from bench.machine import RESULTS, machine
+from gandalf.model.exact import top_k
 from gandalf.nets.encoders import TextEncoder, build_encoder
 from gandalf.nets.heads import Table
-from gandalf.model.exact import top_k
 from gandalf.predict.fused import FusedSearch
 from gandalf.train.batches import Order, Phase, Points
 from gandalf.train.head_update import RowOptions

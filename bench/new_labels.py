@@ -31,13 +31,13 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.holdout import holdout
 from gandalf.data.matching import is_label_text, text_groups
 from gandalf.model import Model, load_network, save_model
+from gandalf.model.exact import top_k
 from gandalf.model.new_labels import known_labels
 from gandalf.model.new_rows import Evidence, matched
 from gandalf.model.row_map import Floats, fit_row_map
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.nets.transformer import Transformer, read_config
-from gandalf.model.exact import top_k
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.validation import encoded
 from gandalf.text.pretrained import model_folder, pretrained_tokens

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from gandalf.model import Model
-from gandalf.predict.codes import build_codes
 from gandalf.model.exact import top_k
+from gandalf.predict.codes import build_codes
 from gandalf.predict.index import ENOUGH, WIDTHS, recalled, row_blocks, with_one
 from gandalf.predict.index_files import stored_or_built
 

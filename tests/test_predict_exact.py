@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from gandalf.errors import DataError
-from gandalf.nets.heads import Table
 from gandalf.model.exact import top_k
+from gandalf.nets.heads import Table
 
 
 def head_of(rows, bias):

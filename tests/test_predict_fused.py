@@ -8,8 +8,8 @@ import torch
 from scipy.sparse import csr_array, random_array
 from small_runs import small, small_splits
 
-from gandalf.nets.heads import Table
 from gandalf.model.exact import top_k
+from gandalf.nets.heads import Table
 
 triton = pytest.importorskip("triton", reason="needs Triton: make test-kernels")
 

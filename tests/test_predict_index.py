@@ -12,13 +12,13 @@ from scipy.sparse import csr_array
 from small_model import small_model
 
 from gandalf.model import load_model, save_model
+from gandalf.model.exact import top_k
 from gandalf.model.layout import INDEX, INDEX_FACTS
 from gandalf.model.save import foreign_files, save_derived
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table, _rounded
 from gandalf.predict import codes, index_files
 from gandalf.predict.codes import build_codes
-from gandalf.model.exact import top_k
 from gandalf.predict.index import ENOUGH, asked, build_hnsw, recalled
 from gandalf.predict.index_files import stored_or_built
 from gandalf.predict.predictor import Predictor

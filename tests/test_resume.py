@@ -96,6 +96,7 @@ def assert_same(out: Path, whole: Path) -> None:
     one, other = (json.loads((each / "metrics.json").read_text()) for each in (out, whole))
     for each in (one, other):
         assert each["training"].pop("seconds") > 0 and each["training"].pop("peak_memory_bytes") > 0
+        assert len([row.pop("seconds") for row in each["baselines"]]) == 2
     assert one == other
 
 

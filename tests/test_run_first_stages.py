@@ -132,8 +132,8 @@ def test_each_stage_drops_its_own_share(splits, tmp_path, monkeypatch):
     folder = write_pretrained(tmp_path / "t", splits)
     seen = []
 
-    def noted(name, material, encoder, before):
-        running = begin(name, material, encoder, before)
+    def noted(name, material, encoder, before, head=None):
+        running = begin(name, material, encoder, before, head)
         inside = {m.p for m in encoder.model.modules() if isinstance(m, torch.nn.Dropout)}
         seen.append((name, encoder.dropout.p, inside))
         return running

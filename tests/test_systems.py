@@ -100,7 +100,9 @@ def test_what_is_said_of_a_system(system):
 def test_unknown_systems():
     with pytest.raises(DataError, match=r"there is no system 'aste'; did you mean astec\?"):
         recipe("aste")
-    with pytest.raises(DataError, match=r"there is no system 'bert'; choose from auto, astec, decaf, .*, renee, .*"):
+    with pytest.raises(
+        DataError, match=r"there is no system 'bert'; choose from auto, astec, decaf, .*, renee, .*"
+    ):
         recipe("bert")
 
 

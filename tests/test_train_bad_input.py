@@ -20,7 +20,7 @@ from gandalf.train.loop import Training
     ("options", "said"),
     [
         (("--system", "astek"), "there is no system 'astek'; did you mean astec?"),
-        (("--system", "xyz"), "there is no system 'xyz'; choose from astec, decaf, eclare, inceptionxml"),
+        (("--system", "xyz"), "there is no system 'xyz'; choose from auto, astec, decaf, eclare"),
         (("--targets", "calibrate"), 'not "calibrate"; did you mean "calibrated"?'),
         (
             ("--keep", "label"),

@@ -39,8 +39,9 @@ def test_metrics_are_those_that_evaluate_gives(trained, made_up, tmp_path):
     command_line.done("predict", trained, made_up, "-o", predictions)
     scored = command_line.done_json("evaluate", predictions, made_up)
     assert {name: metrics[name] for name in scored} == scored
-    assert set(metrics) - set(scored) == {"validation", "training"}
-    assert [each["step"] for each in metrics["validation"]] == [8]
+    assert set(metrics) - set(scored) == {"validation", "training", "baselines"}
+    assert [each["name"] for each in metrics["baselines"]] == ["popularity", "TF-IDF + linear"]
+    assert [each["step"] for each in metrics["validation"]] == [0, 8]
     training = metrics["training"]
     assert (training["points"], training["label_points"], training["labels"]) == (285, 120, 120)
     assert training["steps"] == 8 and training["peak_memory_bytes"] > 10**7 and training["seconds"] > 0
