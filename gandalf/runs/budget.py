@@ -22,7 +22,7 @@ STEP_SECONDS, START_SECONDS = 2e-3, 4.0  # gathering words; vocabulary, graph, l
 TEXT_SECONDS = {"cpu": 1 / 400, "cuda": 1 / 20_000}  # of a short text in MiniLM, two cores or a GPU
 TRANSFORMER_DIM = 384  # MiniLM's
 SHORTLIST = 5_000  # labels that a batch meets by shortlist, about
-FEWEST_EPOCHS = 3.0  # with fewer a network has hardly begun
+FEWEST_EPOCHS = 2.0  # with fewer a network has hardly begun
 
 
 @dataclass(frozen=True)
