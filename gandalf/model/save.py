@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import metadata
@@ -73,9 +73,17 @@ def _replaced(folder: Path, overwrite: bool) -> Iterator[Path]:
 
 
 def write_model(
-    model: Part, folder: Path, *, metrics: Mapping[str, Any] | None = None, card: str | None = None
+    model: Part,
+    folder: Path,
+    *,
+    metrics: Mapping[str, Any] | None = None,
+    card: str | None = None,
+    stale: Collection[str] = (),
 ) -> None:
-    """Write the model's files into a folder that is there; `config.json` comes last and makes it a model."""
+    """Write the model's files into a folder that is there; `config.json` comes last and makes it a model.
+
+    `stale` files are those of a model that this one replaces: they are there, and not part of it.
+    """
     facts = model.facts()
     with written(folder / LABELS) as file:
         file.writelines(_label_lines(model))
@@ -84,7 +92,7 @@ def write_model(
         _write_json(metrics, folder / METRICS)
     with written(folder / CARD) as file:
         file.write(model_card(model, metrics) if card is None else card)
-    _write_config(facts, folder)
+    _write_config(facts, folder, stale)
 
 
 def write_part(part: Part, folder: Path) -> None:
@@ -93,10 +101,10 @@ def write_part(part: Part, folder: Path) -> None:
     _write_config(part.facts(), folder)
 
 
-def _write_config(facts: Facts, folder: Path) -> None:
+def _write_config(facts: Facts, folder: Path, stale: Collection[str] = ()) -> None:
     inner = (folder / PARTS).rglob("*") if (folder / PARTS).is_dir() else ()
     found = [path for path in (*folder.iterdir(), *inner) if path.is_file() and path.name != LOCK]
-    files = sorted({CONFIG, *(path.relative_to(folder).as_posix() for path in found)})
+    files = sorted({CONFIG, *(path.relative_to(folder).as_posix() for path in found)} - {*stale})
     about = {"format": FORMAT, "version": VERSION, "made_by": f"gandalf {_release()}", "files": files}
     _write_json(about | asdict(facts), folder / CONFIG)
 

@@ -18,6 +18,8 @@ def search_report(metrics: Mapping[str, Any]) -> Group:
     if found is None:
         rivals = [_row(each) for each in metrics.get("baselines", [])]
         return Group(*([_table("Baselines on the same held-out points", rivals)] if rivals else []))
+    if not found["held_out_points"]:
+        return Group(f"Chosen: {escape(found['why'])}")
     rows = [_row(each) for each in found["baselines"]]
     rows += [_row(each, _verdict(each)) for each in found["tried"]]
     if found["chosen"]:

@@ -21,7 +21,7 @@ from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Part, write_model
 from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, LOCK, METRICS, PARTS, WEIGHTS, read_json
-from gandalf.model.trees import SETTINGS
+from gandalf.model.trees import SETTINGS, Trees
 from gandalf.model.trees import WORDS as TREE_WORDS
 from gandalf.recipe import Recipe
 from gandalf.runs.claim import alone_in, by_first
@@ -189,8 +189,12 @@ def _searched(splits: Splits, recipe: Recipe, place: Place, told: Told) -> Outco
         with written(mark) as file:
             json.dump({"asked": to_dict(recipe)}, file)
         found = search(splits, recipe, place, Teller(told.search, partial(_write_first, folder)))
-    _remove_first(folder)
+    if isinstance(found.trained.model, Trees):  # its files have the names of the first model's
+        _remove_first(folder)
     outcome = _finished(folder, found.trained, splits, {"search": found.table}, found.notes)
+    if not isinstance(found.trained.model, Trees):
+        for name in _first_names(folder):
+            _remove(folder / name)
     return replace(outcome, search=found.table)
 
 
@@ -205,7 +209,8 @@ def _finished(
     """Score the model on the test split, write it, and remove what only an unfinished run needs."""
     scores, failed = _scores(trained, splits)
     metrics = _metrics(trained, scores) | more
-    write_model(trained.model, folder, metrics=metrics)
+    stale = () if isinstance(trained.model, Trees) else _first_names(folder)
+    write_model(trained.model, folder, metrics=metrics, stale=stale)
     _remove(folder / CHECKPOINTS)  # only now: until the model is there, they are all there is
     return Outcome(trained, scores, metrics, (*notes, *failed))
 
@@ -213,9 +218,13 @@ def _finished(
 def _remove_first(folder: Path) -> None:
     """Remove the first usable model, `config.json` before the others: a kill leaves an unfinished run."""
     _remove(folder / CONFIG)
-    for name in _names(folder):
-        if name in (TREE_WORDS, SETTINGS) or _TREE.fullmatch(name):
-            _remove(folder / name)
+    for name in _first_names(folder):
+        _remove(folder / name)
+
+
+def _first_names(folder: Path) -> list[str]:
+    """Return the files that only the first usable model of a search has."""
+    return [name for name in _names(folder) if name in (TREE_WORDS, SETTINGS) or _TREE.fullmatch(name)]
 
 
 def _yardsticks(trained: Trained, seed: int) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -21,7 +21,7 @@ from gandalf.predict.calibration import fit_calibration
 from gandalf.recipe import Recipe
 from gandalf.runs.budget import Clock, Size, fitted, speed
 from gandalf.runs.hardware import resolved_device
-from gandalf.runs.limits import check_encoder
+from gandalf.runs.limits import check_encoder, check_points, check_recipe
 from gandalf.runs.material import cut
 from gandalf.runs.mixing import Fitted, fit_mix
 from gandalf.runs.place import CHECKPOINTS, Place
@@ -113,6 +113,8 @@ class Teller:
 
 def search(splits: Splits, recipe: Recipe, place: Place | None = None, teller: Teller | None = None) -> Found:
     """Find the best model for the training points by held-out ones; the test split is not looked at."""
+    check_recipe(recipe)
+    check_points(splits.train)
     return _Search(splits, recipe, place or Place(), teller or Teller()).go()
 
 
@@ -133,7 +135,7 @@ class _Search:
         held = self._held_points()
         names = [each.name for each in self.candidates]
         say(
-            f"searching for at most {self.minutes:.1f} minutes ({self.size.points:,} points, "
+            f"searching for at most {self.minutes:.2g} minutes ({self.size.points:,} points, "
             f"{self.size.labels:,} labels, {self.device}): {', '.join(names)}"
         )
         if held < FEW:

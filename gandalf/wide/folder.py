@@ -8,6 +8,7 @@ from typing import Any
 
 from gandalf.errors import DataError
 
+CHECKPOINTS = "checkpoints"  # folder of a run that is not finished
 PARTS = "parts"  # folder of the folders of a mix's parts
 AGAIN = "copy the folder again, or train the model again"
 
@@ -39,4 +40,6 @@ def confined(name: object, path: Path) -> str:
 
 def missing(path: Path) -> DataError:
     """Return the sentence about a folder that lacks this file."""
-    return DataError(f"is no complete model folder: it has no {path.name}", remedy=AGAIN, file=path.parent)
+    unfinished = (path.parent / CHECKPOINTS).is_dir()
+    remedy = "finish the run: gandalf train DATA OUT --resume" if unfinished else AGAIN
+    return DataError(f"is no complete model folder: it has no {path.name}", remedy=remedy, file=path.parent)
