@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -110,12 +111,12 @@ class Part(Protocol):
         ...
 
 
-class Extendable:
+class Extendable(ABC):
     """Adds labels by plain lists, for every kind of model that adds them by `NewLabel`s."""
 
+    @abstractmethod
     def with_labels(self, labels: Sequence[NewLabel]) -> Self:
         """Return a model that also has these labels, made without training; this one stays."""
-        raise NotImplementedError
 
     def add_labels(
         self,
