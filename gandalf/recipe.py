@@ -211,6 +211,9 @@ class Targets:
     shared_text: SharedText = setting("own", "Labels with one text: own rows, or pooled into one.")
     label_weight: float = setting(1.0, "What a label point counts in the loss.")
     label_epochs: float = setting(0.7, "Share of the updates that meet label points, from the start.")
+    own_weight: float = setting(
+        0.0, "What a label point counts after that share, with its own label as its only target; 0: nothing."
+    )
     keep: Points = setting("both", "both: G. labels: Z alone. half: Z, N/2 of it. uniform: U(G,N).")
     share: float = setting(1.0, "Label points of this share of the labels.")
     order: Order = setting("random", "Which share: at random, or tail first.")

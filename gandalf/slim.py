@@ -17,6 +17,8 @@ from scipy.special import expit
 
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
+from gandalf.memory.files import INNER, MEMORY, read_memory
+from gandalf.memory.keys import Vectors
 from gandalf.text.tokens import check_texts, load_tokens
 from gandalf.wide.folder import PARTS, missing
 from gandalf.wide.mixing import MIX, NO_LABEL, PROPOSED, mixed, read_composition, weighted
@@ -25,7 +27,7 @@ from gandalf.wide.wide_model import TREES, read_wide_model
 GRAPH, FACTS, LABELS = "model.onnx", "slim.json", "labels.jsonl"
 FORMAT, VERSION = "gandalf slim model", 1
 NETWORK = "network"  # the kind of a folder that does not name one: an older release wrote it
-TOKENS, SCORES = "tokens", "scores"  # what goes into the graph and what comes out
+TOKENS, SCORES, VECTORS = "tokens", "scores", "vectors"  # what goes into the graph and what comes out
 BATCH = 256  # texts that meet all labels at once
 EXPORT_AGAIN = "export it again"
 
@@ -47,6 +49,10 @@ class SlimPart(Protocol):
 
     def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Return True for each text of which at least one token is known."""  # shape: (N,)
+        ...
+
+    def unit_vectors(self, texts: Sequence[str]) -> Vectors:
+        """Return vectors of length 1, which a memory looks up."""  # shape: (N, dim)
         ...
 
 
@@ -135,9 +141,17 @@ class _Network:
     def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return self._tokens.known(texts)
 
+    def unit_vectors(self, texts: Sequence[str]) -> Vectors:
+        found = self._run(VECTORS, texts)
+        length = np.linalg.norm(found, axis=1, keepdims=True)
+        return np.asarray(found / np.maximum(length, 1e-12), dtype=np.float32)
+
     def _scores(self, texts: Sequence[str]) -> Probabilities:
+        return self._run(SCORES, texts)
+
+    def _run(self, output: str, texts: Sequence[str]) -> Probabilities:
         tokens = self._tokens.encode(texts).astype(np.int64)
-        found: Probabilities = self._session.run([SCORES], {TOKENS: tokens})[0]
+        found: Probabilities = self._session.run([output], {TOKENS: tokens})[0]
         return found
 
 
@@ -148,6 +162,7 @@ class _Mix:
         path = folder / FACTS
         names, self._weights = read_composition(facts.get("parts"), facts.get("weights"), path)
         self._size, self._parts = facts["labels"], list[tuple[SlimPart, dict[str, float]]]()
+        self._lead = names.index(facts["lead"]) if facts.get("lead") in names else 0
         for name in names:
             about = _checked_facts(folder / PARTS / name / FACTS)
             if about["kind"] == MIX or about["labels"] != self._size:
@@ -168,12 +183,47 @@ class _Mix:
     def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return np.asarray(np.logical_or.reduce([part.knows(texts) for part, _ in self._parts]))
 
+    def unit_vectors(self, texts: Sequence[str]) -> Vectors:
+        return self._parts[self._lead][0].unit_vectors(texts)
+
+
+class _WithMemory:
+    """A model in a folder of its own, and a memory."""
+
+    def __init__(self, folder: Path, facts: dict[str, Any], threads: int) -> None:
+        inner = folder / PARTS / INNER
+        about = _checked_facts(inner / FACTS)
+        self._size = facts["labels"]
+        if about["kind"] == MEMORY or about["labels"] != self._size:
+            what = f"is no model of {self._size:,} labels behind a memory"
+            raise DataError(what, remedy=EXPORT_AGAIN, file=inner)
+        self._model, self._calibration = _part(inner, about, threads), about["calibration"]
+        self._memory, weight = read_memory(folder, facts, self._size)
+        self._weights = (1 - weight, weight)
+
+    def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
+        ids, scores = self._model.best(texts, min(max(k, PROPOSED), self._size))
+        near = self._memory.nearest(self._model.unit_vectors(texts))
+        lists = [(ids, _calibrated(self._calibration, scores)), self._memory.lists(near, max(k, PROPOSED))]
+        return mixed(lists, self._weights, k)
+
+    def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
+        own = _calibrated(self._calibration, self._model.score(texts, labels))
+        return weighted(self._weights, (own, self._memory.score(self._model.unit_vectors(texts), labels)))
+
+    def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        return self._model.knows(texts)
+
+    def unit_vectors(self, texts: Sequence[str]) -> Vectors:
+        return self._model.unit_vectors(texts)
+
 
 def _part(folder: Path, facts: dict[str, Any], threads: int) -> SlimPart:
     kinds: dict[str, Callable[[], SlimPart]] = {
         NETWORK: lambda: _Network(folder, threads),
         TREES: lambda: read_wide_model(folder, facts, facts["labels"], facts["size"]),
         MIX: lambda: _Mix(folder, facts, threads),
+        MEMORY: lambda: _WithMemory(folder, facts, threads),
     }
     return kinds[facts["kind"]]()
 
@@ -200,7 +250,7 @@ def read_facts(path: Path) -> dict[str, Any]:
 def _checked_facts(path: Path) -> dict[str, Any]:
     """Return the facts with what an older release left out, or say what is wrong with them."""
     found: dict[str, Any] = {"kind": NETWORK, "size": 0} | read_facts(path)
-    if found["kind"] not in (NETWORK, TREES, MIX):
+    if found["kind"] not in (NETWORK, TREES, MIX, MEMORY):
         what = f"is an exported model of the kind {str(found['kind'])[:40]!r}, which this release cannot run"
         raise DataError(what, remedy="pip install --upgrade gandalf-xmc", file=path.parent)
     try:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_array, eye_array, vstack
 from small_model import small_model
 from small_runs import small_splits
 
 import gandalf
-from gandalf.model import Calibration, Mix, Part, Trees
+from gandalf.memory.keys import keys_of
+from gandalf.memory.memory import LABEL, POINT, Block, Memory, Record, Voting
+from gandalf.model import Calibration, Mix, ModelWithMemory, Part, Trees
+from gandalf.model.with_memory import as_queries
 
 needs_omikuji = pytest.mark.skipif(
     find_spec("omikuji") is None,
@@ -20,6 +25,9 @@ KINDS = [
     "network",
     pytest.param("trees", marks=needs_omikuji),
     pytest.param("mix", marks=needs_omikuji),
+    "network with memory",
+    pytest.param("trees with memory", marks=needs_omikuji),
+    pytest.param("mix with memory", marks=needs_omikuji),
 ]
 
 
@@ -36,7 +44,21 @@ def small_trees() -> Trees:
     return replace(found, calibration=Calibration(0.9, -0.8))
 
 
+def with_small_memory(part: Part) -> ModelWithMemory:
+    """A memory of all training points and of all labels."""
+    points = small_splits().train
+    texts = [*points.texts, *part.label_texts]
+    values = csr_array(vstack([points.targets, eye_array(part.num_labels)], format="csr"))
+    records = [Record(text, POINT) for text in points.texts] + [
+        Record(text, LABEL) for text in part.label_texts
+    ]
+    block = Block(keys_of(as_queries(part.unit_vectors(texts))), values.astype(np.float32), tuple(records))
+    return ModelWithMemory(part, Memory((block,), Voting(0.1, 20, 0.3)), 0.4, Calibration(1.1, -0.2))
+
+
 def small_part(kind: str) -> Part:
+    if kind.endswith(" with memory"):
+        return with_small_memory(small_part(kind.removesuffix(" with memory")))
     if kind == "network":
         return small_network()
     if kind == "trees":

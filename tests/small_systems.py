@@ -55,7 +55,7 @@ def begun(splits: Splits, asked: Recipe, stage="classifier"):
     asked = resolved(replace(asked, device="cpu"), len(rest), rest.num_labels)
     tokens = fit_tokens(rest, asked.text, asked.encoder)
     made = augmented(rest, asked.targets, asked.seed)
-    points = loop_points(made, tokens, asked.targets.label_weight)
+    points = loop_points(made, tokens, asked.targets)
     texts = LabelTexts.of(rest, tokens, asked)
     material = Material(asked, rest, made, tokens, points, texts, None)
     encoder = assemble_encoder(asked, tokens, some_texts(points, made.is_label))

@@ -15,7 +15,7 @@ PACKAGE = Path(gandalf.__file__).parent
 # A room may import only rooms that stand before it (and itself).
 ROOMS = (
     *("errors", "progress", "settings", "data", "graph", "augment", "metrics"),
-    *("text", "wide", "slim", "nets", "train", "model", "predict", "cluster"),
+    *("text", "wide", "memory", "slim", "nets", "train", "model", "predict", "cluster"),
     *("recipe", "systems", "runs", "estimator"),
     *("experiments", "peers", "report", "serve", "cli", "__main__"),
 )
@@ -23,7 +23,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LIGHT = {"numpy", "scipy", "typer", "rich", "gandalf"}
 # The engine, which the extra [train] brings; the rooms before it do without.
 ENGINE = {room: {"torch", "tokenizers", "safetensors", "filelock"} for room in ROOMS[ROOMS.index("text") :]}
-ENGINE |= {room: set() for room in ("wide", "slim", "peers", "report", "cli", "__main__")}
+ENGINE |= {room: set() for room in ("wide", "memory", "slim", "peers", "report", "cli", "__main__")}
 ENGINE["serve"] |= {"fastapi", "starlette", "pydantic", "prometheus_client", "uvicorn"}  # the extra [serve]
 ENGINE["cluster"] |= {"dask", "distributed", "pyarrow"}  # the extra [cluster]
 KERNELS = {"fused_kernels.py": {"triton"}}  # files that are wholly of an extra, imported where they are used

@@ -33,3 +33,31 @@ def test_one_point_alone_is_never_a_batch():
         made, override(recipe("astec"), ["training.steps=10", "training.batch=4"]), epoch=2
     )
     assert all(len(np.unique(steps.rows(step))) > 1 for step in range(10))
+
+
+def test_label_points_stay_with_their_own_label_in_the_last_phase():
+    points = gandalf.synthetic(40, 8, seed=0).splits.train
+    asked = override(
+        recipe("astec"),
+        ["training.steps=10", "training.batch=16", "targets.label_epochs=0.6", "targets.own_weight=0.3"],
+    )
+    made = material.augmented(points, asked.targets, seed=0)
+    made = material.with_own_labels(made, points, asked.targets, seed=0)
+    tokens = material.fit_tokens(points, asked.text, asked.encoder)
+    looped = material.loop_points(made, tokens, asked.targets)
+    order = material.order(made, asked, epoch=4)
+    early = {int(row) for step in range(6) for row in order.rows(step)}
+    late = {int(row) for step in range(6, 10) for row in order.rows(step)}
+    own = range(40 + 8, 40 + 8 + 8)
+    assert early <= set(range(40 + 8)) and late <= {*range(40), *own} and late & set(own)
+    assert (looped.targets[list(own)].toarray() == np.eye(8)).all()
+    assert [made.points.texts[row] for row in own] == list(points.label_texts)
+    np.testing.assert_allclose(looped.weights[[0, 40, 48]], [1.0, 1.0, 0.3])
+
+
+def test_without_an_own_weight_the_last_phase_has_training_points_alone():
+    points = gandalf.synthetic(40, 8, seed=0).splits.train
+    asked = recipe("astec")
+    made = material.augmented(points, asked.targets, seed=0)
+    assert material.with_own_labels(made, points, asked.targets, seed=0) is made
+    assert made.phases[1].tolist() == list(range(40))

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from gandalf.errors import DataError
 from gandalf.model import save_model
+from gandalf.recipe import Targets
 from gandalf.runs import siamese as stage
 from gandalf.runs.hooks import Interrupted
 from gandalf.runs.material import augmented, fit_tokens, loop_points
@@ -102,7 +103,7 @@ def test_label_points_take_no_part_in_pairs(kind, splits):
     chosen = small(f"siamese.kind={kind}", *PAIRS)
     made = augmented(splits.train, chosen.targets, 0)
     tokens = fit_tokens(splits.train, chosen.text, chosen.encoder)
-    points = loop_points(made, tokens, 1.0)
+    points = loop_points(made, tokens, Targets())
     assert made.is_label.sum() == splits.train.num_labels
     found = stage.siamese(chosen.siamese, points.targets, ~made.is_label, 0)
     met = np.unique(np.concatenate([found.order.rows(step) for step in range(found.order.steps)]))

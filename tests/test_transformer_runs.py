@@ -18,6 +18,7 @@ import gandalf
 from bench.copy_encoder import main as copy_encoder
 from gandalf.errors import DataError
 from gandalf.nets.encoders import build_encoder
+from gandalf.recipe import Targets
 from gandalf.runs import hooks
 from gandalf.runs import run as run_module
 from gandalf.runs.assemble import assemble_encoder, assemble_head, encoder_options, some_texts
@@ -83,7 +84,7 @@ def test_the_start_is_the_folders_model_at_length_one_and_rows_of_points(splits,
     tokens = fit_tokens(splits.train, recipe.text, recipe.encoder)
     assert tokens.num_texts == 0  # nobody asks for idf
     made = augmented(splits.train, recipe.targets, 0)
-    points = loop_points(made, tokens, 1.0)
+    points = loop_points(made, tokens, Targets())
     encoder = assemble_encoder(recipe, tokens, some_texts(points, made.is_label))
     head = assemble_head(recipe, encoder, points, None)
     stored = load_file(folder / "model.safetensors")

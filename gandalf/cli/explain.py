@@ -119,6 +119,9 @@ def _show(found: Explanation) -> None:
         out.print(f"[dim]parts: {escape(_parts(found))}[/]")
     out.print()
     out.print(_words(found.words))
+    if found.remembered is not None:
+        spoken = [(each.share, f"{each.text} ({each.kind})") for each in found.remembered]
+        _list(out, "What remembered points add to the probability", spoken)
     if found.nearest is None or found.with_label is None or found.teachers is None:
         _list(out, "Labels with weights alike", [(e.similarity, e.text) for e in found.alike])
         out.print(f"\n[dim]{WITHOUT_DATA}[/]")

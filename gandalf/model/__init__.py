@@ -7,11 +7,13 @@ from gandalf.model.model import Model
 from gandalf.model.part import Part
 from gandalf.model.save import save_model, write_model
 from gandalf.model.trees import Trees
+from gandalf.model.with_memory import ModelWithMemory
 
 __all__ = [
     "Calibration",
     "Mix",
     "Model",
+    "ModelWithMemory",
     "Part",
     "Trees",
     "load_model",

@@ -17,8 +17,15 @@ ADDED = "added_labels"  # in a model's config: a record for each time that label
 class Labelled(Protocol):
     """A model as far as the names of its labels go."""
 
-    label_texts: Sequence[str]
-    label_ids: Sequence[str] | None
+    @property
+    def label_texts(self) -> Sequence[str]:
+        """Texts of the labels."""
+        ...
+
+    @property
+    def label_ids(self) -> Sequence[str] | None:
+        """Ids of the labels, if they have any."""
+        ...
 
     @property
     def num_labels(self) -> int:

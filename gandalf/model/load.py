@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
+from gandalf.memory.files import INNER, MEMORY, read_memory
 from gandalf.model.calibration import Calibration
 from gandalf.model.layout import (
     AGAIN,
@@ -30,13 +31,21 @@ from gandalf.model.layout import (
 from gandalf.model.mix import Mix
 from gandalf.model.model import Model
 from gandalf.model.part import Part
-from gandalf.model.trees import load_trees
+from gandalf.model.trees import Trees, load_trees
+from gandalf.model.with_memory import ModelWithMemory
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.text.pretrained import MISSING_LIBRARY
 from gandalf.text.tokens import load_tokens
 from gandalf.wide.mixing import MIX, read_composition
 from gandalf.wide.wide_model import TREES
+
+# What a folder holds that is not one network.
+KINDS: dict[type[Part], str] = {
+    Mix: "a mix of several models",
+    Trees: "label trees, which have no encoder",
+    ModelWithMemory: "a model with a memory",
+}
 
 
 def load_model(path: str | Path, device: str | torch.device = "cpu") -> Part:
@@ -60,8 +69,7 @@ def need_network(
 ) -> Model:
     """Return the model of a folder if it is a network, or say what it is in place of one."""
     if not isinstance(model, Model):
-        kind = "a mix of several models" if isinstance(model, Mix) else "label trees, which have no encoder"
-        raise DataError(f"holds {kind}, and {need}", remedy=remedy, file=path)
+        raise DataError(f"holds {KINDS[type(model)]}, and {need}", remedy=remedy, file=path)
     return model
 
 
@@ -73,6 +81,8 @@ def _load(
         return load_trees(folder, facts, ids, texts)
     if kind == MIX:
         return _mix(folder, facts, ids, texts, device)
+    if kind == MEMORY:
+        return _with_memory(folder, facts, ids, texts, device)
     return _network(folder, facts, ids, texts, device)
 
 
@@ -90,6 +100,18 @@ def _mix(
             raise DataError(what, remedy=AGAIN, file=folder / PARTS / name)
         parts.append(_load(folder / PARTS / name, about, ids, texts, device))
     return Mix(names, tuple(parts), weights, texts, ids, facts.config, facts.calibration)
+
+
+def _with_memory(
+    folder: Path, facts: Facts, ids: list[str] | None, texts: list[str], device: str | torch.device
+) -> ModelWithMemory:
+    about = read_facts(folder / PARTS / INNER)
+    if about.encoder.get("kind") == MEMORY or about.labels != facts.labels:
+        what = f"is no model of {facts.labels:,} labels behind a memory"
+        raise DataError(what, remedy=AGAIN, file=folder / PARTS / INNER)
+    memory, weight = read_memory(folder, facts.encoder, facts.labels)
+    model = _load(folder / PARTS / INNER, about, ids, texts, device)
+    return ModelWithMemory(model, memory, weight, facts.calibration)
 
 
 def _network(

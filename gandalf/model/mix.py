@@ -19,6 +19,7 @@ from gandalf.model.chosen_labels import checked_labels, with_record
 from gandalf.model.layout import PARTS, Facts
 from gandalf.model.model import Model
 from gandalf.model.part import Extendable, Floats, Ints, Mask, Part, Vectors
+from gandalf.model.with_memory import without_memory
 from gandalf.wide.mixing import MIX, Lists, Share, weighted, wrong_composition
 from gandalf.wide.mixing import PROPOSED as PROPOSED  # what fits the weights of a mix finds all of it here
 from gandalf.wide.mixing import as_logits as as_logits
@@ -152,7 +153,8 @@ class Mix(Extendable):
 
 def networks(part: Part) -> list[Model]:
     """Return the networks of a model: itself, or the networks among the parts of a mix."""
-    parts = part.parts if isinstance(part, Mix) else (part,)
+    own = without_memory(part)
+    parts = own.parts if isinstance(own, Mix) else (own,)
     return [each for each in parts if isinstance(each, Model)]
 
 

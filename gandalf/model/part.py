@@ -30,10 +30,25 @@ class Part(Protocol):
     A score is a logit before calibration. `calibration` turns it into a probability.
     """
 
-    label_texts: Sequence[str]  # L
-    label_ids: Sequence[str] | None  # L
-    config: dict[str, Any]  # the resolved recipe and what else is known of its making
-    calibration: Calibration | None
+    @property
+    def label_texts(self) -> Sequence[str]:
+        """Texts of the labels."""  # shape: (L,)
+        ...
+
+    @property
+    def label_ids(self) -> Sequence[str] | None:
+        """Ids of the labels, if they have any."""  # shape: (L,)
+        ...
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved recipe and what else is known of its making."""
+        ...
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """How a score becomes a probability."""
+        ...
 
     @property
     def num_labels(self) -> int:

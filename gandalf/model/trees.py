@@ -29,7 +29,8 @@ from gandalf.wide.wide_model import word_features as word_features
 UNHEEDED = frozenset(
     (
         *("device", "text", "encoder", "head", "siamese", "labels", "training", "baselines", "search"),
-        *("targets.label_weight", "targets.label_epochs", "validation.every", "validation.patience"),
+        *("targets.label_weight", "targets.label_epochs", "targets.own_weight"),
+        *("validation.every", "validation.patience"),
     )
 )
 
@@ -94,7 +95,7 @@ class Trees(Extendable):
 
     def unit_vectors(self, texts: Sequence[str]) -> csr_array:
         """Return TF-IDF rows."""
-        return self.words.features(texts)
+        return self.wide.unit_vectors(texts)
 
     def alike(self, label: int, most: int) -> list[tuple[int, float]]:
         """Return the labels whose texts share most terms with this label's."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from gandalf.memory.scan import make_scan, of_even_width
 from gandalf.model import Model
 from gandalf.model.exact import Head
 from gandalf.predict.index import (
@@ -22,15 +23,11 @@ from gandalf.predict.index import (
     Ints,
     RecallTest,
     RowsKind,
-    needed_faiss,
     row_blocks,
     with_one,
 )
 
 DEPTHS = (50, 100, 300, 1_000, 3_000)  # labels of a text that are scored again: the first that suffices
-BITS = 4  # of a code: what the processor's tables are made for. Codes of two numbers each are no faster
-BY_BLOCKS = 15  # how faiss goes through the codes: of its ways, the fastest for a few texts at a time
-TAUGHT = (1_000, 40_000)  # rows that the places are learnt from, at least and at most; of fewer, some twice
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,25 +58,11 @@ class Codes:
 def build_codes(model: Model, rows: RowsKind = "float32") -> Codes:
     """Make the codes, and score as many labels again as the recall asks for."""
     test = RecallTest(model, rows)
-    found = Codes(_scan(model.head), model.num_labels, DEPTHS[0], queries=len(test.x))
+    scan = make_scan(of_even_width(np.concatenate(row_blocks(model.head))))
+    found = Codes(scan, model.num_labels, DEPTHS[0], queries=len(test.x))
     for depth in DEPTHS:
         found = replace(found, depth=min(depth, model.num_labels))
         found = replace(found, recall=test(found))
         if found.recall >= ENOUGH or depth >= model.num_labels:
             break
     return found
-
-
-def _scan(head: Head) -> Any:  # noqa: ANN401  faiss has no types
-    library = needed_faiss()
-    rows = _padded(np.concatenate(row_blocks(head)))  # shape: (L, dim and a few)
-    scan = library.IndexPQFastScan(rows.shape[1], rows.shape[1], BITS, library.METRIC_INNER_PRODUCT)
-    scan.train(rows[np.linspace(0, len(rows) - 1, int(np.clip(len(rows), *TAUGHT))).astype(np.int64)])
-    scan.add(rows)
-    scan.implem = BY_BLOCKS
-    return scan
-
-
-def _padded(rows: Floats) -> Floats:
-    """With a zero behind, where their number is odd: codes are read two at a time."""
-    return np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))

@@ -15,7 +15,7 @@ from gandalf.data.dataset import Dataset
 from gandalf.data.formats.texts import clean
 from gandalf.data.words import word_places
 from gandalf.errors import DataError
-from gandalf.model import Part
+from gandalf.model import ModelWithMemory, Part
 from gandalf.model.chosen_labels import added
 from gandalf.model.mix import Mix
 from gandalf.model.part import Vectors, largest
@@ -69,6 +69,17 @@ class Alike:
 
 
 @dataclass(frozen=True)
+class Remembered:
+    """A remembered point that speaks for the label, or against it."""
+
+    text: str
+    kind: str  # point, label or example
+    id: str | None  # of an example
+    similarity: float  # cosine of the vectors
+    share: float  # what it adds to the probability before calibration
+
+
+@dataclass(frozen=True)
 class Near:
     """Labels around one: in the graph, where the training data is known, else by their rows."""
 
@@ -93,6 +104,7 @@ class Explanation:
     with_label: tuple[Point, ...] | None  # the same of those that have the label
     teachers: tuple[Teacher, ...] | None  # by target times similarity
     shares: tuple[Share, ...] = ()  # what each part of a mix says of the label, the part that adds most first
+    remembered: tuple[Remembered, ...] | None = None  # None: the model has no memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +155,8 @@ class Explainer:
             self._alike(label, shown),
             *self._points(one, label, shown),
             self._teachers(one, label, shown),
-            self.model.shares(text, label) if isinstance(self.model, Mix) else (),
+            self.model.shares(text, label) if isinstance(self.model, Mix | ModelWithMemory) else (),
+            self._remembered(text, label, shown),
         )
 
     def near(self, label: int, shown: int = 12) -> Near:
@@ -167,6 +180,21 @@ class Explainer:
             "graph",
             tuple(Alike(other, names[other], target) for other, target in found),
             tuple((others[one], others[other], target) for one, other, target in links if one != other),
+        )
+
+    def _remembered(self, text: str, label: int, shown: int) -> tuple[Remembered, ...] | None:
+        """Return the remembered points that speak loudest; all their shares sum to that of the memory."""
+        if not isinstance(self.model, ModelWithMemory):
+            return None
+        return tuple(
+            Remembered(
+                voice.record.text,
+                voice.record.kind,
+                voice.record.id,
+                voice.cosine,
+                self.model.weight * voice.share * voice.value,
+            )
+            for voice in self.model.voices(text, label)[:shown]
         )
 
     def _check(self, label: int) -> None:

@@ -16,7 +16,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from gandalf.errors import DataError
+from gandalf.memory.scan import need_faiss
 from gandalf.model import Model
 from gandalf.model.exact import Head, pair_scores, top_k
 from gandalf.nets.heads import Table
@@ -173,7 +173,7 @@ def recalled(found: Ints, exact: Ints) -> float:
 
 def empty_graph(dim: int, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has no types
     """A graph without labels."""
-    library = needed_faiss()
+    library = need_faiss()
     kind, eight_bits = library.METRIC_INNER_PRODUCT, library.ScalarQuantizer.QT_8bit
     graph: Any = (
         library.IndexHNSWFlat(dim + 1, LINKS, kind)
@@ -182,15 +182,6 @@ def empty_graph(dim: int, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has no 
     )
     graph.hnsw.efConstruction = BUILD_WIDTH
     return graph
-
-
-def needed_faiss() -> Any:  # noqa: ANN401  its types are not those of its functions
-    """The library, or a sentence on how to get it."""
-    try:
-        import faiss
-    except ImportError as error:
-        raise DataError("an index needs faiss", remedy="pip install 'gandalf-xmc[train]'") from error
-    return faiss
 
 
 def row_blocks(head: Head) -> list[Floats]:

@@ -10,14 +10,17 @@ import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
+from torch.nn import functional as F
 
 from gandalf.errors import DataError
-from gandalf.model import Calibration, Model, Part
+from gandalf.model import Calibration, Model, ModelWithMemory, Part
 from gandalf.model.exact import Head, pair_scores, top_k
 from gandalf.model.part import NO_LABEL
+from gandalf.model.with_memory import without_memory
 from gandalf.predict.fused import PAYS_FROM, FusedSearch, refusal
 from gandalf.progress import track
 from gandalf.text.tokens import check_texts
+from gandalf.wide.mixing import PROPOSED
 
 CHUNK = 8_192  # texts whose vectors are held at once
 
@@ -60,11 +63,12 @@ class Predictor:
 
     @property
     def network(self) -> Model:
-        """The model where it is one encoder with one table of rows."""
-        if not isinstance(self.model, Model):
+        """The model, or the model behind a memory, where it is one encoder with one table of rows."""
+        network = without_memory(self.model)
+        if not isinstance(network, Model):
             what = "a mix or label trees have no single table of rows"
             raise DataError(what, remedy="give a model of one system, such as astec")
-        return self.model
+        return network
 
     @property
     def head(self) -> Head:
@@ -131,13 +135,20 @@ class Predictor:
 
         A text of which the model knows nothing has none: any labels would be those of most texts.
         """
-        if isinstance(self.model, Model):  # its rows may be searched by an index, or on a GPU
-            ids, scores = self.search(self.model.vectors(texts), k, exclude)
-        else:
-            ids, scores = self.model.best(texts, k, exclude)
+        ids, scores = self._best(texts, k, exclude)
         unknown = ~self.model.knows(texts)
         ids[unknown], scores[unknown] = NO_LABEL, -np.inf
         return ids, scores
+
+    def _best(self, texts: Sequence[str], k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
+        model, network = self.model, without_memory(self.model)
+        if not isinstance(network, Model):
+            return model.best(texts, k, exclude)
+        x = network.vectors(texts)  # once, for rows and memory; rows may be searched by an index, or on a GPU
+        if not isinstance(model, ModelWithMemory):
+            return self.search(x, k, exclude)
+        said = self.search(x, min(max(k, PROPOSED), model.num_labels), exclude)
+        return model.with_votes(F.normalize(x, dim=1), said, k, exclude)
 
     @torch.no_grad()
     def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:

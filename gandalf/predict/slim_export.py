@@ -18,12 +18,24 @@ from torch.nn import functional as F
 
 from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
-from gandalf.model import Mix, Model, Part, Trees
+from gandalf.memory.files import INNER, write_memory
+from gandalf.model import Mix, Model, ModelWithMemory, Part, Trees
 from gandalf.model.layout import LABELS, PARTS
 from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.blocks import settle
 from gandalf.nets.encoders import build_encoder
-from gandalf.slim import FACTS, FORMAT, GRAPH, NETWORK, SCORES, TOKENS, VERSION, SlimPredictor, read_facts
+from gandalf.slim import (
+    FACTS,
+    FORMAT,
+    GRAPH,
+    NETWORK,
+    SCORES,
+    TOKENS,
+    VECTORS,
+    VERSION,
+    SlimPredictor,
+    read_facts,
+)
 
 MOST_TEXTS = 65_536  # in a batch
 CHECKED = 64  # label texts on which both must agree
@@ -38,10 +50,10 @@ class _Whole(nn.Module):
         self.encoder = encoder
         self.rows, self.bias = nn.Parameter(rows), nn.Parameter(bias)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Scores of all labels."""  # shape: (B, T) -> (B, L)
-        scores: Tensor = self.encoder(tokens) @ self.rows.T + self.bias
-        return scores
+    def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores of all labels, and the vectors."""  # shape: (B, T) -> (B, L), (B, dim)
+        vectors: Tensor = self.encoder(tokens)
+        return vectors @ self.rows.T + self.bias, vectors
 
 
 class _PlainBag(nn.Module):
@@ -109,6 +121,15 @@ def _(model: Mix, folder: Path) -> dict[str, Any]:
     for name, part in zip(model.names, model.parts, strict=True):
         (folder / PARTS / name).mkdir(parents=True)
         _write_slim(part, folder / PARTS / name)
+    lead = next(name for name, part in zip(model.names, model.parts, strict=True) if part is model.lead)
+    return {**model.facts().encoder, "lead": lead}
+
+
+@_write_files.register
+def _(model: ModelWithMemory, folder: Path) -> dict[str, Any]:
+    write_memory(model.memory, folder)
+    (folder / PARTS / INNER).mkdir(parents=True)
+    _write_slim(model.model, folder / PARTS / INNER)
     return model.facts().encoder
 
 
@@ -134,7 +155,7 @@ def _write_graph(model: Model, path: Path) -> None:
                 (tokens,),
                 str(path),
                 input_names=[TOKENS],
-                output_names=[SCORES],
+                output_names=[SCORES, VECTORS],
                 dynamic_shapes=({0: texts},),
                 dynamo=True,
                 verbose=False,

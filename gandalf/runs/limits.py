@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import KS
-from gandalf.recipe import Encoder, Recipe
+from gandalf.recipe import Encoder, Recipe, Targets
 from gandalf.settings import differing, to_dict
 from gandalf.text.pretrained import model_folder, need_transformers
 
@@ -77,6 +77,7 @@ LIMITS: dict[str, Limit] = {
     "targets.top_k": _at_least(1),
     "targets.label_weight": _NOT_NEGATIVE,
     "targets.label_epochs": _SHARE,
+    "targets.own_weight": _NOT_NEGATIVE,
     "targets.share": _SHARE,
     "baselines.mix_alpha": _POSITIVE,
     "baselines.glas": _NOT_NEGATIVE,
@@ -152,9 +153,10 @@ def _check_frozen(recipe: Recipe) -> None:
 def _check_baselines(recipe: Recipe) -> None:
     """Refuse what these methods have no meaning for."""
     baselines, targets, head = recipe.baselines, recipe.targets, recipe.head
-    if baselines.mix != "none" and targets.label_weight != 1.0:
-        what = "mixed points have no weights of their own"
-        raise DataError(what, remedy="leave targets.label_weight out, or set baselines.mix=none")
+    for name in ("label_weight", "own_weight"):
+        if baselines.mix != "none" and getattr(targets, name) != getattr(Targets(), name):
+            what = "mixed points have no weights of their own"
+            raise DataError(what, remedy=f"leave targets.{name} out, or set baselines.mix=none")
     every = (targets.keep, targets.share) == ("both", 1.0) and targets.targets not in ("none", "auto")
     if baselines.mix == "label-mixup" and not every:
         what = "label-mixup mixes points with label points of every label"
@@ -171,8 +173,10 @@ def _check_trees(recipe: Recipe) -> None:
     found, default = to_dict(recipe), to_dict(Recipe())
     rooms = ("text", "encoder", "head", "siamese", "labels", "training")
     unused = [f"{room}.{name}" for room in rooms for name in differing(default[room], found[room])]
-    if recipe.targets.label_weight != 1.0:
-        unused.append("targets.label_weight")
+    weights = ("label_weight", "own_weight")
+    unused += [
+        f"targets.{name}" for name in differing(default["targets"], found["targets"]) if name in weights
+    ]
     if unused:
         what = f"the setting '{unused[0]}' says nothing about label trees"
         raise DataError(what, remedy="leave it out, or choose another system")

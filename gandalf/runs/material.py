@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array, eye_array
 
 from gandalf.augment.label_points import Keep, marked_points
 from gandalf.data.dataset import Dataset
@@ -29,6 +30,7 @@ from gandalf.text.words import Words, WordsOptions
 from gandalf.train.batches import Order, Phase, PointOrder, Points
 from gandalf.train.orders import WithLabelPoints
 
+Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 MANY_TEXTS = 1_000_000  # whose token ids are better left on disk: 128 bytes each
 
@@ -65,6 +67,19 @@ class Augmented:
     points: Dataset
     is_label: Mask  # shape: (N,)
     graph: LabelGraph | None
+    last: int = 0  # of the label points: so many at the end are met after the others have left
+
+    @property
+    def phases(self) -> tuple[Ints, Ints]:
+        """Places of the points of the first and of the last phase of training."""
+        places = np.arange(len(self.is_label))
+        first = len(places) - self.last
+        return places[:first], np.append(np.flatnonzero(~self.is_label[:first]), places[first:])
+
+
+def plain(points: Dataset) -> Augmented:
+    """Return the points without label points."""
+    return Augmented(points, np.zeros(len(points), dtype=bool), None)
 
 
 def augmented(rest: Dataset, targets: Targets, seed: int, device: str = "cpu") -> Augmented:
@@ -74,11 +89,22 @@ def augmented(rest: Dataset, targets: Targets, seed: int, device: str = "cpu") -
     if targets.targets == "none":
         if targets.keep != "both":
             raise DataError(f"without label points there is nothing to keep {targets.keep!r} of")
-        return Augmented(rest, np.zeros(len(rest), dtype=bool), None)
+        return plain(rest)
     graph = any_label_graph(rest, graph_options(targets, seed), device)
     keep = Keep(targets.keep, targets.share, targets.order, seed)
     points, is_label = marked_points(rest, graph.matrix, keep)
     return Augmented(points, is_label, graph)
+
+
+def with_own_labels(made: Augmented, rest: Dataset, targets: Targets, seed: int) -> Augmented:
+    """Append the label points of the last phase, which have their own label as their only target."""
+    if not targets.own_weight or targets.label_epochs == 1 or targets.targets == "none":
+        return made
+    keep = Keep(targets.keep, targets.share, targets.order, seed)
+    points, is_label = marked_points(rest, csr_array(eye_array(rest.num_labels, format="csr")), keep)
+    last = points[np.flatnonzero(is_label)]
+    is_label = np.append(made.is_label, np.ones(len(last), dtype=bool))
+    return replace(made, points=made.points + last, is_label=is_label, last=len(last))
 
 
 def graph_options(targets: Targets, seed: int) -> GraphOptions:
@@ -132,18 +158,16 @@ def _most_pieces(encoder: Encoder) -> int:
     return MOST_PIECES if longest is None else min(MOST_PIECES, longest)
 
 
-def loop_points(
-    augmented: Augmented, tokens: Tokens, label_weight: float, table: Path | None = None
-) -> Points:
-    """The points as the loop wants them; very many have their token ids mapped from the file `table`."""
+def loop_points(augmented: Augmented, tokens: Tokens, targets: Targets, table: Path | None = None) -> Points:
+    """Return the points as the loop wants them; the file `table` maps the token ids of very many points."""
     points = augmented.points
     mapped = table if len(points) >= MANY_TEXTS else None
     if mapped is not None:
         mapped.parent.mkdir(parents=True, exist_ok=True)
-    weights = None
-    if label_weight != 1.0 and augmented.is_label.any():
-        weights = np.where(augmented.is_label, label_weight, 1.0).astype(np.float32)
-    return Points(token_table(tokens, points.texts or [], path=mapped), points.targets, weights)
+    weights = np.where(augmented.is_label, targets.label_weight, 1.0).astype(np.float32)
+    weights[len(weights) - augmented.last :] = targets.own_weight
+    table_of_ids = token_table(tokens, points.texts or [], path=mapped)
+    return Points(table_of_ids, points.targets, None if (weights == 1.0).all() else weights)
 
 
 def epoch_steps(rest: Dataset, batch: int) -> int:
@@ -156,16 +180,16 @@ def epoch_steps(rest: Dataset, batch: int) -> int:
 
 
 def order(augmented: Augmented, recipe: Recipe, epoch: int) -> PointOrder:
-    """Which points each step meets: for a share of the steps all, then training points alone."""
+    """Return which points each step meets: those of the first phase, then those of the last."""
     share = recipe.targets.label_epochs
     if not 0 <= share <= 1:
         raise DataError(f"label_epochs is {share}, but it is a share of the updates and lies in [0, 1]")
     steps = recipe.training.steps or max(1, round(recipe.training.epochs * epoch))
-    everything, own = np.arange(len(augmented.is_label)), np.flatnonzero(~augmented.is_label)
+    first, last = augmented.phases
     if recipe.baselines.mix == "label-mixup":  # label points come with the points that carry their label
-        order = Order([Phase(own, steps)], recipe.training.batch, recipe.seed)
+        order = Order([Phase(last, steps)], recipe.training.batch, recipe.seed)
         return WithLabelPoints(order, augmented.points.targets, int(np.argmax(augmented.is_label)))
     # One point alone is no batch: layers that normalise over a batch need two.
-    with_labels = round(share * steps) if 1 < len(own) < len(everything) else steps
-    phases = [Phase(everything, with_labels), Phase(own, steps - with_labels)]
+    with_labels = round(share * steps) if len(last) > 1 and augmented.is_label.any() else steps
+    phases = [Phase(first, with_labels), Phase(last, steps - with_labels)]
     return Order([phase for phase in phases if phase.steps], recipe.training.batch, recipe.seed)

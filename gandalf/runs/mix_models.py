@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gandalf.data.dataset import Splits
+from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.holdout import holdout
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores
@@ -68,6 +68,33 @@ def mix_models(
     parts = _parts(models)
     for part in parts.values():
         check_labels(splits, part)
+    asked = held_points(parts, splits, share, seed)
+    answers = asked.answers
+    fitted = fit_mix(answers)
+    model = _model(parts, fitted, splits)
+    alone = {name: each.evaluated() for name, each in answers.items()}
+    return Mixed(model, fitted, alone, len(asked.held), asked.seen)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What models say of held training points, and whether they may have learnt from these points."""
+
+    splits: Splits  # the rest as `train`, the held points as `test`
+    answers: dict[str, HeldAnswers]
+    seen: bool
+
+    @property
+    def held(self) -> Dataset:
+        """The held points."""
+        assert self.splits.test is not None
+        return self.splits.test
+
+
+def held_points(
+    parts: Mapping[str, Part], splits: Splits, share: float | None = None, seed: int | None = None
+) -> Asked:
+    """Ask models about training points that no network has learnt from, or, if there are none, any share."""
     unseen = _unseen(parts, splits) if share is None and seed is None else None
     usual = Validation()
     held = unseen or Held(usual.share if share is None else share, seed or 0, usual.at_most)
@@ -75,10 +102,7 @@ def mix_models(
     points = Splits(train=cut.rest, test=cut.held, name=splits.name)
     fair = unseen is not None
     answers = {name: _answers(part, points, splits, fair) for name, part in parts.items()}
-    fitted = fit_mix(answers)
-    model = _model(parts, fitted, splits)
-    alone = {name: each.evaluated() for name, each in answers.items()}
-    return Mixed(model, fitted, alone, len(cut.held), unseen is None)
+    return Asked(points, answers, not fair)
 
 
 def _parts(models: Mapping[str, Part]) -> dict[str, Part]:

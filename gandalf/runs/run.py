@@ -27,7 +27,7 @@ from gandalf.runs.hardware import check_kernel, peak_memory, resolved
 from gandalf.runs.hooks import Interrupted, Log, LogValidation, Saving, Stop
 from gandalf.runs.label_texts import LabelTexts
 from gandalf.runs.limits import check_encoder, check_points, check_recipe
-from gandalf.runs.material import augmented, fit_tokens, loop_points, run_cut
+from gandalf.runs.material import augmented, fit_tokens, loop_points, run_cut, with_own_labels
 from gandalf.runs.over_ranks import together, whole_table
 from gandalf.runs.place import Place
 from gandalf.runs.rank_limits import check_ranks, rank_shape
@@ -67,7 +67,8 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     tokens = fit_tokens(parts.rest, recipe.text, recipe.encoder)
     made = augmented(parts.rest, recipe.targets, recipe.seed, recipe.device)
     made = with_synonyms(made, parts.rest, recipe)
-    points = loop_points(made, tokens, recipe.targets.label_weight, place.token_table)
+    made = with_own_labels(made, parts.rest, recipe.targets, recipe.seed)
+    points = loop_points(made, tokens, recipe.targets, place.token_table)
     length = recipe.text.max_length or tokens.max_length
     recipe = replace(recipe, text=replace(recipe.text, max_length=length))
     place.say_cut(count_cut(tokens, made.points.texts or [], points.tokens), len(points), tokens.max_length)
@@ -236,6 +237,8 @@ class _Run:
             del config["baselines"]
         if not self.recipe.training.last_stretch:
             del config["training"]["last_stretch"]
+        if not self.recipe.targets.own_weight:
+            del config["targets"]["own_weight"]
         del config["search"], config["trees"]["terms"], config["trees"]["cost"]
         matrices = [points.targets] if held is None else [points.targets, held.targets]
         tables = [points.tokens] if held is None else [points.tokens, held.tokens]
@@ -300,8 +303,8 @@ class _Run:
         )
         details = {} if made.graph is None else {"targets_used": made.graph.estimate, **made.graph.details}
         history = [*self.earlier, *self.last_history, *([] if now.validate is None else now.validate.history)]
-        label_points = int(made.is_label.sum())
-        points = len(self.material.points) - label_points
+        label_points = int(made.is_label.sum()) - made.last
+        points = len(self.material.points) - label_points - made.last
         steps = now.training.all_steps
         if now.name == "all-points":
             points = len(splits.train)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-import numpy as np
 import torch
 
 from gandalf.data.dataset import Dataset
@@ -19,12 +18,11 @@ from gandalf.runs.hardware import DTYPES
 from gandalf.runs.hooks import Memory
 from gandalf.runs.label_texts import LabelTexts
 from gandalf.runs.limits import check_order
-from gandalf.runs.material import Augmented, epoch_steps, order
+from gandalf.runs.material import Augmented, epoch_steps, loop_points, order, plain, with_own_labels
 from gandalf.runs.rank_limits import check_shares
 from gandalf.runs.shortlists import Refresh, RefreshRows
 from gandalf.runs.siamese import siamese
 from gandalf.runs.validation import Held, Validate
-from gandalf.text.table import token_table
 from gandalf.text.tokens import Tokens
 from gandalf.train.batches import Order, Phase, Points
 from gandalf.train.head_update import RowOptions
@@ -127,12 +125,13 @@ def _classifier(material: Material, encoder: TextEncoder, before: int, head: Hea
 
 
 def _all_points(material: Material, encoder: TextEncoder, before: int, head: Head | None) -> Running:
-    """Learn from all training points at low rates, those that were held out among them."""
+    """Learn from all training points at low rates, the held-out ones among them, as in the last phase."""
     recipe, every = material.recipe, material.every
     assert every is not None
     if head is None:
         head = assemble_head(recipe, encoder, material.points, material.texts, material.own, material.ranks)
-    points = Points(token_table(material.tokens, every.texts or []), every.targets)
+    made = with_own_labels(plain(every), every, recipe.targets, recipe.seed)
+    points = loop_points(made, material.tokens, recipe.targets)
     labels = _labels(recipe, head_labels(material), material.ranks.world)
     stage = _stage(material, labels)
     steps = max(1, round(recipe.training.last_stretch * stage.order.steps))
@@ -142,7 +141,7 @@ def _all_points(material: Material, encoder: TextEncoder, before: int, head: Hea
         _with_words(points, head, material.texts),
         replace(
             stage,
-            order=Order([Phase(np.arange(len(points)), steps)], recipe.training.batch, recipe.seed + 1),
+            order=Order([Phase(made.phases[1], steps)], recipe.training.batch, recipe.seed + 1),
             encoder=stage.encoder.slowed(STRETCH_RATE),
             head=stage.head.slowed(STRETCH_RATE),
             schedule="linear",

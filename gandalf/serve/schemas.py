@@ -156,6 +156,16 @@ class Share(BaseModel):
     probability: float
 
 
+class Remembered(BaseModel):
+    """A remembered point that speaks for the label, and what it adds to the probability."""
+
+    text: str
+    kind: str
+    id: str | None
+    similarity: float
+    share: float
+
+
 class Explanation(BaseModel):
     """Why a text gets a label; lists that need the training data are null without it."""
 
@@ -169,6 +179,7 @@ class Explanation(BaseModel):
     with_label: list[Point] | None
     teachers: list[Teacher] | None
     shares: list[Share] = Field(description="Parts of a mix, the one that adds most first; else empty.")
+    remembered: list[Remembered] | None = Field(description="Null if the model has no memory.")
 
 
 class Near(BaseModel):

@@ -121,6 +121,10 @@ class WideModel:
         """Return True for each text that has a known term."""  # shape: (N,)
         return np.asarray(np.diff(self.words.features(texts).indptr) > 0)
 
+    def unit_vectors(self, texts: Sequence[str]) -> csr_array:
+        """Return TF-IDF rows."""  # shape: (N, D)
+        return self.words.features(texts)
+
     def write(self, folder: Path) -> None:
         """Write words and trees into a folder that is there, each file wholly or not at all."""
         with written(folder / WORDS) as file:

@@ -43,6 +43,12 @@ function partsOf(found) {
   return said.length ? [make("p", { class: "soft" }, `parts: ${said.join(", ")}`)] : [];
 }
 
+function rememberedOf(found) {
+  if (found.remembered === null) return [];
+  return listOf("What remembered points add to the probability",
+    found.remembered.map((one) => [one.share, `${one.text} (${one.kind})`]));
+}
+
 const detail = { asked: 0, back: null };
 
 async function showDetail(text, label, baseline, back) {
@@ -60,7 +66,7 @@ async function showDetail(text, label, baseline, back) {
     place.replaceChildren(
       make("header", {}, make("h2", { id: "detail-title", tabindex: -1 },
         `${found.label_text} `, make("span", { class: "soft" }, found.probability.toFixed(3))), close),
-      wordsOf(found), ...partsOf(found), make("h3", {}, kind),
+      wordsOf(found), ...partsOf(found), ...rememberedOf(found), make("h3", {}, kind),
       near.neighbours.length ? graphOf(near, width, again) : make("p", { class: "soft" }, "none above the threshold"),
       ...listsOf(found));
     at("detail-title").focus();

@@ -1,0 +1,92 @@
+"""A memory on disk: arrays in one file, what the keys were made from in another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from gandalf.data.files import read_lines, written
+from gandalf.errors import DataError, Findings
+from gandalf.memory.keys import read_keys
+from gandalf.memory.memory import EXAMPLE, LABEL, POINT, Block, Memory, Record, Voting
+from gandalf.wide.folder import AGAIN, missing
+
+MEMORY = "memory"  # what `config.json` and `slim.json` call the kind
+INNER = "model"  # folder of the model itself among the parts
+ARRAYS, RECORDS = "memory.npz", "memory.jsonl"
+KINDS = (POINT, LABEL, EXAMPLE)
+
+
+def write_memory(memory: Memory, folder: Path) -> None:
+    """Write a memory into a folder that is there, each file wholly or not at all."""
+    whole = reduce(Block.joined, memory.blocks)
+    values = whole.values
+    of_values = {"labels": values.indices, "label_values": values.data, "label_ends": values.indptr}
+    with written(folder / ARRAYS, "wb") as file:
+        np.savez(file, allow_pickle=False, **of_values, **whole.keys.arrays())
+    with written(folder / RECORDS) as file:
+        for record in whole.records:
+            about = {name: value for name, value in asdict(record).items() if value is not None}
+            file.write(json.dumps(about, ensure_ascii=False) + "\n")
+
+
+def read_memory(folder: Path, facts: Mapping[str, Any], labels: int) -> tuple[Memory, float]:
+    """Return the memory and its weight; `facts` and `labels` are what the folder says of it."""
+    weight, voting, number = _facts(facts, folder)
+    records = _records(folder / RECORDS)
+    path = folder / ARRAYS
+    if not path.is_file():
+        raise missing(path)
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            keys = read_keys(arrays)
+            parts = (arrays["label_values"], arrays["labels"], arrays["label_ends"])
+        values = csr_array(parts, shape=(len(keys), labels))
+        values.check_format(full_check=True)
+        if not np.isfinite(values.data).all():
+            raise ValueError("a value is no number")
+        block = Block(keys, values, records)
+    except Exception as error:  # NumPy and zipfile raise a dozen kinds of errors of a damaged file
+        raise DataError(f"its memory cannot be read ({error})", remedy=AGAIN, file=path) from error
+    if len(block) != number:
+        what = f"holds {len(block):,} keys, and the folder speaks of {number:,}"
+        raise DataError(what, remedy=AGAIN, file=path)
+    return Memory((block,), voting), weight
+
+
+def memory_facts(memory: Memory, weight: float) -> dict[str, Any]:
+    """Return what a folder must say of a memory."""
+    return {"kind": MEMORY, "weight": weight, "keys": len(memory), **asdict(memory.voting)}
+
+
+def _facts(facts: Mapping[str, Any], folder: Path) -> tuple[float, Voting, int]:
+    try:
+        voting = Voting(*(facts[name] for name in ("temperature", "neighbours", "doubt")))
+        weight, number = float(facts["weight"]), int(facts["keys"])
+    except (KeyError, TypeError, ValueError) as error:  # DataError is a ValueError
+        raise DataError(f"garbles its memory ({error})", remedy=AGAIN, file=folder) from error
+    if not 0 < weight <= 1:
+        raise DataError(f"gives its memory the weight {weight}", remedy=AGAIN, file=folder)
+    return weight, voting, number
+
+
+def _records(path: Path) -> tuple[Record, ...]:
+    if not path.is_file():
+        raise missing(path)
+    found: list[Record] = []
+    for line, text in read_lines(path, Findings()):
+        try:
+            record = Record(**json.loads(text))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise DataError("is no key of a memory", remedy=AGAIN, file=path, line=line) from error
+        if not isinstance(record.text, str) or record.kind not in KINDS:
+            raise DataError("is no key of a memory", remedy=AGAIN, file=path, line=line)
+        found.append(record)
+    return tuple(found)

@@ -1,0 +1,183 @@
+"""Keys of a memory: vectors of length 1, and a search for those nearest to a query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, vstack
+
+from gandalf.errors import DataError
+from gandalf.memory.scan import make_scan, of_even_width
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+Vectors = npt.NDArray[np.float32] | csr_array  # N x dim, of length 1; dense of a network, sparse of words
+Arrays = dict[str, npt.NDArray[Any]]
+
+NO_KEY = -1  # a place where fewer keys were found than asked for; its cosine is -inf
+SCANNED = 30_000  # keys from which on codes find candidates: below, the product with all keys is as fast
+DEPTH = 4  # candidates by codes for each key that is asked for
+DIGITS = 5  # of a cosine: products of other sizes differ behind these, and equals must stay equal
+BLOCK = 1 << 24  # numbers that are compared or gathered at once
+
+
+@dataclass(frozen=True, eq=False)
+class DenseKeys:
+    """Vectors as 8-bit codes with a scale each: a quarter of the bytes, cosines to within 0.01."""
+
+    codes: npt.NDArray[np.int8]  # K x dim
+    scales: Floats  # shape: (K,)
+
+    @classmethod
+    def of(cls, vectors: Floats) -> DenseKeys:
+        """Return the codes of vectors."""
+        scales = np.maximum(np.abs(vectors).max(axis=1, initial=0.0), 1e-12) / 127
+        codes = np.rint(vectors / scales[:, np.newaxis]).astype(np.int8)
+        return cls(codes, scales.astype(np.float32))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def nearest(self, queries: Vectors, number: int) -> tuple[Ints, Floats]:
+        """Return places and cosines of the keys nearest to each query."""
+        assert isinstance(queries, np.ndarray)
+        number = min(number, len(self))
+        many = len(self) >= SCANNED and number * DEPTH < len(self) // 2 and find_spec("faiss") is not None
+        look_up, width = (self._by_codes, number * DEPTH) if many else (self._by_all, len(self))
+        step = max(1, BLOCK // max(1, width * (self.codes.shape[1] if many else 1)))
+        parts = [look_up(queries[at : at + step], number) for at in range(0, len(queries), step)]
+        none = (np.empty((0, number), dtype=np.int64), np.empty((0, number), dtype=np.float32))
+        places, cosines = zip(none, *parts, strict=True)
+        return np.concatenate(places), np.concatenate(cosines)
+
+    def _by_all(self, queries: Floats, number: int) -> tuple[Ints, Floats]:
+        return _largest(queries @ self._rows.T, number)
+
+    def _by_codes(self, queries: Floats, number: int) -> tuple[Ints, Floats]:
+        """Score the candidates that four-bit codes find with the 8-bit codes."""
+        _, found = self._scan.search(of_even_width(np.ascontiguousarray(queries)), number * DEPTH)
+        found = np.sort(np.asarray(found, dtype=np.int64), axis=1)
+        rows = self.codes[found].astype(np.float32)  # shape: (N, C, dim)
+        cosines = np.einsum("ncd,nd->nc", rows, queries) * self.scales[found]
+        places, values = _largest(cosines, number)
+        return np.take_along_axis(found, places, axis=1), values
+
+    def joined(self, other: DenseKeys) -> DenseKeys:
+        """Return these keys, followed by others."""
+        both = (np.concatenate([self.codes, other.codes]), np.concatenate([self.scales, other.scales]))
+        return DenseKeys(*both)
+
+    def at(self, places: Ints) -> DenseKeys:
+        """Return the keys at these places."""
+        return DenseKeys(self.codes[places], self.scales[places])
+
+    def arrays(self) -> Arrays:
+        """Return the arrays that a file must hold."""
+        return {"codes": self.codes, "scales": self.scales}
+
+    @cached_property
+    def _rows(self) -> Floats:
+        """The vectors as the codes give them back."""  # shape: (K, dim)
+        return self.codes.astype(np.float32) * self.scales[:, np.newaxis]
+
+    @cached_property
+    def _scan(self) -> Any:  # noqa: ANN401  faiss has no types
+        rows = self.codes.astype(np.float32) * self.scales[:, np.newaxis]
+        return make_scan(of_even_width(rows))
+
+
+@dataclass(frozen=True, eq=False)
+class SparseKeys:
+    """TF-IDF rows."""
+
+    rows: csr_array  # K x dim, float32
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[0])
+
+    def nearest(self, queries: Vectors, number: int) -> tuple[Ints, Floats]:
+        """Return places and cosines of the nearest keys; a key without a common term is not near."""
+        assert not isinstance(queries, np.ndarray)
+        number = min(number, len(self))
+        cosines = csr_array(queries @ self._by_term)  # N x K, only keys with a common term
+        cosines.data = np.round(cosines.data, DIGITS)
+        places = np.full((queries.shape[0], number), NO_KEY, dtype=np.int64)
+        values = np.full((queries.shape[0], number), -np.inf, dtype=np.float32)
+        for row in range(len(places)):
+            own = slice(cosines.indptr[row], cosines.indptr[row + 1])
+            columns, said = cosines.indices[own], cosines.data[own]
+            best = np.lexsort((columns, -said))[:number]
+            places[row, : len(best)], values[row, : len(best)] = columns[best], said[best]
+        return places, values
+
+    def joined(self, other: SparseKeys) -> SparseKeys:
+        """Return these keys, followed by others."""
+        return SparseKeys(csr_array(vstack([self.rows, other.rows], format="csr")))
+
+    def at(self, places: Ints) -> SparseKeys:
+        """Return the keys at these places."""
+        return SparseKeys(csr_array(self.rows[places]))
+
+    def arrays(self) -> Arrays:
+        """Return the arrays that a file must hold."""
+        rows = self.rows
+        shape = np.array(rows.shape, dtype=np.int64)
+        return {"terms": rows.indices, "term_values": rows.data, "term_ends": rows.indptr, "shape": shape}
+
+    @cached_property
+    def _by_term(self) -> csr_array:
+        """The keys of each term."""  # shape: (dim, K)
+        return csr_array(self.rows.T.tocsr())
+
+
+def keys_of(vectors: Vectors) -> DenseKeys | SparseKeys:
+    """Return keys of vectors: dense or sparse as they are."""
+    if isinstance(vectors, np.ndarray):
+        return DenseKeys.of(vectors)
+    return SparseKeys(csr_array(vectors))
+
+
+def join_keys(one: DenseKeys | SparseKeys, other: DenseKeys | SparseKeys) -> DenseKeys | SparseKeys:
+    """Return the keys of both, which must be of one kind."""
+    if isinstance(one, DenseKeys) and isinstance(other, DenseKeys):
+        return one.joined(other)
+    if isinstance(one, SparseKeys) and isinstance(other, SparseKeys):
+        return one.joined(other)
+    raise DataError("dense and sparse keys cannot be in one memory")
+
+
+def read_keys(arrays: Mapping[str, npt.NDArray[Any]]) -> DenseKeys | SparseKeys:
+    """Return the keys of a file's arrays; raise ValueError if the arrays do not fit together."""
+    if "codes" in arrays:
+        codes, scales = arrays["codes"], arrays["scales"]
+        if codes.dtype != np.int8 or codes.ndim != 2 or scales.shape != (len(codes),):
+            raise ValueError("its keys have the wrong shape")
+        if not np.isfinite(scales).all():
+            raise ValueError("a key holds values that are no numbers")
+        return DenseKeys(codes, scales.astype(np.float32))
+    number, dim = (int(each) for each in arrays["shape"])
+    rows = csr_array((arrays["term_values"], arrays["terms"], arrays["term_ends"]), shape=(number, dim))
+    rows.check_format(full_check=True)
+    return SparseKeys(rows)
+
+
+def _largest(values: Floats, number: int) -> tuple[Ints, Floats]:
+    """Return places and values of the largest of each row, largest first, ties to the first place."""
+    values = np.round(values, DIGITS)  # shape: (N, C)
+    if number < values.shape[1]:
+        places = np.argpartition(-values, number - 1, axis=1)[:, :number]
+        least = np.take_along_axis(values, places[:, -1:], axis=1)
+        crowded = (values >= least).sum(axis=1) > number  # of equals at the end any were taken
+        places[crowded] = np.argsort(-values[crowded], axis=1, kind="stable")[:, :number]
+    else:
+        places = np.tile(np.arange(values.shape[1]), (len(values), 1))
+    places = np.sort(places, axis=1)
+    found = np.take_along_axis(values, places, axis=1)
+    order = np.argsort(-found, axis=1, kind="stable")
+    return np.take_along_axis(places, order, axis=1), np.take_along_axis(found, order, axis=1)

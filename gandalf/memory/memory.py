@@ -1,0 +1,224 @@
+"""What the nearest keys of a text say of its labels: a weighted mean of their values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array, vstack
+
+from gandalf.errors import DataError
+from gandalf.memory.keys import NO_KEY, DenseKeys, Floats, Ints, SparseKeys, Vectors, join_keys, keys_of
+from gandalf.metrics.topk import find_pairs
+
+NO_LABEL = -1
+POINT, LABEL, EXAMPLE = "point", "label", "example"  # what a key was made from
+
+Lists = tuple[Ints, npt.NDArray[np.float64]]  # ids and votes of labels; shape: (N, k) of both
+
+
+@dataclass(frozen=True)
+class Voting:
+    """How the nearest keys vote: a softmax of their cosines, in which doubt has a vote of its own.
+
+    A key whose cosine is `doubt` counts as much as the doubt. Keys that are all farther away than that say
+    little, so a few keys do not answer for texts that they know nothing of. None: no doubt.
+    """
+
+    temperature: float = 0.03
+    neighbours: int = 50
+    doubt: float | None = None
+
+    def __post_init__(self) -> None:
+        wrong = not (0 < self.temperature < math.inf) or self.neighbours < 1
+        if wrong or not (self.doubt is None or math.isfinite(self.doubt)):
+            raise DataError(f"a memory cannot vote like this: {self}")
+
+    def shares(self, cosines: Floats) -> npt.NDArray[np.float64]:
+        """Return each key's share of the vote; the shares of a row sum to at most 1."""  # shape: (N, n)
+        said = cosines.astype(np.float64) / self.temperature
+        doubt = -np.inf if self.doubt is None else self.doubt / self.temperature
+        top = np.maximum(said.max(axis=1, initial=-np.inf), doubt)[:, np.newaxis]
+        top = np.where(np.isneginf(top), 0.0, top)
+        weights = np.exp(said - top)
+        total = weights.sum(axis=1, keepdims=True) + np.exp(doubt - top)
+        return np.asarray(weights / np.maximum(total, 1e-300), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a key was made from."""
+
+    text: str
+    kind: str = POINT
+    id: str | None = None  # of an example, by which it can be removed
+
+
+@dataclass(frozen=True)
+class Voice:
+    """A key that voted for a label."""
+
+    record: Record
+    cosine: float
+    share: float  # of the vote
+    value: float  # what the key says of the label
+
+
+@dataclass(frozen=True, eq=False)
+class Near:
+    """The keys nearest to each query, nearest first: block, place in it, and cosine."""
+
+    blocks: Ints  # shape: (N, n)
+    places: Ints  # shape: (N, n); NO_KEY where there is none
+    cosines: Floats  # shape: (N, n)
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some keys with their values."""
+
+    keys: DenseKeys | SparseKeys
+    values: csr_array  # K x L
+    records: tuple[Record, ...]  # K
+
+    def __post_init__(self) -> None:
+        if not len(self.keys) == self.values.shape[0] == len(self.records):
+            what = f"{len(self.keys):,} keys, {self.values.shape[0]:,} values, {len(self.records):,} records"
+            raise DataError(f"the parts of a memory differ in length: {what}")
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def joined(self, other: Block) -> Block:
+        """Return these keys, followed by others."""
+        values = csr_array(vstack([self.values, other.values], format="csr"))
+        return Block(join_keys(self.keys, other.keys), values, self.records + other.records)
+
+    def without(self, places: set[int]) -> Block:
+        """Return the keys but for those at some places."""
+        kept = np.array([at for at in range(len(self)) if at not in places], dtype=np.int64)
+        records = tuple(self.records[at] for at in kept.tolist())
+        return Block(self.keys.at(kept), csr_array(self.values[kept]), records)
+
+    def widened(self, labels: int) -> Block:
+        """Return the keys with values for more labels, all 0."""
+        values = self.values
+        shape = (values.shape[0], labels)
+        return replace(self, values=csr_array((values.data, values.indices, values.indptr), shape=shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """Keys with values, and how they vote. It is never changed, only replaced."""
+
+    blocks: tuple[Block, ...]  # the first as it was made, then what was added
+    voting: Voting = field(default_factory=Voting)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.blocks))
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels L."""
+        return int(self.blocks[0].values.shape[1])
+
+    @cached_property
+    def examples(self) -> dict[str, tuple[int, int]]:
+        """Block and place of each example by its id."""
+        return {
+            record.id: (number, place)
+            for number, block in enumerate(self.blocks)
+            for place, record in enumerate(block.records)
+            if record.kind == EXAMPLE and record.id is not None
+        }
+
+    def nearest(self, queries: Vectors) -> Near:
+        """Return the keys that vote, the nearest first."""
+        number = self.voting.neighbours
+        found = [block.keys.nearest(queries, number) for block in self.blocks]
+        places = np.concatenate([each for each, _ in found], axis=1)  # shape: (N, C)
+        cosines = np.concatenate([each for _, each in found], axis=1)  # shape: (N, C)
+        of_block = np.repeat(np.arange(len(found)), [each.shape[1] for each, _ in found])  # shape: (C,)
+        order = np.argsort(-cosines, axis=1, kind="stable")[:, :number]
+        return Near(
+            of_block[order],
+            np.take_along_axis(places, order, axis=1),
+            np.take_along_axis(cosines, order, axis=1),
+        )
+
+    def votes(self, near: Near) -> csr_array:
+        """Return what the memory says of every label."""  # shape: (N, L)
+        shares = self.voting.shares(near.cosines)
+        found = csr_array((len(shares), self.num_labels), dtype=np.float64)
+        for number, block in enumerate(self.blocks):
+            rows, columns = np.nonzero((near.blocks == number) & (near.places != NO_KEY))
+            pairs = (rows, near.places[rows, columns])
+            own = csr_array((shares[rows, columns], pairs), shape=(len(shares), len(block)))
+            found = csr_array(found + own @ block.values)
+        return found
+
+    def lists(self, near: Near, size: int, exclude: csr_array | None = None) -> Lists:
+        """Return ids and votes of the labels that the memory speaks of, the loudest first."""
+        votes = self.votes(near)
+        if exclude is not None:
+            votes = csr_array(votes - votes * exclude.astype(bool).astype(np.float64))
+            votes.eliminate_zeros()
+        ids = np.full((votes.shape[0], size), NO_LABEL, dtype=np.int64)
+        said = np.zeros((votes.shape[0], size))
+        for row in range(len(ids)):
+            own = slice(votes.indptr[row], votes.indptr[row + 1])
+            labels, values = votes.indices[own], votes.data[own]
+            best = np.lexsort((labels, -np.abs(values)))[:size]
+            ids[row, : len(best)], said[row, : len(best)] = labels[best], values[best]
+        return ids, said
+
+    def score(self, queries: Vectors, labels: Ints) -> npt.NDArray[np.float64]:
+        """Return the votes for each query's own labels."""  # shape: (N, C) -> (N, C)
+        votes = self.votes(self.nearest(queries)).sorted_indices()
+        rows = np.repeat(np.arange(len(labels)), labels.shape[1])
+        at = find_pairs(votes, rows, labels.ravel())  # -1, the 0 at the end, where there is no vote
+        found: npt.NDArray[np.float64] = np.append(votes.data, 0.0)[at].reshape(labels.shape)
+        return found
+
+    def voices(self, query: Vectors, label: int) -> list[Voice]:
+        """Return the keys that vote for or against a label, the loudest first; `query` is one row."""
+        near = self.nearest(query)
+        shares = self.voting.shares(near.cosines)[0]
+        found: list[Voice] = []
+        for at, (number, place) in enumerate(zip(near.blocks[0], near.places[0], strict=True)):
+            value = 0.0 if place == NO_KEY else float(self.blocks[number].values[place, label])
+            if value:
+                record, cosine = self.blocks[number].records[place], float(near.cosines[0, at])
+                found.append(Voice(record, cosine, float(shares[at]), value))
+        return sorted(found, key=lambda voice: -abs(voice.share * voice.value))
+
+    def appended(self, vectors: Vectors, values: csr_array, records: Sequence[Record]) -> Memory:
+        """Return a memory with more keys; the first block is shared, not copied."""
+        blocks = [*self.blocks, Block(keys_of(vectors), values, tuple(records))]
+        # As in a log-structured tree: a key is copied as often as the number of blocks has bits.
+        while len(blocks) > 2 and 2 * len(blocks[-1]) > len(blocks[-2]):
+            last = blocks.pop()
+            blocks[-1] = blocks[-1].joined(last)
+        return replace(self, blocks=tuple(blocks))
+
+    def without(self, ids: Sequence[str]) -> Memory:
+        """Return a memory without these examples, of which nothing is left."""
+        dropped: dict[int, set[int]] = {}
+        for id in ids:
+            if id not in self.examples:
+                raise DataError(f"there is no example {id!r}", remedy="give the id of an added example")
+            number, place = self.examples[id]
+            dropped.setdefault(number, set()).add(place)
+        blocks = [
+            block.without(dropped[number]) if number in dropped else block
+            for number, block in enumerate(self.blocks)
+        ]
+        return replace(self, blocks=(blocks[0], *(block for block in blocks[1:] if len(block))))
+
+    def widened(self, labels: int) -> Memory:
+        """Return a memory that knows of more labels."""
+        return replace(self, blocks=tuple(block.widened(labels) for block in self.blocks))

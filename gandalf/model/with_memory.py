@@ -1,0 +1,190 @@
+"""A model that remembers: what the nearest training points say is added to what the model says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import csr_array, eye_array
+from torch import Tensor
+
+from gandalf.data.new_labels import NewLabel
+from gandalf.errors import DataError
+from gandalf.memory.files import INNER, MEMORY, memory_facts, write_memory
+from gandalf.memory.keys import Vectors as Queries
+from gandalf.memory.memory import EXAMPLE, LABEL, Memory, Record, Voice
+from gandalf.model.calibration import Calibration
+from gandalf.model.layout import PARTS, Facts
+from gandalf.model.part import Extendable, Floats, Ints, Mask, Part, Vectors
+from gandalf.wide.mixing import PROPOSED, Share, mixed, weighted
+
+
+@dataclass
+class ModelWithMemory(Extendable):
+    """A model of any kind and a memory of its training points.
+
+    The probability of a label is the weighted mean of the model's and the memory's.
+    """
+
+    model: Part
+    memory: Memory
+    weight: float  # of the memory; above 0, at most 1
+    calibration: Calibration | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.weight <= 1:
+            raise DataError(f"the weight of a memory is above 0 and at most 1, not {self.weight}")
+        if self.memory.num_labels != self.model.num_labels:
+            what = (
+                f"the memory has {self.memory.num_labels:,} labels, and the model {self.model.num_labels:,}"
+            )
+            raise DataError(what, remedy="make the memory from the data that the model was trained on")
+
+    def __repr__(self) -> str:
+        return f"<{self.model!r} with {len(self.memory):,} keys of weight {self.weight:.2g}>"
+
+    @property
+    def label_texts(self) -> Sequence[str]:
+        """Texts of the labels."""
+        return self.model.label_texts
+
+    @property
+    def label_ids(self) -> Sequence[str] | None:
+        """Ids of the labels, if they have any."""
+        return self.model.label_ids
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The config of the model."""
+        return self.model.config
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels L."""
+        return self.model.num_labels
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.model.device
+
+    @property
+    def unheeded(self) -> frozenset[str]:
+        """Settings of its recipe that say nothing about it."""
+        return self.model.unheeded
+
+    @property
+    def about(self) -> str:
+        """What the model card says of its parts."""
+        share = f"the {self.memory.voting.neighbours} nearest of {len(self.memory):,} remembered points"
+        return f"{self.model.about} To {1 - self.weight:.0%} of that, {share} add {self.weight:.0%}."
+
+    @property
+    def reads(self) -> str:
+        """What the model card says of the texts that it reads."""
+        return self.model.reads
+
+    def best(self, texts: Sequence[str], k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
+        """Return ids and logits of the k best labels that the model or the memory proposes."""
+        size = min(max(k, PROPOSED), self.num_labels)
+        return self.with_votes(self.unit_vectors(texts), self.model.best(texts, size, exclude), k, exclude)
+
+    def with_votes(
+        self, vectors: Vectors, said: tuple[Ints, Floats], k: int, exclude: csr_array | None = None
+    ) -> tuple[Ints, Floats]:
+        """Return the k best labels, given what the model said of texts with these unit vectors."""
+        ids, scores = said
+        probabilities = (self.model.calibration or Calibration())(scores)
+        near = self.memory.nearest(as_queries(vectors))
+        recalled = self.memory.lists(near, max(k, PROPOSED), exclude)
+        return mixed([(ids, probabilities), recalled], (1 - self.weight, self.weight), k)
+
+    def score(self, texts: Sequence[str], labels: Ints) -> Floats:
+        """Return the logit of each text with each of its own labels."""  # shape: (N, C) -> (N, C)
+        own = (self.model.calibration or Calibration())(self.model.score(texts, labels))
+        votes = self.memory.score(as_queries(self.unit_vectors(texts)), labels)
+        return weighted((1 - self.weight, self.weight), (own, votes))
+
+    def shares(self, text: str, label: int) -> tuple[Share, ...]:
+        """Return what the model and the memory say of a label; times their weights it is the probability."""
+        one = np.array([[label]])
+        own = float((self.model.calibration or Calibration())(self.model.score([text], one))[0, 0])
+        votes = float(self.memory.score(as_queries(self.unit_vectors([text])), one)[0, 0])
+        return (Share(INNER, 1 - self.weight, own), Share(MEMORY, self.weight, votes))
+
+    def voices(self, text: str, label: int) -> list[Voice]:
+        """Return the remembered points that speak for or against a label, the loudest first."""
+        return self.memory.voices(as_queries(self.unit_vectors([text])), label)
+
+    def knows(self, texts: Sequence[str]) -> Mask:
+        """Return True for each text of which at least one token is known."""
+        return self.model.knows(texts)
+
+    def unit_vectors(self, texts: Sequence[str]) -> Vectors:
+        """Return the model's vectors, which the keys are made of."""
+        return self.model.unit_vectors(texts)
+
+    def alike(self, label: int, most: int) -> list[tuple[int, float]]:
+        """Return the labels most like this one by the model."""
+        return self.model.alike(label, most)
+
+    def with_label_maker(self) -> ModelWithMemory:
+        """Return a model that has fitted what new labels need."""
+        return replace(self, model=self.model.with_label_maker())
+
+    def with_labels(self, labels: Sequence[NewLabel]) -> ModelWithMemory:
+        """Return a model that also has these labels, each remembered by its text and its examples."""
+        first = self.num_labels
+        longer = self.model.with_labels(labels)
+        texts = [longer.label_texts[first + at] for at in range(len(labels))]
+        records = [Record(text, LABEL) for text in texts]
+        numbers = list(range(first, first + len(labels)))
+        for number, label in enumerate(labels, start=first):
+            records += [Record(text, EXAMPLE) for text in label.examples]
+            numbers += [number] * len(label.examples)
+        values = csr_array(eye_array(longer.num_labels, format="csr")[numbers])
+        memory = self.memory.widened(longer.num_labels)
+        return replace(self, model=longer, memory=_appended(longer, memory, values, records))
+
+    def with_examples(self, values: csr_array, records: Sequence[Record]) -> ModelWithMemory:
+        """Return a model that also remembers these examples; this one stays."""
+        return replace(self, memory=_appended(self.model, self.memory, values, records))
+
+    def without_examples(self, ids: Sequence[str]) -> ModelWithMemory:
+        """Return a model without these examples; this one stays."""
+        return replace(self, memory=self.memory.without(ids))
+
+    def facts(self) -> Facts:
+        """Return what `config.json` will say."""
+        kinds = memory_facts(self.memory, self.weight)
+        return Facts(kinds, self.num_labels, len(self.memory), self.config, self.calibration)
+
+    def write(self, folder: Path) -> None:
+        """Write the memory, and the model into a folder of its own."""
+        from gandalf.model.save import write_part  # not above: it needs this class's protocol
+
+        write_memory(self.memory, folder)
+        inner = folder / PARTS / INNER
+        inner.mkdir(parents=True, exist_ok=True)
+        write_part(self.model, inner)
+
+
+def as_queries(vectors: Vectors) -> Queries:
+    """Return unit vectors of a model as a memory looks them up."""
+    if isinstance(vectors, Tensor):
+        return vectors.detach().float().cpu().numpy()
+    return vectors
+
+
+def without_memory(part: Part) -> Part:
+    """Return the model behind a memory, or the model itself."""
+    return part.model if isinstance(part, ModelWithMemory) else part
+
+
+def _appended(model: Part, memory: Memory, values: csr_array, records: Sequence[Record]) -> Memory:
+    vectors = as_queries(model.unit_vectors([record.text for record in records]))
+    return memory.appended(vectors, csr_array(values.astype(np.float32)), records)
