@@ -30,6 +30,7 @@ Device = Literal["auto", "cpu", "cuda"]
 TargetsKind = Literal["none", "self", "ratio", "shrunk", "calibrated", "glas", "walk", "teacher", "auto"]
 MixName = Literal["none", "mixup", "label-mixup"]
 Judged = Literal["new", "all", "label"]
+MemoryKind = Literal["none", "fitted"]
 
 
 @dataclass(frozen=True)
@@ -247,6 +248,14 @@ class Validation:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """Training points that a model keeps beside its weights, and looks up."""
+
+    kind: MemoryKind = setting("none", "fitted: keep them if held-out points gain by it. none: never.")
+    neighbours: int = setting(50, "Nearest points and label texts that speak for a text.")
+
+
+@dataclass(frozen=True)
 class Search:
     """What `auto` may spend to find the best model for the data."""
 
@@ -271,4 +280,5 @@ class Recipe:
     targets: Targets = field(default_factory=Targets)
     baselines: Baselines = field(default_factory=Baselines)
     validation: Validation = field(default_factory=Validation)
+    memory: Memory = field(default_factory=Memory)
     search: Search = field(default_factory=Search)

@@ -21,7 +21,7 @@ from gandalf.memory.files import INNER, MEMORY, read_memory
 from gandalf.memory.keys import Vectors
 from gandalf.text.tokens import check_texts, load_tokens
 from gandalf.wide.folder import PARTS, missing
-from gandalf.wide.mixing import MIX, NO_LABEL, PROPOSED, mixed, read_composition, weighted
+from gandalf.wide.mixing import MIX, NO_LABEL, PROPOSED, as_logits, mixed, read_composition, weighted
 from gandalf.wide.wide_model import TREES, read_wide_model
 
 GRAPH, FACTS, LABELS = "model.onnx", "slim.json", "labels.jsonl"
@@ -199,17 +199,19 @@ class _WithMemory:
             raise DataError(what, remedy=EXPORT_AGAIN, file=inner)
         self._model, self._calibration = _part(inner, about, threads), about["calibration"]
         self._memory, weight = read_memory(folder, facts, self._size)
-        self._weights = (1 - weight, weight)
+        self._weight = weight
 
     def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
         ids, scores = self._model.best(texts, min(max(k, PROPOSED), self._size))
         near = self._memory.nearest(self._model.unit_vectors(texts))
-        lists = [(ids, _calibrated(self._calibration, scores)), self._memory.lists(near, max(k, PROPOSED))]
-        return mixed(lists, self._weights, k)
+        both = self._memory.beside((ids, _calibrated(self._calibration, scores)), near, self._weight)
+        return mixed(both, (1.0, 1.0), k)
 
     def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
+        near = self._memory.nearest(self._model.unit_vectors(texts))
+        trust = 1 - self._weight * self._memory.heard(near)[:, np.newaxis]
         own = _calibrated(self._calibration, self._model.score(texts, labels))
-        return weighted(self._weights, (own, self._memory.score(self._model.unit_vectors(texts), labels)))
+        return as_logits(trust * own + self._weight * self._memory.score(near, labels))
 
     def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return self._model.knows(texts)

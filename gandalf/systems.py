@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
@@ -14,6 +14,7 @@ from gandalf.recipe import (
     Head,
     Labels,
     LabelTrees,
+    Memory,
     Recipe,
     Siamese,
     Targets,
@@ -142,6 +143,17 @@ def frozen() -> Recipe:
     )
 
 
+def memory() -> Recipe:
+    """Train nothing: label texts and remembered training points speak, by the vectors of a transformer."""
+    return replace(
+        frozen(),
+        system="memory",
+        training=Training(steps=0),
+        memory=Memory(kind="fitted"),
+        validation=Validation(share=0.2),  # costs nothing: in the end all points are remembered
+    )
+
+
 def auto() -> Recipe:
     """The best that data and machine allow, found on held-out points: a model or a mix of several."""
     return Recipe(system=AUTO, validation=Validation(share=0.2))
@@ -227,10 +239,16 @@ SYSTEMS: dict[str, System] = {
         "Nothing of the encoder is learnt, so every text is read once: minutes on a CPU.",
         frozen,
     ),
+    "memory": System(
+        "None: nearest neighbours with label texts and soft targets among them",
+        "transformer as it is; rows are label texts; training points and label texts are remembered",
+        "Nothing is learnt but the weight of the memory: for encoders that must not change.",
+        memory,
+    ),
 }
 
 # The networks of the paper's tables: an encoder and a row for each label, trained by the one loop.
-NETWORKS = tuple(name for name in SYSTEMS if name not in (AUTO, "parabel", "linear", "frozen"))
+NETWORKS = tuple(name for name in SYSTEMS if name not in (AUTO, "parabel", "linear", "frozen", "memory"))
 
 
 # Settings that a search heeds, by their last names; all others say how one system is trained.

@@ -21,6 +21,7 @@ from gandalf.cli.export import export
 from gandalf.cli.graph import graph
 from gandalf.cli.mix import mix
 from gandalf.cli.predict import predict
+from gandalf.cli.remember import remember
 from gandalf.cli.report import report
 from gandalf.cli.reproduce import reproduce
 from gandalf.cli.serve import serve
@@ -83,7 +84,8 @@ def gandalf(
 
 COMMANDS = (
     *(check, stats, graph, diagnose, augment),
-    *(systems, train, mix, config, predict, explain, add_labels, evaluate, bench, serve, export, demo),
+    *(systems, train, mix, remember, config, predict, explain, add_labels, evaluate),
+    *(bench, serve, export, demo),
     *(reproduce, report),
 )
 for command in COMMANDS:

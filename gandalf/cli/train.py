@@ -135,8 +135,7 @@ def _show_choice(table: dict[str, Any]) -> None:
 
 
 def _show_finished(out: Path, json: bool) -> None:
-    from gandalf.model.layout import METRICS, read_json
-    from gandalf.runs.output import RECIPE
+    from gandalf.model.layout import METRICS, RECIPE, read_json
 
     if json:
         print_json(read_json(out / METRICS))

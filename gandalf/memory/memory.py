@@ -14,19 +14,19 @@ from scipy.sparse import csr_array, vstack
 from gandalf.errors import DataError
 from gandalf.memory.keys import NO_KEY, DenseKeys, Floats, Ints, SparseKeys, Vectors, join_keys, keys_of
 from gandalf.metrics.topk import find_pairs
+from gandalf.wide.mixing import NO_LABEL, PROPOSED, Lists
 
-NO_LABEL = -1
 POINT, LABEL, EXAMPLE = "point", "label", "example"  # what a key was made from
 
-Lists = tuple[Ints, npt.NDArray[np.float64]]  # ids and votes of labels; shape: (N, k) of both
+Both = list[Lists]  # ids and shares of probability: of the model, of the memory
 
 
 @dataclass(frozen=True)
 class Voting:
     """How the nearest keys vote: a softmax of their cosines, in which doubt has a vote of its own.
 
-    A key whose cosine is `doubt` counts as much as the doubt. Keys that are all farther away than that say
-    little, so a few keys do not answer for texts that they know nothing of. None: no doubt.
+    A key whose cosine is `doubt` counts as much as the doubt. The vote of the doubt goes to the model, so a
+    few keys do not answer for texts that they know nothing of. None: no doubt.
     """
 
     temperature: float = 0.03
@@ -118,6 +118,10 @@ class Memory:
     blocks: tuple[Block, ...]  # the first as it was made, then what was added
     voting: Voting = field(default_factory=Voting)
 
+    def __post_init__(self) -> None:
+        if len({type(block.keys) for block in self.blocks}) != 1:
+            raise DataError("dense and sparse keys cannot be in one memory")
+
     def __len__(self) -> int:
         return sum(map(len, self.blocks))
 
@@ -150,6 +154,17 @@ class Memory:
             np.take_along_axis(cosines, order, axis=1),
         )
 
+    def heard(self, near: Near) -> npt.NDArray[np.float64]:
+        """Return how much of the vote the keys have; the rest is doubt."""  # shape: (N,)
+        return np.asarray(self.voting.shares(near.cosines).sum(axis=1))
+
+    def beside(self, model: Lists, near: Near, weight: float, exclude: csr_array | None = None) -> Both:
+        """Return the weighted lists of a model and of the memory; what the keys leave is the model's."""
+        ids, probabilities = model
+        trust = 1 - weight * self.heard(near)[:, np.newaxis]
+        recalled, votes = self.lists(near, max(ids.shape[1], PROPOSED), exclude)
+        return [(ids, trust * probabilities), (recalled, weight * votes)]
+
     def votes(self, near: Near) -> csr_array:
         """Return what the memory says of every label."""  # shape: (N, L)
         shares = self.voting.shares(near.cosines)
@@ -176,9 +191,9 @@ class Memory:
             ids[row, : len(best)], said[row, : len(best)] = labels[best], values[best]
         return ids, said
 
-    def score(self, queries: Vectors, labels: Ints) -> npt.NDArray[np.float64]:
+    def score(self, near: Near, labels: Ints) -> npt.NDArray[np.float64]:
         """Return the votes for each query's own labels."""  # shape: (N, C) -> (N, C)
-        votes = self.votes(self.nearest(queries)).sorted_indices()
+        votes = self.votes(near).sorted_indices()
         rows = np.repeat(np.arange(len(labels)), labels.shape[1])
         at = find_pairs(votes, rows, labels.ravel())  # -1, the 0 at the end, where there is no vote
         found: npt.NDArray[np.float64] = np.append(votes.data, 0.0)[at].reshape(labels.shape)

@@ -16,6 +16,7 @@ from gandalf.wide.folder import read_json as read_json
 
 CONFIG, WEIGHTS, LABELS = "config.json", "model.safetensors", "labels.jsonl"
 METRICS, CARD = "metrics.json", "README.md"
+RECIPE = "recipe.toml"  # of the run that made the model
 INDEX, INDEX_FACTS = "index.safetensors", "index.json"  # of these very rows: not for a model made from this
 FORMAT, VERSION = "gandalf model", 1
 LOCK = ".gandalf.lock"  # in the folder, while a run writes there

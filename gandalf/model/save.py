@@ -18,20 +18,19 @@ from gandalf.model.layout import (
     CARD,
     CONFIG,
     FORMAT,
-    INDEX,
-    INDEX_FACTS,
     LABELS,
     LOCK,
     METRICS,
     PARTS,
+    RECIPE,
     VERSION,
-    WEIGHTS,
     Facts,
     instead_of,
     listed_files,
     read_json,
 )
 from gandalf.model.part import Part
+from gandalf.train.logs import LOG
 
 
 def save_model(
@@ -47,18 +46,25 @@ def save_model(
         write_model(model, temporary, metrics=metrics, card=card)
 
 
-def save_derived(model: Part, source: Path, folder: Path, *, overwrite: bool = False) -> None:
-    """The same for a model made from one in a folder, whose figures, recipe and log go along.
+def save_derived(
+    model: Part,
+    source: Path,
+    folder: Path,
+    *,
+    metrics: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a model made from one in a folder, whose figures, recipe and log go along; `metrics` are added.
 
     The folder may be that very one: it is replaced at the end, if all went well.
     """
-    metrics = read_json(source / METRICS) if (source / METRICS).is_file() else None
+    before = read_json(source / METRICS) if (source / METRICS).is_file() else None
+    both = None if before is None and metrics is None else {**(before or {}), **(metrics or {})}
     with _replaced(folder, overwrite) as temporary:
-        for name in listed_files(source):
-            made = name in (CONFIG, WEIGHTS, LABELS, CARD, INDEX, INDEX_FACTS) or "/" in name
-            if not made and (source / name).is_file():
+        for name in (RECIPE, LOG):
+            if name in listed_files(source) and (source / name).is_file():
                 shutil.copyfile(source / name, temporary / name)
-        write_model(model, temporary, metrics=metrics)
+        write_model(model, temporary, metrics=both)
 
 
 @contextmanager

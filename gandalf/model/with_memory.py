@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array, eye_array
 from torch import Tensor
@@ -20,14 +21,15 @@ from gandalf.memory.memory import EXAMPLE, LABEL, Memory, Record, Voice
 from gandalf.model.calibration import Calibration
 from gandalf.model.layout import PARTS, Facts
 from gandalf.model.part import Extendable, Floats, Ints, Mask, Part, Vectors
-from gandalf.wide.mixing import PROPOSED, Share, mixed, weighted
+from gandalf.wide.mixing import PROPOSED, Share, as_logits, mixed
 
 
 @dataclass
 class ModelWithMemory(Extendable):
     """A model of any kind and a memory of its training points.
 
-    The probability of a label is the weighted mean of the model's and the memory's.
+    The probability of a label is the weighted mean of the model's and the memory's. Where the memory is in
+    doubt, its share of the weight goes back to the model.
     """
 
     model: Part
@@ -98,23 +100,30 @@ class ModelWithMemory(Extendable):
     ) -> tuple[Ints, Floats]:
         """Return the k best labels, given what the model said of texts with these unit vectors."""
         ids, scores = said
-        probabilities = (self.model.calibration or Calibration())(scores)
         near = self.memory.nearest(as_queries(vectors))
-        recalled = self.memory.lists(near, max(k, PROPOSED), exclude)
-        return mixed([(ids, probabilities), recalled], (1 - self.weight, self.weight), k)
+        both = self.memory.beside((ids, self._probabilities(scores)), near, self.weight, exclude)
+        return mixed(both, (1.0, 1.0), k)
 
     def score(self, texts: Sequence[str], labels: Ints) -> Floats:
         """Return the logit of each text with each of its own labels."""  # shape: (N, C) -> (N, C)
-        own = (self.model.calibration or Calibration())(self.model.score(texts, labels))
-        votes = self.memory.score(as_queries(self.unit_vectors(texts)), labels)
-        return weighted((1 - self.weight, self.weight), (own, votes))
+        near = self.memory.nearest(as_queries(self.unit_vectors(texts)))
+        trust = 1 - self.weight * self.memory.heard(near)[:, np.newaxis]
+        own = self._probabilities(self.model.score(texts, labels))
+        return as_logits(trust * own + self.weight * self.memory.score(near, labels))
 
     def shares(self, text: str, label: int) -> tuple[Share, ...]:
         """Return what the model and the memory say of a label; times their weights it is the probability."""
         one = np.array([[label]])
-        own = float((self.model.calibration or Calibration())(self.model.score([text], one))[0, 0])
-        votes = float(self.memory.score(as_queries(self.unit_vectors([text])), one)[0, 0])
-        return (Share(INNER, 1 - self.weight, own), Share(MEMORY, self.weight, votes))
+        near = self.memory.nearest(as_queries(self.unit_vectors([text])))
+        trust = 1 - self.weight * float(self.memory.heard(near)[0])
+        own = float(self._probabilities(self.model.score([text], one))[0, 0])
+        return (
+            Share(INNER, trust, own),
+            Share(MEMORY, self.weight, float(self.memory.score(near, one)[0, 0])),
+        )
+
+    def _probabilities(self, scores: Floats) -> npt.NDArray[np.float64]:
+        return (self.model.calibration or Calibration())(scores)
 
     def voices(self, text: str, label: int) -> list[Voice]:
         """Return the remembered points that speak for or against a label, the loudest first."""
@@ -161,7 +170,7 @@ class ModelWithMemory(Extendable):
     def facts(self) -> Facts:
         """Return what `config.json` will say."""
         kinds = memory_facts(self.memory, self.weight)
-        return Facts(kinds, self.num_labels, len(self.memory), self.config, self.calibration)
+        return Facts(kinds, self.num_labels, max(1, len(self.memory)), self.config, self.calibration)
 
     def write(self, folder: Path) -> None:
         """Write the memory, and the model into a folder of its own."""

@@ -184,7 +184,9 @@ def order(augmented: Augmented, recipe: Recipe, epoch: int) -> PointOrder:
     share = recipe.targets.label_epochs
     if not 0 <= share <= 1:
         raise DataError(f"label_epochs is {share}, but it is a share of the updates and lies in [0, 1]")
-    steps = recipe.training.steps or max(1, round(recipe.training.epochs * epoch))
+    steps = recipe.training.steps
+    if steps is None:
+        steps = max(1, round(recipe.training.epochs * epoch))
     first, last = augmented.phases
     if recipe.baselines.mix == "label-mixup":  # label points come with the points that carry their label
         order = Order([Phase(last, steps)], recipe.training.batch, recipe.seed)
@@ -192,4 +194,4 @@ def order(augmented: Augmented, recipe: Recipe, epoch: int) -> PointOrder:
     # One point alone is no batch: layers that normalise over a batch need two.
     with_labels = round(share * steps) if len(last) > 1 and augmented.is_label.any() else steps
     phases = [Phase(first, with_labels), Phase(last, steps - with_labels)]
-    return Order([phase for phase in phases if phase.steps], recipe.training.batch, recipe.seed)
+    return Order([phase for phase in phases if phase.steps] or phases[:1], recipe.training.batch, recipe.seed)

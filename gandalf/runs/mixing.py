@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from gandalf.metrics.evaluate import Scores, evaluate
+from gandalf.metrics.evaluate import Scores
 from gandalf.metrics.propensity import constants, inverse_propensities
 from gandalf.metrics.topk import find_pairs
 from gandalf.model import Calibration
@@ -33,8 +33,13 @@ class Fitted:
 
     names: tuple[str, ...]
     weights: tuple[float, ...]
-    calibration: Calibration
+    answers: HeldAnswers  # of the mix
     scores: Scores
+
+    @property
+    def calibration(self) -> Calibration:
+        """How the mix's scores become probabilities."""
+        return self.answers.calibration
 
 
 def fit_mix(answers: Mapping[str, HeldAnswers]) -> Fitted:
@@ -59,8 +64,8 @@ def _fitted(chosen: Sequence[tuple[str, float]], answers: Mapping[str, HeldAnswe
     ids, logits = mixed(lists, weights, of_parts[0].ids.shape[1])
     held = of_parts[0].held
     calibration = fit_calibration(ids[:, :PLACES], logits[:, :PLACES], held.targets, held.exclude)
-    scores = evaluate((ids, logits), of_parts[0].splits)
-    return Fitted(tuple(name for name, _ in chosen), weights, calibration, scores)
+    of_mix = HeldAnswers(of_parts[0].splits, ids, logits, calibration)
+    return Fitted(tuple(name for name, _ in chosen), weights, of_mix, of_mix.evaluated())
 
 
 class _Judge:

@@ -18,9 +18,22 @@ import torch
 from gandalf.data.dataset import Splits
 from gandalf.data.files import written
 from gandalf.errors import DataError
+from gandalf.memory.files import ARRAYS as MEMORY_ARRAYS
+from gandalf.memory.files import RECORDS as MEMORY_RECORDS
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Part, write_model
-from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, LOCK, METRICS, PARTS, WEIGHTS, read_json
+from gandalf.model.layout import (
+    CARD,
+    CONFIG,
+    FORMAT,
+    LABELS,
+    LOCK,
+    METRICS,
+    PARTS,
+    RECIPE,
+    WEIGHTS,
+    read_json,
+)
 from gandalf.model.trees import SETTINGS, Trees
 from gandalf.model.trees import WORDS as TREE_WORDS
 from gandalf.recipe import Recipe
@@ -28,7 +41,7 @@ from gandalf.runs.claim import alone_in, by_first
 from gandalf.runs.limits import check_points, check_recipe
 from gandalf.runs.place import CHECKPOINTS, Place
 from gandalf.runs.rank_limits import check_ranks
-from gandalf.runs.run import train
+from gandalf.runs.remember import train_with_memory
 from gandalf.runs.search import MARK as SEARCH
 from gandalf.runs.search import Teller, search
 from gandalf.runs.testing import test_scores
@@ -40,12 +53,13 @@ from gandalf.systems import recipe as recipe_of
 from gandalf.text import subwords, words
 from gandalf.train.logs import LOG
 
-RECIPE, CHOICE = "recipe.toml", "choice.json"  # the latter beside the checkpoints
+CHOICE = "choice.json"  # beside the checkpoints
 MARK = "# The recipe of this run of gandalf train."
 OWN = {
     *(RECIPE, LOG, CHECKPOINTS),
     *(CONFIG, WEIGHTS, LABELS, METRICS, CARD, words.FILE, subwords.FILE, subwords.TOKENIZER),
     *(TREE_WORDS, SETTINGS, PARTS),
+    *(MEMORY_ARRAYS, MEMORY_RECORDS),
 }
 # What TensorBoard's writer makes, and what a writer of ours leaves behind when it is killed.
 _TREE = re.compile(r"tree\d+\.cbor")
@@ -171,7 +185,7 @@ def train_claimed(splits: Splits, recipe: Recipe, place: Place, told: Told) -> O
         chosen, table = _chosen(splits, recipe, folder)
         if table is not None:
             told.choice(table)
-        trained = train(splits, chosen, place)
+        trained = train_with_memory(splits, chosen, place)
     if ranks.rank:
         return Outcome(trained, None, {})
     beside, notes = _yardsticks(trained, recipe.seed)
@@ -300,6 +314,7 @@ def _metrics(trained: Trained, scores: Scores | None) -> dict[str, Any]:
         **({} if scores is None else scores.as_dict()),
         "validation": trained.history,
         "training": training,
+        **({} if trained.memory is None else {"memory": trained.memory}),
     }
 
 

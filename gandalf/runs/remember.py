@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array, eye_array, vstack
 
 from gandalf.data.dataset import Dataset, Splits
+from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions
 from gandalf.memory.keys import join_keys, keys_of
 from gandalf.memory.memory import LABEL, POINT, Block, Memory, Near, Record, Voting
@@ -18,12 +19,15 @@ from gandalf.metrics.evaluate import Scores
 from gandalf.model import Calibration, ModelWithMemory, Part
 from gandalf.model.with_memory import as_queries, without_memory
 from gandalf.predict.inputs import check_labels
+from gandalf.recipe import Recipe
 from gandalf.runs.mix_models import Asked, held_points
 from gandalf.runs.mixing import Fitted, fit_mix
+from gandalf.runs.place import Place
+from gandalf.runs.run import train
 from gandalf.runs.teacher import any_label_graph
-from gandalf.runs.trained import HeldAnswers
+from gandalf.runs.trained import HeldAnswers, Trained
 from gandalf.runs.yardsticks import FIGURES
-from gandalf.wide.mixing import PROPOSED, as_logits
+from gandalf.wide.mixing import PROPOSED, mixed
 
 LabelValues = Literal["none", "own", "graph"]  # no label keys; the label itself; its row of the label graph
 LABEL_VALUES: tuple[LabelValues, ...] = ("own", "graph", "none")
@@ -105,6 +109,22 @@ def remember(
     return add_memory(model, splits, asked, options)
 
 
+def train_with_memory(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained:
+    """Train by the recipe, and add a memory if the recipe asks for one and held-out points gain by it."""
+    trained = train(splits, recipe, place)
+    if recipe.memory.kind == "none":
+        return trained
+    if trained.held is None:
+        what = "a memory is fitted on held-out points, and there are none"
+        raise DataError(what, remedy="set validation.share to 0.05, or memory.kind to none")
+    graph = GraphOptions(targets="shrunk", seed=recipe.seed)
+    options = MemoryOptions(neighbours=recipe.memory.neighbours, graph=graph)
+    asked = Asked(trained.held.splits, {MODEL: trained.held}, seen=bool(recipe.training.last_stretch))
+    found = add_memory(trained.model, splits, asked, options)
+    answers = found.trials[0].fitted.answers
+    return replace(trained, model=found.model, memory=found.as_dict(), held=answers)
+
+
 def add_memory(model: Part, splits: Splits, asked: Asked, options: MemoryOptions) -> Remembered:
     """Fit a memory on held points whose answers by the model are known."""
     vectors = _Vectors(model, asked)
@@ -173,9 +193,11 @@ def _votings(near: Near, options: MemoryOptions) -> Iterator[Voting]:
 
 
 def _answers(memory: Memory, near: Near, asked: Asked) -> HeldAnswers:
-    ids, votes = memory.lists(near, PROPOSED, asked.held.exclude)
-    scores = np.where(ids < 0, -np.inf, as_logits(votes)).astype(np.float32)
-    return HeldAnswers(asked.splits, ids, scores, Calibration())
+    """Return what the memory says by itself, where its doubt speaks for the model."""
+    model = asked.answers[MODEL]
+    both = memory.beside((model.ids, model.probabilities), near, 1.0, asked.held.exclude)
+    ids, logits = mixed(both, (1.0, 1.0), PROPOSED)
+    return HeldAnswers(asked.splits, ids, logits, Calibration())
 
 
 def _texts(points: Dataset) -> Sequence[str]:

@@ -239,7 +239,7 @@ class _Run:
             del config["training"]["last_stretch"]
         if not self.recipe.targets.own_weight:
             del config["targets"]["own_weight"]
-        del config["search"], config["trees"]["terms"], config["trees"]["cost"]
+        del config["memory"], config["search"], config["trees"]["terms"], config["trees"]["cost"]
         matrices = [points.targets] if held is None else [points.targets, held.targets]
         tables = [points.tokens] if held is None else [points.tokens, held.tokens]
         arrays = [each for matrix in matrices for each in (matrix.data, matrix.indices, matrix.indptr)]
@@ -316,8 +316,7 @@ class _Run:
         held = self.material.held
         if held is None or held.splits.test is None:
             return None
-        k = PROPOSED if self.recipe.training.last_stretch else PLACES
-        return self._calibrated(*held.top(self.encoder, table, k, self.ranks))
+        return self._calibrated(*held.top(self.encoder, table, PROPOSED, self.ranks))
 
     def _calibrated(self, ids: Ints, scores: Floats) -> HeldAnswers:
         held = self.material.held

@@ -12,7 +12,7 @@ from gandalf.errors import DataError
 from gandalf.recipe import Recipe
 from gandalf.runs.output import train_to_folder
 from gandalf.runs.place import Place
-from gandalf.runs.run import train as run
+from gandalf.runs.remember import train_with_memory
 from gandalf.runs.search import search
 from gandalf.runs.trained import Trained
 from gandalf.settings import override
@@ -56,7 +56,7 @@ def train(
         from gandalf.runs.auto import choose
 
         asked = choose(splits, asked).recipe
-    return run(splits, asked)
+    return train_with_memory(splits, asked)
 
 
 def changed(recipe: Recipe, *settings: str, **changes: object) -> Recipe:

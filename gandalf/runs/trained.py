@@ -51,6 +51,7 @@ class Trained:
     label_points: int = 0
     taken_over: dict[str, Any] | None = None  # of a first stage that another run had made
     held: HeldAnswers | None = None  # None: no points were held out
+    memory: dict[str, Any] | None = None  # what was tried to make one; None: none was asked for
 
     @property
     def kept(self) -> dict[str, Any] | None:

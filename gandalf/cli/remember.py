@@ -1,0 +1,112 @@
+"""`gandalf remember`: a trained model that also looks its training points up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from gandalf.cli.engine import device_of, engine
+from gandalf.cli.graph_options import GRAPH
+from gandalf.cli.mix import Overwrite, Share
+from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
+from gandalf.cli.output import console, print_json
+from gandalf.cli.predict import Device, ModelFolder
+from gandalf.data.files import refuse_to_replace
+from gandalf.errors import DataError
+from gandalf.graph.label_graph import GraphOptions
+from gandalf.report.scores import score_report
+from gandalf.wide.folder import PARTS
+
+if TYPE_CHECKING:
+    from gandalf.runs.remember import Remembered
+
+Out = Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="Folder for the model with a memory.")]
+Neighbours = Annotated[
+    int,
+    typer.Option("--neighbours", min=1, help="Nearest points and label texts that speak for a text."),
+]
+SHOWN = 5  # of what was tried
+KEPT_GRAPH = Bundle(
+    GraphOptions, GRAPH.parameters | {"targets": (GRAPH.parameters["targets"][0], "shrunk")}, GraphOptions
+)
+
+
+@offers(SOURCE, KEPT_GRAPH)
+def remember(
+    model: ModelFolder,
+    source: Source,
+    graph: GraphOptions,
+    out: Out,
+    neighbours: Neighbours = 50,
+    share: Share = None,
+    device: Device = "auto",
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """Let a trained model look up its training points; nothing is trained.
+
+    The vectors of training points and label texts are kept as keys, their labels as values. What the nearest
+    keys of a text say is added to what the model says. The weight of the memory, its temperature and what
+    label texts stand for (nothing, their label, or their row of the label graph) are fitted on training
+    points that the model held out, never on the test split. If no memory helps, OUT is the model as it is.
+
+    [bold]gandalf remember my-model my.csv -o with-memory[/]
+    """
+    with engine("a memory"):
+        from gandalf.model import load_model
+        from gandalf.model.save import save_derived
+        from gandalf.runs.mix_models import TOO_KIND
+        from gandalf.runs.remember import MemoryOptions
+        from gandalf.runs.remember import remember as fit
+        from gandalf.runs.testing import test_scores
+    source.refuse_to_write(out)
+    if out.resolve() == model.resolve():
+        raise DataError("is the model itself", remedy="choose another name", file=out)
+    refuse_to_replace(out, overwrite, (PARTS,))  # now, and not after minutes of work
+    splits = source.load_original()
+    options = MemoryOptions(neighbours=neighbours, graph=graph)
+    found = fit(load_model(model, device_of(device)), splits, options, share)
+    if found.seen:
+        typer.secho(f"warning: {TOO_KIND}", err=True, dim=True)
+    scores = test_scores(found.model, splits)
+    metrics = ({} if scores is None else scores.as_dict()) | {"memory": found.as_dict()}
+    save_derived(found.model, model, out, metrics=metrics, overwrite=overwrite)
+    if json:
+        print_json({"out": str(out), **metrics})
+        return
+    screen = console()
+    screen.print(_table(found.as_dict()))
+    screen.print(f"{escape(str(out))}: {escape(_said(found))}")
+    if scores is not None:
+        screen.print(score_report(scores))
+
+
+def _said(found: Remembered) -> str:
+    chosen = found.trials[0]
+    if not chosen.weight:
+        return "the model as it was: no memory helps on these points"
+    values = {
+        "none": "without label texts",
+        "own": "in which a label text stands for its label",
+        "graph": "in which a label text stands for its row of the label graph",
+    }
+    return f"a memory of weight {chosen.weight:.0%}, {values[chosen.label_values]}"
+
+
+def _table(about: dict[str, Any]) -> Table:
+    figures = list(about["alone"])
+    kind = "training" if about["may_have_been_seen"] else "held-out training"
+    found = Table(title=f"On {about['held_out_points']:,} {kind} points", title_justify="left")
+    for name in ("label texts", "temperature", "doubt", "weight", *figures):
+        found.add_column(name, justify="left" if name == "label texts" else "right")
+    found.add_row("the model alone", "", "", "-", *(f"{about['alone'][name]:.2f}" for name in figures))
+    for at, each in enumerate(about["tried"][:SHOWN]):
+        doubt = "-" if each["doubt"] is None else f"{each['doubt']:.2f}"
+        cells = (each["label_values"], f"{each['temperature']:g}", doubt, f"{each['weight']:.0%}")
+        row = (*cells, *(f"{each[name]:.2f}" for name in figures))
+        found.add_row(*row, style=None if at else "bold")
+    return found

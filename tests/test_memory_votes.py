@@ -1,0 +1,187 @@
+"""A memory: what the nearest keys say, by brute force over all keys."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from gandalf.errors import DataError
+from gandalf.memory import keys as keys_module
+from gandalf.memory.files import memory_facts, read_memory, write_memory
+from gandalf.memory.keys import DenseKeys, SparseKeys, keys_of
+from gandalf.memory.memory import EXAMPLE, Block, Memory, Record, Voting
+
+LABELS = 6
+RNG = np.random.default_rng(0)
+
+
+def unit(rows: int, dim: int = 16) -> np.ndarray:
+    found = RNG.normal(size=(rows, dim))
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+
+
+def sparse_unit(rows: int, dim: int = 40) -> csr_array:
+    dense = np.abs(RNG.normal(size=(rows, dim))) * (RNG.random((rows, dim)) < 0.2)
+    dense[:, 0] += 0.01  # no row is empty
+    return csr_array((dense / np.linalg.norm(dense, axis=1, keepdims=True)).astype(np.float32))
+
+
+def some_values(rows: int) -> csr_array:
+    return csr_array((RNG.random((rows, LABELS)) * (RNG.random((rows, LABELS)) < 0.4)).astype(np.float32))
+
+
+def some_records(rows: int, kind: str = "point") -> list[Record]:
+    return [Record(f"text {at}", kind, f"{kind}-{at}" if kind == EXAMPLE else None) for at in range(rows)]
+
+
+def memory_of(vectors, values, voting=None) -> Memory:
+    block = Block(keys_of(vectors), values, tuple(some_records(values.shape[0])))
+    return Memory((block,), voting or Voting())
+
+
+def votes_by_hand(queries, vectors, values, voting: Voting) -> np.ndarray:
+    """The softmax of the nearest cosines, one query and one key after the other."""
+    found = np.zeros((len(queries), LABELS))
+    for row, query in enumerate(queries):
+        cosines = sorted(((float(query @ key), -at) for at, key in enumerate(vectors)), reverse=True)
+        near = [(cosine, -at) for cosine, at in cosines[: voting.neighbours]]
+        weights = [np.exp(cosine / voting.temperature) for cosine, _ in near]
+        total = sum(weights) + (0.0 if voting.doubt is None else np.exp(voting.doubt / voting.temperature))
+        for weight, (_, at) in zip(weights, near, strict=True):
+            found[row] += weight / total * values[[at]].toarray()[0]
+    return found
+
+
+@pytest.mark.parametrize("voting", [Voting(), Voting(0.1, 7), Voting(0.1, 7, 0.4), Voting(0.05, 500, 0.9)])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_votes_are_those_of_a_loop_over_all_keys(kind, voting):
+    make = unit if kind == "dense" else sparse_unit
+    vectors, queries, values = make(80), make(9), some_values(80)
+    memory = memory_of(vectors, values, voting)
+    if kind == "dense":
+        rows = memory.blocks[0].keys.codes * memory.blocks[0].keys.scales[:, np.newaxis]
+        expected = votes_by_hand(queries, rows, values, voting)
+    else:
+        expected = votes_by_hand(queries.toarray(), vectors.toarray(), values, voting)
+    near = memory.nearest(queries)
+    found = memory.votes(near).toarray()
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+    every = np.tile(np.arange(LABELS), (9, 1))
+    np.testing.assert_allclose(memory.score(near, every), found, atol=1e-12)
+    ids, said = memory.lists(near, LABELS)
+    for row in range(9):
+        own = {label: value for label, value in enumerate(found[row]) if value}
+        assert dict(zip(ids[row][ids[row] >= 0].tolist(), said[row][ids[row] >= 0], strict=True)) == own
+        assert (np.diff(said[row]) <= 0).all()
+
+
+def test_codes_round_a_vector_by_less_than_a_hundredth():
+    vectors = unit(200, 64)
+    keys = DenseKeys.of(vectors)
+    rows = keys.codes * keys.scales[:, np.newaxis]
+    assert np.abs((rows * vectors).sum(axis=1) - 1).max() < 0.01
+
+
+def test_four_bit_codes_find_nearly_all_of_the_nearest(monkeypatch):
+    """As many keys as make the search go by codes; those it finds have the cosines of a full search."""
+    pytest.importorskip("faiss", reason="faiss is an optional library: extra [train]")
+    vectors = unit(3_000, 32)
+    queries = unit(40, 32)
+    whole = DenseKeys.of(vectors)
+    exact, cosines = whole.nearest(queries, 20)
+    monkeypatch.setattr(keys_module, "SCANNED", 1_000)
+    found, near = DenseKeys.of(vectors).nearest(queries, 20)
+    recall = np.mean([len(np.intersect1d(one, other)) / 20 for one, other in zip(found, exact, strict=True)])
+    assert recall > 0.95
+    for row in range(40):
+        known = dict(zip(exact[row].tolist(), cosines[row].tolist(), strict=True))
+        for place, cosine in zip(found[row].tolist(), near[row].tolist(), strict=True):
+            assert cosine == pytest.approx(known.get(place, cosine), abs=2e-5)
+
+
+def test_equal_keys_vote_in_their_order_however_they_are_stored():
+    vectors, values = np.repeat(unit(1), 30, axis=0), some_values(30)
+    queries = unit(3)
+    whole = memory_of(vectors, values, Voting(0.1, 5))
+    parts = memory_of(vectors[:10], values[:10], Voting(0.1, 5))
+    for start in range(10, 30, 4):
+        own = slice(start, start + 4)
+        parts = parts.appended(vectors[own], csr_array(values[own]), some_records(4))
+    found, expected = (each.votes(each.nearest(queries)).toarray() for each in (parts, whole))
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_examples_count_at_once_and_leave_nothing_when_removed(kind, tmp_path):
+    make = unit if kind == "dense" else sparse_unit
+    memory = memory_of(make(20), some_values(20), Voting(0.1, 8))
+    queries, more = make(5), make(7)
+    told = csr_array(np.eye(7, LABELS, dtype=np.float32))
+    longer = memory
+    for at in range(7):  # one at a time: blocks are merged on the way
+        record = Record(f"example {at}", EXAMPLE, f"e{at}")
+        longer = longer.appended(more[[at]], told[[at]], [record])
+    assert len(longer) == 27 and len(longer.blocks) < 5 and longer.blocks[0] is memory.blocks[0]
+    assert (
+        longer.votes(longer.nearest(more)).toarray()[0, 0]
+        > memory.votes(memory.nearest(more)).toarray()[0, 0]
+    )
+    loud = longer.voices(more[[0]], 0)[0]
+    assert loud.record.id == "e0" and loud.cosine == pytest.approx(1.0, abs=0.01) and loud.value == 1.0
+    back = longer.without([f"e{at}" for at in range(7)])
+    same = [each.votes(each.nearest(queries)).toarray() for each in (back, memory)]
+    np.testing.assert_array_equal(*same)
+    write_memory(back, tmp_path)
+    assert "example" not in (tmp_path / "memory.jsonl").read_text("utf-8")
+    with pytest.raises(DataError, match="no example 'e3'"):
+        back.without(["e3"])
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_a_file_gives_the_same_memory_back(kind, tmp_path):
+    make = unit if kind == "dense" else sparse_unit
+    voting = Voting(0.07, 9, 0.2)
+    memory = memory_of(make(20), some_values(20), voting)
+    memory = memory.appended(make(2), some_values(2), some_records(2, EXAMPLE))
+    write_memory(memory, tmp_path)
+    again, weight = read_memory(tmp_path, memory_facts(memory, 0.25), LABELS)
+    assert weight == 0.25 and again.voting == voting and again.examples.keys() == memory.examples.keys()
+    queries = make(4)
+    found, expected = (each.votes(each.nearest(queries)).toarray() for each in (again, memory))
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_doubt_keeps_a_few_keys_from_answering_for_everything():
+    vectors = np.eye(3, 16, dtype=np.float32)
+    values = csr_array(np.eye(3, LABELS, dtype=np.float32))
+    far = np.zeros((1, 16), dtype=np.float32)
+    far[0, 10] = 1.0
+    sure, doubtful = (memory_of(vectors, values, Voting(0.1, 3, doubt)) for doubt in (None, 0.6))
+    assert sure.votes(sure.nearest(far)).sum() == pytest.approx(1.0)
+    assert doubtful.votes(doubtful.nearest(far)).sum() < 0.01
+    near = vectors[:1]
+    assert doubtful.votes(doubtful.nearest(near)).toarray()[0, 0] > 0.95
+
+
+def test_a_text_without_a_known_term_gets_no_votes():
+    memory = memory_of(sparse_unit(10), some_values(10))
+    empty = csr_array((1, 40), dtype=np.float32)
+    assert memory.votes(memory.nearest(empty)).nnz == 0 and memory.voices(empty, 0) == []
+
+
+def test_dense_and_sparse_keys_do_not_mix():
+    memory = memory_of(unit(4), some_values(4))
+    with pytest.raises(DataError, match="dense and sparse"):
+        memory.appended(sparse_unit(2), some_values(2), some_records(2))
+
+
+@pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"neighbours": 0}, {"doubt": float("nan")}])
+def test_a_voting_that_cannot_be_is_refused(wrong):
+    with pytest.raises(DataError, match="cannot vote"):
+        Voting(**wrong)
+
+
+def test_parts_of_other_lengths_are_refused():
+    with pytest.raises(DataError, match="differ in length"):
+        Block(SparseKeys(sparse_unit(3)), some_values(2), tuple(some_records(3)))
