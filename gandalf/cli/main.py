@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from gandalf import __version__
+from gandalf.cli.add_examples import add_examples
 from gandalf.cli.add_labels import add_labels
 from gandalf.cli.augment import augment
 from gandalf.cli.bench import bench
@@ -84,8 +85,8 @@ def gandalf(
 
 COMMANDS = (
     *(check, stats, graph, diagnose, augment),
-    *(systems, train, mix, remember, config, predict, explain, add_labels, evaluate),
-    *(bench, serve, export, demo),
+    *(systems, train, mix, remember, config, predict, explain, add_labels, add_examples),
+    *(evaluate, bench, serve, export, demo),
     *(reproduce, report),
 )
 for command in COMMANDS:

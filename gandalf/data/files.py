@@ -102,10 +102,11 @@ def first_line(path: Path) -> str:
 
 
 @contextmanager
-def written(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+def written(path: Path, mode: str = "w", *, sync: bool = False) -> Iterator[IO[Any]]:
     """Open a file that appears under its name only when the body has succeeded; `.gz` and `.zst` compress.
 
-    The same content always gives the same bytes: no time stamp and no file name goes into a gzip header.
+    The same content always gives the same bytes: no time stamp and no file name goes into a gzip header. With
+    `sync` the file is on the disk when the body has ended, so that a power cut does not lose it.
     """
     _refuse_to_write(path)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
@@ -116,11 +117,24 @@ def written(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
             else:
                 with io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as text:
                     yield text
+        if sync:
+            sync_path(temporary)
         os.replace(temporary, path)
+        if sync:
+            sync_path(path.parent)
     except OSError as error:
         raise DataError(f"cannot be written ({error.strerror or error})", file=path) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync_path(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -100,35 +100,45 @@ def _ids(model: Labelled, labels: Sequence[NewLabel]) -> list[str] | None:
     return found
 
 
+class KnownLabels:
+    """The labels of a model by what people call them: id, text or number."""
+
+    def __init__(self, model: Labelled) -> None:
+        self._model = model
+        self._ids: dict[str, list[int]] = {}
+        for number, id in enumerate(model.label_ids or []):
+            self._ids.setdefault(id, []).append(number)
+        self._texts: dict[str, list[int]] = {}
+        for number, text in enumerate(model.label_texts):
+            self._texts.setdefault(text_key(text), []).append(number)
+
+    def numbers(self, name: str | int) -> list[int]:
+        """Return the labels of that id, else of that text, which several may share; none if it is unknown."""
+        if isinstance(name, str):
+            return self._ids.get(name) or self._texts.get(text_key(name), [])
+        return [name] if 0 <= name < self._model.num_labels else []
+
+    def hint(self, name: str | int) -> str:
+        """Return a known label whose text begins with what was written, if there is one."""
+        key, texts = text_key(str(name)), self._model.label_texts
+        found = next((text for text in texts if key and text_key(text).startswith(key)), None)
+        return "" if found is None else f", such as {found!r}"
+
+
 def _neighbours(model: Labelled, labels: Sequence[NewLabel]) -> list[list[int]]:
     """Return the neighbours' numbers of each label; a text that several known labels share names them all."""
     if not any(label.neighbours for label in labels):
         return [[] for _ in labels]
-    ids: dict[str, list[int]] = {}
-    for number, id in enumerate(model.label_ids or []):
-        ids.setdefault(id, []).append(number)
-    texts: dict[str, list[int]] = {}
-    for number, text in enumerate(model.label_texts):
-        texts.setdefault(text_key(text), []).append(number)
+    known = KnownLabels(model)
 
     def numbers(label: NewLabel, name: str | int) -> list[int]:
-        if isinstance(name, str):
-            found = ids.get(name) or texts.get(text_key(name), [])
-        else:
-            found = [name] if 0 <= name < model.num_labels else []
+        found = known.numbers(name)
         if not found:
             what = f"the neighbour {name!r} of {label.text!r} is no label of the model"
-            raise label.refused(what, "name a known label by its id or its whole text" + _hint(model, name))
+            raise label.refused(what, "name a known label by its id or its whole text" + known.hint(name))
         return found
 
     return [
         list(dict.fromkeys(number for name in label.neighbours for number in numbers(label, name)))
         for label in labels
     ]
-
-
-def _hint(model: Labelled, name: str | int) -> str:
-    """Return a known label whose text begins with what was written, if there is one."""
-    key = text_key(str(name))
-    found = next((text for text in model.label_texts if key and text_key(text).startswith(key)), None)
-    return "" if found is None else f", such as {found!r}"

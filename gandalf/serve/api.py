@@ -15,19 +15,28 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from gandalf.data.formats.texts import clean
+from gandalf.data.new_examples import Example
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.predict import queries
 from gandalf.serve.batcher import Batcher
 from gandalf.serve.limits import BusyError, Limits
 from gandalf.serve.metrics import CONTENT_TYPE, Metrics
-from gandalf.serve.schemas import LIMITS, AddRequest, ExplainRequest, NewLabelRequest, PredictRequest
+from gandalf.serve.schemas import (
+    LIMITS,
+    AddRequest,
+    ExamplesRequest,
+    ExplainRequest,
+    NewLabelRequest,
+    PredictRequest,
+)
 from gandalf.serve.service import Served, Service, use_threads
 
 Found = TypeVar("Found")
 SearchWords = Annotated[str, Query(max_length=LIMITS.length, description="Words of its text.")]
 SearchLimit = Annotated[int, Query(ge=1, le=LIMITS.k)]
 LabelNumber = Annotated[int, Path(ge=0)]
+ExampleId = Annotated[str, Path(min_length=1, max_length=LIMITS.length)]
 OfBaseline = Annotated[bool, Query(description="Of the model beside it.")]
 
 
@@ -106,6 +115,29 @@ class Api:
             raise HTTPException(409, str(error)) from error
         self.counts.labels.set(self.service.served.model.num_labels)
         return JSONResponse(_listed(added, self.service.served), status_code=201)
+
+    async def add_examples(self, request: Request, given: ExamplesRequest) -> JSONResponse:
+        """Add texts with known labels, which count at once; they are on disk when it answers."""
+        self.authorise(request)
+        examples = [Example(clean(one.text), one.labels, one.values, one.id) for one in given.examples]
+        labels = [_new_label(each) for each in given.new_labels]
+        try:
+            added = await run_in_threadpool(self.service.add_examples, examples, labels)
+        except DataError as error:
+            raise HTTPException(409, str(error)) from error
+        self.counts.labels.set(self.service.served.model.num_labels)
+        listed = [{"id": each.id, "text": each.text} for each in added]
+        found = {"examples": listed, "all_examples": self.service.examples}
+        return JSONResponse(found, status_code=201)
+
+    async def remove_example(self, request: Request, id: ExampleId) -> JSONResponse:
+        """Remove an example that was added; it does not count any more when it answers."""
+        self.authorise(request)
+        try:
+            await run_in_threadpool(self.service.remove_example, id)
+        except DataError as error:
+            raise HTTPException(404, str(error)) from error
+        return JSONResponse({"examples": [], "all_examples": self.service.examples})
 
     async def about(self) -> JSONResponse:
         """What is served."""

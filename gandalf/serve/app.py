@@ -25,6 +25,7 @@ from gandalf.serve.metrics import Metrics
 from gandalf.serve.schemas import (
     About,
     Error,
+    Examples,
     Explanation,
     Labels,
     Near,
@@ -66,10 +67,11 @@ def create_app(
         redoc_url=None,
     )
     _add_paths(app, api)
+    changing = (api.add_labels, api.add_examples, api.remove_example)
     for route in app.routes:
         if isinstance(route, APIRoute) and route.endpoint == api.predict:
             route.app = Straight(route.app, api.predicted)  # asked far more often than anything else
-        if isinstance(route, APIRoute) and route.endpoint == api.add_labels:
+        if isinstance(route, APIRoute) and route.endpoint in changing:
             route.app = Locked(route.app, api.authorise)
     _add_page(app)
     _add_errors(app)
@@ -86,6 +88,8 @@ def _add_paths(app: FastAPI, api: Api) -> None:
     add("/explain", "POST", api.explain, Explanation, BAD, UNKNOWN, BUSY)
     add("/labels", "GET", api.find_labels, Labels, BAD)
     add("/labels", "POST", api.add_labels, Labels, BAD, UNKNOWN, REFUSED, BUSY, status_code=201)
+    add("/examples", "POST", api.add_examples, Examples, BAD, UNKNOWN, REFUSED, BUSY, status_code=201)
+    add("/examples/{id}", "DELETE", api.remove_example, Examples, BAD, UNKNOWN, REFUSED, BUSY)
     add("/labels/{label}/neighbours", "GET", api.neighbours, Near, BAD, UNKNOWN, BUSY)
     add("/about", "GET", api.about, About)
     add("/health", "GET", api.health, Status)

@@ -1,4 +1,4 @@
-"""Labels added while a model is served, kept in a file: what was acknowledged is there after any crash.
+"""What was added while a model is served, kept in a file: what was acknowledged is there after any crash.
 
 One line for each request. A line without its end was never acknowledged, and the next writer removes it.
 """
@@ -8,29 +8,64 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
+from gandalf.data.files import sync_path, written
+from gandalf.data.new_examples import Example
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.model import Part
 
 FORMAT = "gandalf added labels"
+RECORDS = {"format", "labels", "examples", "removed"}  # a line has at least one of these
 KEPT = ("text", "id", "examples", "neighbours")  # of a label
 
 
+@dataclass(frozen=True)
+class Change:
+    """What one request changed: labels and examples that it added, examples that it removed."""
+
+    labels: tuple[NewLabel, ...] = ()
+    examples: tuple[Example, ...] = ()
+    removed: tuple[str, ...] = ()  # ids of examples that the model's own folder holds
+
+    def as_record(self) -> dict[str, Any]:
+        """Return plain values; what is empty is left out."""
+        found: dict[str, Any] = {}
+        if self.labels:
+            found["labels"] = [
+                {name: value for name, value in asdict(one).items() if name in KEPT} for one in self.labels
+            ]
+        if self.examples:
+            found["examples"] = [asdict(one) for one in self.examples]
+        if self.removed:
+            found["removed"] = list(self.removed)
+        return found
+
+    @staticmethod
+    def of(record: dict[str, Any]) -> Change:
+        """Return the change that `as_record` gave."""
+        return Change(
+            tuple(NewLabel(**label) for label in record.get("labels", ())),
+            tuple(Example(**example) for example in record.get("examples", ())),
+            tuple(record.get("removed", ())),
+        )
+
+
 class Journal:
-    """The labels of a file, in the order they were added; several processes may read and write it."""
+    """The changes of a file in their order; several processes may read and write it."""
 
     def __init__(self, path: Path, model: Part) -> None:
         self.path, self._header = path, {"format": FORMAT, "version": 1, **_fingerprint(model)}
         self._lock = FileLock(f"{path}.lock")
         self._read = 0  # bytes
+        self._inode = 0  # of the file that so much was read of
         with self.locked():
             first = _first_line(path)
             if not first.endswith(b"\n"):  # nothing was ever acknowledged
@@ -38,6 +73,7 @@ class Journal:
             elif self._line(first) != self._header:
                 what = "holds labels that were added to another model, or is no such file"
                 raise DataError(what, remedy="name another file with --added, or move it away", file=path)
+            self._inode = path.stat().st_ino
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -46,12 +82,21 @@ class Journal:
             yield
 
     def grown(self) -> bool:
-        """Whether there is something that was not read yet, or is being written."""
-        return self.path.stat().st_size > self._read
+        """Return True if there is something that was not read yet, or is being written."""
+        found = self.path.stat()
+        return found.st_size > self._read or found.st_ino != self._inode
 
-    def new(self) -> list[list[NewLabel]]:
-        """What was added, by anyone, since this was last asked."""
+    def new(self) -> tuple[bool, list[Change]]:
+        """Return what anyone changed since this was last asked.
+
+        True with it: an example was removed, so the file was written anew; the changes are all there are, and
+        stand in place of those that were returned before.
+        """
         with open(self.path, "rb") as file:
+            inode = os.fstat(file.fileno()).st_ino
+            afresh = inode != self._inode
+            self._read = 0 if afresh else self._read
+            self._inode = inode
             file.seek(self._read)
             lines = file.read().splitlines(keepends=True)
         found = []
@@ -61,18 +106,28 @@ class Journal:
             self._read += len(line)
             record = self._line(line)
             if record != self._header:
-                found.append([NewLabel(**label) for label in record["labels"]])
-        return found
+                found.append(Change.of(record))
+        return afresh, found
 
-    def append(self, labels: Sequence[NewLabel]) -> None:
-        """Write labels; on return they are on the disk. Hold the lock, and have read what is there."""
-        self._read += self._write(
-            {
-                "labels": [
-                    {name: value for name, value in asdict(one).items() if name in KEPT} for one in labels
-                ]
-            }
-        )
+    def append(self, change: Change) -> None:
+        """Write a change; on return it is on the disk. Hold the lock, and have read what is there."""
+        self._read += self._write(change.as_record())
+
+    def remove(self, id: str) -> None:
+        """Remove an example: of one that was added here nothing is left in the file. Hold the lock."""
+        changes, found = list[Change](), False
+        for line in self.path.read_bytes().splitlines()[1:]:
+            change = Change.of(self._line(line))
+            kept = tuple(example for example in change.examples if example.id != id)
+            found = found or len(kept) < len(change.examples)
+            if change.labels or kept or change.removed:
+                changes.append(replace(change, examples=kept))
+        if not found:
+            self.append(Change(removed=(id,)))
+            return
+        with written(self.path, sync=True) as file:
+            for record in (self._header, *(change.as_record() for change in changes)):
+                file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
     def _write(self, record: dict[str, Any]) -> int:
         line = (json.dumps(record, ensure_ascii=False) + "\n").encode()
@@ -84,7 +139,7 @@ class Journal:
                 file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
-            _sync_folder(self.path.parent)
+            sync_path(self.path.parent)  # a new file's name is on the disk only when its folder is
         except OSError as error:
             raise DataError(f"cannot be written ({error.strerror or error})", file=self.path) from error
         return len(line)
@@ -92,10 +147,10 @@ class Journal:
     def _line(self, line: bytes) -> dict[str, Any]:
         try:
             record = json.loads(line)
-            if not isinstance(record, dict) or not ({"labels", "format"} & record.keys()):
+            if not isinstance(record, dict) or not (RECORDS & record.keys()):
                 raise ValueError("no record")
         except ValueError as error:
-            what = "holds a line that is no list of labels"
+            what = "holds a line that is no change of a model"
             raise DataError(what, remedy="move it away, or remove that line", file=self.path) from error
         return record
 
@@ -117,12 +172,3 @@ def _first_line(path: Path) -> bytes:
 
 def _whole(content: bytes) -> int:
     return content.rfind(b"\n") + 1
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new file's name is on the disk only when its folder is."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -23,6 +23,7 @@ from gandalf.errors import DataError
 from gandalf.model import Part, load_model
 from gandalf.model.load import need_network
 from gandalf.model.mix import networks
+from gandalf.model.with_memory import without_memory
 from gandalf.nets.blocks import settle
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
@@ -105,7 +106,9 @@ def _index(kind: IndexKind, model: Part, folder: Path, rows: RowsKind) -> tuple[
     """Return what the model is searched by, where that is not exact, and True if it was made just now."""
     if kind == "exact":
         return None, False
-    network = need_network(model, folder, "an index needs the rows of a single network", "leave --index out")
+    network = need_network(
+        without_memory(model), folder, "an index needs the rows of a single network", "leave --index out"
+    )
     return stored_or_built(network, folder, rows) if kind == "hnsw" else (build_codes(network, rows), True)
 
 

@@ -72,6 +72,30 @@ class AddRequest(Asked):
     labels: Annotated[list[NewLabelRequest], Field(min_length=1, max_length=LIMITS.new_labels)]
 
 
+class ExampleRequest(Asked):
+    """A text and labels that it is known to have."""
+
+    text: Annotated[StrictStr, Field(min_length=1, max_length=LIMITS.length)]
+    labels: Annotated[list[Name], Field(min_length=1, max_length=LIMITS.names)] = Field(
+        description="By number, id or whole text."
+    )
+    values: list[Annotated[float, Field(ge=-1, le=1, strict=True)]] | None = Field(
+        None, description="One for each label: 1 for has it, -1 for does not have it."
+    )
+    id: Annotated[StrictStr, Field(min_length=1, max_length=LIMITS.length)] | None = Field(
+        None, description="By which it can be removed; else one is made up."
+    )
+
+
+class ExamplesRequest(Asked):
+    """Examples to add, and labels that they need; all of them or none."""
+
+    examples: Annotated[list[ExampleRequest], Field(min_length=1, max_length=LIMITS.new_labels)]
+    new_labels: Annotated[list[NewLabelRequest], Field(max_length=LIMITS.new_labels)] = Field(
+        default_factory=list, description="Labels that the model does not have yet."
+    )
+
+
 class Error(BaseModel):
     """What went wrong, in a sentence."""
 
@@ -113,6 +137,20 @@ class Labels(BaseModel):
 
     labels: list[Label]
     all_labels: int
+
+
+class AddedExample(BaseModel):
+    """An example and the id by which it can be removed."""
+
+    id: str
+    text: str
+
+
+class Examples(BaseModel):
+    """Examples that were added, and how many there are in all."""
+
+    examples: list[AddedExample]
+    all_examples: int
 
 
 class Word(BaseModel):

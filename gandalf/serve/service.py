@@ -11,14 +11,17 @@ from typing import Any
 
 import torch
 
+from gandalf.data.new_examples import Example
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
-from gandalf.model import Part
+from gandalf.model import ModelWithMemory, Part
+from gandalf.model.chosen_labels import KnownLabels
+from gandalf.model.examples import with_examples, with_ids, without_example
 from gandalf.predict.explain import Background, Explainer, Explanation, Near
 from gandalf.predict.index import Index, IndexSearch
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.queries import Answer, Query, answer
-from gandalf.serve.journal import Journal
+from gandalf.serve.journal import Change, Journal
 from gandalf.serve.names import LabelNames
 
 MakePredictor = Callable[[Part], Predictor]
@@ -62,7 +65,7 @@ def use_threads(number: int) -> None:
 
 
 class Service:
-    """One model, perhaps a baseline beside it, and perhaps a journal of labels that were added."""
+    """One model, perhaps a baseline beside it, and perhaps a journal of what was added."""
 
     def __init__(
         self,
@@ -74,7 +77,9 @@ class Service:
         self.served, self.baseline, self._journal, self._make = served, baseline, journal, make
         self._changing = threading.Lock()
         # What new labels need is fitted now: it may take seconds, and who adds the first should not wait.
-        self._growing: Part = served.model if journal is None else served.model.with_label_maker()
+        self._base: Part = served.model if journal is None else served.model.with_label_maker()
+        self._growing = self._base  # with all changes of the journal
+        self._known: tuple[int, KnownLabels] | None = None
         self.catch_up()
 
     @property
@@ -113,31 +118,77 @@ class Service:
 
     def add(self, labels: Sequence[NewLabel]) -> list[int]:
         """Add labels and give their numbers; on return they answer, and are on the disk."""
+        before, after = self._change(Change(labels=tuple(labels)))
+        return list(range(before.num_labels, after.num_labels))
+
+    def add_examples(self, examples: Sequence[Example], labels: Sequence[NewLabel] = ()) -> list[Example]:
+        """Add examples, and labels that they need; on return they count, and are on the disk."""
+        chosen = tuple(with_ids(examples, self._growing))
+        self._change(Change(tuple(labels), chosen))
+        return list(chosen)
+
+    def remove_example(self, id: str) -> None:
+        """Remove an example; on return it does not count any more, and the journal does not hold it."""
+        journal = self._need_journal()
+        with self._changing, journal.locked():
+            self._apply(*journal.new())
+            after = without_example(self._growing, id)  # refuses an unknown one
+            journal.remove(id)
+            journal.new()  # it may have been written anew: what is in it is known
+            self._replace(after)
+
+    @property
+    def examples(self) -> int:
+        """Number of examples that were added."""
+        model = self.served.model
+        return len(model.memory.examples) if isinstance(model, ModelWithMemory) else 0
+
+    def _change(self, change: Change) -> tuple[Part, Part]:
+        """Make a change, and return the model before and after it."""
+        journal = self._need_journal()
+        with self._changing, journal.locked():
+            self._apply(*journal.new())
+            before = self._growing
+            after = self._changed(before, change)  # refuses what cannot be added
+            journal.append(change)
+            self._replace(after)
+        return before, after
+
+    def _need_journal(self) -> Journal:
         if self._journal is None:
-            raise DataError("labels cannot be added to this server")
-        with self._changing, self._journal.locked():
-            self._apply(self._journal.new())
-            before = self._growing.num_labels
-            longer = self._growing.with_labels(labels)  # refuses what cannot be added
-            self._journal.append(labels)
-            self._replace(longer)
-        return list(range(before, longer.num_labels))
+            raise DataError("nothing can be added to this server")
+        return self._journal
 
     def catch_up(self) -> None:
-        """Take in what other processes have added; where labels are just being added here, later."""
+        """Take in what other processes have changed; where something is just being changed here, later."""
         if self._journal is None or not self._journal.grown() or not self._changing.acquire(blocking=False):
             return
         try:
-            self._apply(self._journal.new())
+            self._apply(*self._journal.new())
         finally:
             self._changing.release()
 
-    def _apply(self, added: Sequence[Sequence[NewLabel]]) -> None:
-        model = self._growing
-        for labels in added:
-            model = model.with_labels(labels)
-        if added:
+    def _apply(self, afresh: bool, changes: Sequence[Change]) -> None:
+        model = self._base if afresh else self._growing
+        for change in changes:
+            model = self._changed(model, change)
+        if afresh or changes:
             self._replace(model)
+
+    def _changed(self, model: Part, change: Change) -> Part:
+        if change.labels:
+            model = model.with_labels(change.labels)
+        if change.examples:
+            model = with_examples(model, change.examples, self._known_labels(model))
+        for id in change.removed:
+            model = without_example(model, id)
+        return model
+
+    def _known_labels(self, model: Part) -> KnownLabels:
+        """Return the names of the model's labels; they are listed again only if there are more labels."""
+        if self._known is None or self._known[0] != model.num_labels:
+            self._known = (model.num_labels, KnownLabels(model))
+        return self._known[1]
 
     def _replace(self, model: Part) -> None:
         self._growing = model

@@ -49,6 +49,29 @@ function rememberedOf(found) {
     found.remembered.map((one) => [one.share, `${one.text} (${one.kind})`]));
 }
 
+async function judge(text, label, value) {
+  const said = at("judged"), token = at("token").value;
+  if (!token) {
+    tell(said, "Type the token under “Add a label” first.", true);
+    return;
+  }
+  try {
+    const example = { text, labels: [label], values: [value] };
+    const found = await ask("/examples", { examples: [example] }, { headers: { authorization: `Bearer ${token}` } });
+    await query();
+    tell(said, `Kept as an example, ${found.all_examples.toLocaleString("en")} in all; the list has changed.`);
+  } catch (error) {
+    tell(said, error.message, true);
+  }
+}
+
+function judgeButtons(text, label, baseline) {
+  if (baseline || !state.about || !state.about.adds_labels) return [];
+  const button = (name, value) => make("button", { type: "button", class: "judge", onclick: () => judge(text, label, value) }, name);
+  return [make("p", {}, button("This is right", 1), " ", button("This is wrong", -1)),
+    make("p", { id: "judged", role: "status", "aria-live": "polite" })];
+}
+
 const detail = { asked: 0, back: null };
 
 async function showDetail(text, label, baseline, back) {
@@ -66,7 +89,7 @@ async function showDetail(text, label, baseline, back) {
     place.replaceChildren(
       make("header", {}, make("h2", { id: "detail-title", tabindex: -1 },
         `${found.label_text} `, make("span", { class: "soft" }, found.probability.toFixed(3))), close),
-      wordsOf(found), ...partsOf(found), ...rememberedOf(found), make("h3", {}, kind),
+      ...judgeButtons(text, label, baseline), wordsOf(found), ...partsOf(found), ...rememberedOf(found), make("h3", {}, kind),
       near.neighbours.length ? graphOf(near, width, again) : make("p", { class: "soft" }, "none above the threshold"),
       ...listsOf(found));
     at("detail-title").focus();
