@@ -162,7 +162,7 @@ class _Mix:
         path = folder / FACTS
         names, self._weights = read_composition(facts.get("parts"), facts.get("weights"), path)
         self._size, self._parts = facts["labels"], list[tuple[SlimPart, dict[str, float]]]()
-        self._lead = names.index(facts["lead"]) if facts.get("lead") in names else 0
+        self._names = names
         for name in names:
             about = _checked_facts(folder / PARTS / name / FACTS)
             if about["kind"] == MIX or about["labels"] != self._size:
@@ -184,7 +184,13 @@ class _Mix:
         return np.asarray(np.logical_or.reduce([part.knows(texts) for part, _ in self._parts]))
 
     def unit_vectors(self, texts: Sequence[str]) -> Vectors:
-        return self._parts[self._lead][0].unit_vectors(texts)
+        return self._parts[0][0].unit_vectors(texts)
+
+    def part(self, name: object, path: Path) -> SlimPart:
+        """Return the part of that name."""
+        if name not in self._names:
+            raise DataError(f"has no part {str(name)[:40]!r}", remedy=EXPORT_AGAIN, file=path)
+        return self._parts[self._names.index(str(name))][0]
 
 
 class _WithMemory:
@@ -198,17 +204,19 @@ class _WithMemory:
             what = f"is no model of {self._size:,} labels behind a memory"
             raise DataError(what, remedy=EXPORT_AGAIN, file=inner)
         self._model, self._calibration = _part(inner, about, threads), about["calibration"]
+        mix = self._model
+        self._reader = mix.part(facts.get("reader"), inner) if isinstance(mix, _Mix) else mix
         self._memory, weight = read_memory(folder, facts, self._size)
         self._weight = weight
 
     def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
         ids, scores = self._model.best(texts, min(max(k, PROPOSED), self._size))
-        near = self._memory.nearest(self._model.unit_vectors(texts))
+        near = self._memory.nearest(self._reader.unit_vectors(texts))
         both = self._memory.beside((ids, _calibrated(self._calibration, scores)), near, self._weight)
         return mixed(both, (1.0, 1.0), k)
 
     def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
-        near = self._memory.nearest(self._model.unit_vectors(texts))
+        near = self._memory.nearest(self._reader.unit_vectors(texts))
         trust = 1 - self._weight * self._memory.heard(near)[:, np.newaxis]
         own = _calibrated(self._calibration, self._model.score(texts, labels))
         return as_logits(trust * own + self._weight * self._memory.score(near, labels))

@@ -18,7 +18,7 @@ import gandalf
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
 from gandalf.model import Mix, load_model, save_model
-from gandalf.model.mix import networks
+from gandalf.model.with_memory import networks
 from gandalf.runs.mix_models import TOO_KIND, mix_models
 
 done = partial(command_line.done, "mix")

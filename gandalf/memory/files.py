@@ -61,9 +61,10 @@ def read_memory(folder: Path, facts: Mapping[str, Any], labels: int) -> tuple[Me
     return Memory((block,), voting), weight
 
 
-def memory_facts(memory: Memory, weight: float) -> dict[str, Any]:
-    """Return what a folder must say of a memory."""
-    return {"kind": MEMORY, "weight": weight, "keys": len(memory), **asdict(memory.voting)}
+def memory_facts(memory: Memory, weight: float, reader: str | None = None) -> dict[str, Any]:
+    """Return what a folder must say of a memory; `reader` is the part of a mix whose vectors the keys are."""
+    voting = asdict(memory.voting)
+    return {"kind": MEMORY, "weight": weight, "keys": len(memory), **voting, "reader": reader}
 
 
 def _facts(facts: Mapping[str, Any], folder: Path) -> tuple[float, Voting, int]:

@@ -111,7 +111,10 @@ def _with_memory(
         raise DataError(what, remedy=AGAIN, file=folder / PARTS / INNER)
     memory, weight = read_memory(folder, facts.encoder, facts.labels)
     model = _load(folder / PARTS / INNER, about, ids, texts, device)
-    return ModelWithMemory(model, memory, weight, facts.calibration)
+    reader = facts.encoder.get("reader")
+    if isinstance(model, Mix) and reader not in model.names:
+        raise DataError(f"has no part {str(reader)[:40]!r}", remedy=AGAIN, file=folder / PARTS / INNER)
+    return ModelWithMemory(model, memory, weight, facts.calibration, reader)
 
 
 def _network(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,15 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array
+from torch import Tensor
 
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
 from gandalf.model.chosen_labels import checked_labels, with_record
+from gandalf.model.exact import top_k
 from gandalf.model.layout import PARTS, Facts
 from gandalf.model.model import Model
 from gandalf.model.part import Extendable, Floats, Ints, Mask, Part, Vectors
-from gandalf.model.with_memory import without_memory
 from gandalf.wide.mixing import MIX, Lists, Share, weighted, wrong_composition
 from gandalf.wide.mixing import PROPOSED as PROPOSED  # what fits the weights of a mix finds all of it here
 from gandalf.wide.mixing import as_logits as as_logits
@@ -75,10 +76,19 @@ class Mix(Extendable):
 
     @property
     def lead(self) -> Part:
-        """The part that says which texts and labels are alike: the heaviest of those with dense vectors."""
+        """The part that says which texts and labels are alike."""
+        return self.part(self.lead_name)
+
+    @property
+    def lead_name(self) -> str:
+        """The name of the heaviest part with dense vectors, else of the heaviest."""
         order = sorted(range(len(self.parts)), key=lambda at: -self.weights[at])
-        dense = [at for at in order if hasattr(self.parts[at], "vectors")]
-        return self.parts[(dense or order)[0]]
+        dense = [at for at in order if isinstance(self.parts[at], Model)]
+        return self.names[(dense or order)[0]]
+
+    def part(self, name: str) -> Part:
+        """Return the part of that name."""
+        return self.parts[self.names.index(name)]
 
     @property
     def about(self) -> str:
@@ -92,8 +102,21 @@ class Mix(Extendable):
 
     def best(self, texts: Sequence[str], k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
         """Return ids and logits of the k best labels that the parts propose."""
+        return self.best_by(texts, k, exclude, {})
+
+    def best_by(
+        self, texts: Sequence[str], k: int, exclude: csr_array | None, vectors: Mapping[str, Tensor]
+    ) -> tuple[Ints, Floats]:
+        """Return the same, where vectors of the texts by some of the parts are known already."""
         size = min(max(k, PROPOSED), self.num_labels)
-        return mixed([part_lists(part, texts, size, exclude) for part in self.parts], self.weights, k)
+        found = []
+        for name, part in zip(self.names, self.parts, strict=True):
+            if name in vectors and isinstance(part, Model):
+                ids, scores = top_k(vectors[name], part.head, size, exclude=exclude)
+                found.append((ids, part_probabilities(part, scores)))
+            else:
+                found.append(part_lists(part, texts, size, exclude))
+        return mixed(found, self.weights, k)
 
     def score(self, texts: Sequence[str], labels: Ints) -> Floats:
         """Return the logit of each text with each of its own labels."""  # shape: (N, C) -> (N, C)
@@ -149,13 +172,6 @@ class Mix(Extendable):
             place = folder / PARTS / name
             place.mkdir(parents=True, exist_ok=True)
             write_part(part, place)
-
-
-def networks(part: Part) -> list[Model]:
-    """Return the networks of a model: itself, or the networks among the parts of a mix."""
-    own = without_memory(part)
-    parts = own.parts if isinstance(own, Mix) else (own,)
-    return [each for each in parts if isinstance(each, Model)]
 
 
 def part_lists(part: Part, texts: Sequence[str], size: int, exclude: csr_array | None) -> Lists:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array, eye_array
 from torch import Tensor
+from torch.nn import functional as F
 
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
@@ -20,6 +21,8 @@ from gandalf.memory.keys import Vectors as Queries
 from gandalf.memory.memory import EXAMPLE, LABEL, Memory, Record, Voice
 from gandalf.model.calibration import Calibration
 from gandalf.model.layout import PARTS, Facts
+from gandalf.model.mix import Mix
+from gandalf.model.model import Model
 from gandalf.model.part import Extendable, Floats, Ints, Mask, Part, Vectors
 from gandalf.wide.mixing import PROPOSED, Share, as_logits, mixed
 
@@ -36,8 +39,13 @@ class ModelWithMemory(Extendable):
     memory: Memory
     weight: float  # of the memory; above 0, at most 1
     calibration: Calibration | None = None
+    reader: str | None = None  # the part of a mix whose vectors the keys are; else the model's own are
 
     def __post_init__(self) -> None:
+        if isinstance(self.model, Mix):
+            self.reader = self.reader or self.model.lead_name
+            if self.reader not in self.model.names:
+                raise DataError(f"the keys are of the part {self.reader!r}, which the mix does not have")
         if not 0 < self.weight <= 1:
             raise DataError(f"the weight of a memory is above 0 and at most 1, not {self.weight}")
         if self.memory.num_labels != self.model.num_labels:
@@ -93,6 +101,11 @@ class ModelWithMemory(Extendable):
     def best(self, texts: Sequence[str], k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
         """Return ids and logits of the k best labels that the model or the memory proposes."""
         size = min(max(k, PROPOSED), self.num_labels)
+        reads = reader_of(self.model, self.reader)
+        if isinstance(self.model, Mix) and isinstance(reads, Model):  # a transformer should read texts once
+            x = reads.vectors(texts)
+            said = self.model.best_by(texts, size, exclude, {str(self.reader): x})
+            return self.with_votes(F.normalize(x, dim=1), said, k, exclude)
         return self.with_votes(self.unit_vectors(texts), self.model.best(texts, size, exclude), k, exclude)
 
     def with_votes(
@@ -134,8 +147,8 @@ class ModelWithMemory(Extendable):
         return self.model.knows(texts)
 
     def unit_vectors(self, texts: Sequence[str]) -> Vectors:
-        """Return the model's vectors, which the keys are made of."""
-        return self.model.unit_vectors(texts)
+        """Return the vectors that the keys are made of."""
+        return reader_of(self.model, self.reader).unit_vectors(texts)
 
     def alike(self, label: int, most: int) -> list[tuple[int, float]]:
         """Return the labels most like this one by the model."""
@@ -157,11 +170,13 @@ class ModelWithMemory(Extendable):
             numbers += [number] * len(label.examples)
         values = csr_array(eye_array(longer.num_labels, format="csr")[numbers])
         memory = self.memory.widened(longer.num_labels)
-        return replace(self, model=longer, memory=_appended(longer, memory, values, records))
+        reads = reader_of(longer, self.reader)
+        return replace(self, model=longer, memory=_appended(reads, memory, values, records))
 
     def with_examples(self, values: csr_array, records: Sequence[Record]) -> ModelWithMemory:
         """Return a model that also remembers these examples; this one stays."""
-        return replace(self, memory=_appended(self.model, self.memory, values, records))
+        reads = reader_of(self.model, self.reader)
+        return replace(self, memory=_appended(reads, self.memory, values, records))
 
     def without_examples(self, ids: Sequence[str]) -> ModelWithMemory:
         """Return a model without these examples; this one stays."""
@@ -169,7 +184,7 @@ class ModelWithMemory(Extendable):
 
     def facts(self) -> Facts:
         """Return what `config.json` will say."""
-        kinds = memory_facts(self.memory, self.weight)
+        kinds = memory_facts(self.memory, self.weight, self.reader)
         return Facts(kinds, self.num_labels, max(1, len(self.memory)), self.config, self.calibration)
 
     def write(self, folder: Path) -> None:
@@ -192,6 +207,18 @@ def as_queries(vectors: Vectors) -> Queries:
 def without_memory(part: Part) -> Part:
     """Return the model behind a memory, or the model itself."""
     return part.model if isinstance(part, ModelWithMemory) else part
+
+
+def reader_of(model: Part, name: str | None) -> Part:
+    """Return the part of a mix that reads for a memory, or the model itself."""
+    return model.part(name) if isinstance(model, Mix) and name is not None else model
+
+
+def networks(part: Part) -> list[Model]:
+    """Return the networks of a model: itself, or the networks among the parts of a mix."""
+    own = without_memory(part)
+    parts = own.parts if isinstance(own, Mix) else (own,)
+    return [each for each in parts if isinstance(each, Model)]
 
 
 def _appended(model: Part, memory: Memory, values: csr_array, records: Sequence[Record]) -> Memory:

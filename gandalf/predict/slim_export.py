@@ -121,8 +121,7 @@ def _(model: Mix, folder: Path) -> dict[str, Any]:
     for name, part in zip(model.names, model.parts, strict=True):
         (folder / PARTS / name).mkdir(parents=True)
         _write_slim(part, folder / PARTS / name)
-    lead = next(name for name, part in zip(model.names, model.parts, strict=True) if part is model.lead)
-    return {**model.facts().encoder, "lead": lead}
+    return model.facts().encoder
 
 
 @_write_files.register

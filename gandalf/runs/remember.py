@@ -16,8 +16,9 @@ from gandalf.graph.label_graph import GraphOptions
 from gandalf.memory.keys import join_keys, keys_of
 from gandalf.memory.memory import LABEL, POINT, Block, Memory, Near, Record, Voting
 from gandalf.metrics.evaluate import Scores
-from gandalf.model import Calibration, ModelWithMemory, Part
-from gandalf.model.with_memory import as_queries, without_memory
+from gandalf.model import Calibration, Mix, ModelWithMemory, Part
+from gandalf.model.with_memory import as_queries, networks, reader_of, without_memory
+from gandalf.nets.transformer import Transformer
 from gandalf.predict.inputs import check_labels
 from gandalf.recipe import Recipe
 from gandalf.runs.mix_models import Asked, held_points
@@ -43,6 +44,7 @@ class MemoryOptions:
     temperatures: tuple[float, ...] = TEMPERATURES
     neighbours: int = 50
     graph: GraphOptions = field(default_factory=lambda: GraphOptions(targets="shrunk"))
+    reader: str | None = None  # part of a mix whose vectors are the keys; None: the heaviest
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,19 +123,28 @@ def train_with_memory(splits: Splits, recipe: Recipe, place: Place | None = None
     options = MemoryOptions(neighbours=recipe.memory.neighbours, graph=graph)
     asked = Asked(trained.held.splits, {MODEL: trained.held}, seen=bool(recipe.training.last_stretch))
     found = add_memory(trained.model, splits, asked, options)
+    forget_texts(found.model)
     answers = found.trials[0].fitted.answers
     return replace(trained, model=found.model, memory=found.as_dict(), held=answers)
 
 
+def forget_texts(model: Part) -> None:
+    """Drop the vectors that a frozen transformer has kept of the texts that it has read."""
+    for network in networks(model):
+        if isinstance(network.encoder, Transformer):
+            network.encoder.forget()
+
+
 def add_memory(model: Part, splits: Splits, asked: Asked, options: MemoryOptions) -> Remembered:
     """Fit a memory on held points whose answers by the model are known."""
-    vectors = _Vectors(model, asked)
+    reader = options.reader or (model.lead_name if isinstance(model, Mix) else None)
+    vectors = _Vectors(reader_of(model, reader), asked)
     trials = sorted(_trials(vectors, asked, options), key=lambda trial: (-trial.value, trial.weight))
     best = trials[0]
     found = model
     if best.weight:
         memory = vectors.memory(best, splits.train, options)
-        found = ModelWithMemory(model, memory, best.weight, best.fitted.calibration)
+        found = ModelWithMemory(model, memory, best.weight, best.fitted.calibration, reader)
     alone = asked.answers[MODEL].evaluated()
     return Remembered(found, alone, tuple(trials), len(asked.held), asked.seen)
 

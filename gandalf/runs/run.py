@@ -286,7 +286,8 @@ class _Run:
         _, label_texts = splits.train.need_texts("training")
         now, made, num_labels = self.now, self.material.made, splits.train.num_labels
         del now.training.head_update, now.training.encoder_update  # their state is as large as the rows
-        self._remember(False)
+        if self.recipe.memory.kind == "none":
+            self._remember(False)  # else the memory will read the same texts
         table = now.training.head.plain()
         table.widen()
         own = self.material.own if self.ranks.rank else slice(0, num_labels)

@@ -15,16 +15,20 @@ from gandalf.data.dataset import Splits
 from gandalf.data.files import written
 from gandalf.data.matching import text_groups
 from gandalf.errors import DataError
+from gandalf.graph.label_graph import GraphOptions
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Mix, Part, load_model, save_model
 from gandalf.predict.calibration import fit_calibration
-from gandalf.recipe import Recipe
+from gandalf.recipe import Memory, Recipe
 from gandalf.runs.budget import Clock, Size, fitted, speed
 from gandalf.runs.hardware import resolved_device
 from gandalf.runs.limits import check_encoder, check_points, check_recipe
 from gandalf.runs.material import cut
+from gandalf.runs.mix_models import Asked
 from gandalf.runs.mixing import Fitted, fit_mix
 from gandalf.runs.place import CHECKPOINTS, Place
+from gandalf.runs.remember import MODEL as WHOLE
+from gandalf.runs.remember import MemoryOptions, Remembered, Trial, add_memory, forget_texts
 from gandalf.runs.run import train
 from gandalf.runs.trained import HeldAnswers, Trained
 from gandalf.runs.validation import PLACES
@@ -41,6 +45,8 @@ MATCHED = 0.1  # share of label texts that are training texts, from which the gr
 FIRST_SHARE = 0.7  # of the time that is left, for each network but the last
 VALIDATIONS = 3  # of a network: each costs as much as predicting all held-out points
 FIRST = "linear"  # the candidate that is trained first and left on disk at once
+READER = "frozen"  # whose vectors a memory looks up: it never learns, so held-out points are new to it
+MEMORY = "memory"
 
 Say = Callable[[str], None]
 
@@ -169,13 +175,15 @@ class _Search:
             graph = linear()
             graph = replace(graph, targets=replace(graph.targets, targets="calibrated"))
             found.append(Candidate("linear+graph", graph, rival=FIRST))
-        found += [Candidate("frozen", frozen()), Candidate("words", self._words())]
+        reads = replace(frozen(), memory=Memory(kind="fitted"))
+        found += [Candidate(READER, reads), Candidate("words", self._words())]
         if self.device == "cuda":
             found.append(Candidate("renee", recipe_of("renee")))
         wanted = self.recipe.search.parts
-        unknown = [name for name in wanted if name not in {each.name for each in found}]
+        known = [*(each.name for each in found), MEMORY]
+        unknown = [name for name in wanted if name not in known]
         if unknown:
-            names = ", ".join(each.name for each in found)
+            names = ", ".join(known)
             raise DataError(f"there is no part {unknown[0]!r} to try", remedy=f"choose from {names}")
         return [each for each in found if not wanted or each.name in wanted]
 
@@ -300,12 +308,40 @@ class _Search:
                 row.note = "adds nothing to the others"
             elif not row.note:
                 row.note = "its rival is ahead"
-        behind = beaten(best.scores, rivals)
+        why = _why(best, self.tried)
+        trained, scores = self._assembled(best), best.scores
+        remembered = self._remembered(trained.model, best)
+        if remembered is not None:
+            chosen = remembered.trials[0]
+            trained = replace(trained, model=remembered.model, memory=remembered.as_dict())
+            scores, why = chosen.fitted.scores, f"{why}; {_why_memory(chosen, best.scores)}"
+        for each in self.trained.values():
+            forget_texts(each.model)
+        behind = beaten(scores, rivals)
         if behind:
             self._note_once(behind)
-        why = _why(best, self.tried)
-        trained = self._assembled(best)
-        return Found(trained, self.tried, rivals, best.scores, why, self.minutes, tuple(self.notes))
+        return Found(trained, self.tried, rivals, scores, why, self.minutes, tuple(self.notes))
+
+    def _remembered(self, model: Part, best: Fitted) -> Remembered | None:
+        """Return the chosen model with a memory if there is a part to read for it and it helps."""
+        wanted = self.recipe.search.parts
+        if READER not in best.names or (wanted and MEMORY not in wanted):
+            return None
+        row, before = Tried(MEMORY), self.clock.spent
+        self.tried.append(row)
+        asked = Asked(best.answers.splits, {WHOLE: best.answers}, seen=False)
+        graph = GraphOptions(targets="shrunk", seed=self.recipe.seed)
+        found = add_memory(model, self.splits, asked, MemoryOptions(graph=graph, reader=READER))
+        chosen = found.trials[0]
+        row.weight, row.seconds = chosen.weight, self.clock.spent - before
+        if not chosen.weight:
+            row.note = "adds nothing to the others"
+            return None
+        for each in self.tried[:-1]:
+            each.weight *= 1 - chosen.weight
+        row.note = f"read by {READER}"
+        self.teller.say(f"memory: {_why_memory(chosen, best.scores)}, {row.seconds:,.0f} s")
+        return found
 
     def _without_rivals(self) -> dict[str, Trained]:
         """Return the trained candidates, of rivals only the better."""
@@ -359,6 +395,13 @@ def _why(best: Fitted, tried: list[Tried]) -> str:
     mix = ", ".join(f"{name} {weight:.0%}" for name, weight in zip(best.names, best.weights, strict=True))
     gains = ", ".join(f"{name} {gain:+.1f}" for name, gain in figures.items())
     return f"a mix of {mix}: {gains} against {alone} alone, on held-out points"
+
+
+def _why_memory(chosen: Trial, before: Scores) -> str:
+    """Return what a memory adds in a phrase."""
+    after = chosen.fitted.scores
+    gains = ", ".join(f"{name} {after[name] - before[name]:+.1f}" for name in FIGURES[:2])
+    return f"a memory of {chosen.weight:.0%} adds {gains}"
 
 
 def _matched(splits: Splits) -> float:

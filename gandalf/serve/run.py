@@ -22,8 +22,7 @@ from gandalf.data.load import load
 from gandalf.errors import DataError
 from gandalf.model import Part, load_model
 from gandalf.model.load import need_network
-from gandalf.model.mix import networks
-from gandalf.model.with_memory import without_memory
+from gandalf.model.with_memory import networks, without_memory
 from gandalf.nets.blocks import settle
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
