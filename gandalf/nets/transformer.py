@@ -118,7 +118,8 @@ class Transformer(nn.Module):
         if self._remembered is None:
             return self._in_parts(ids)
         known = self._remembered
-        keys = [row.rstrip(b"\0") for row in map(bytes, ids.cpu().numpy().view(np.uint8))]
+        rows = np.ascontiguousarray(ids.cpu().numpy(), dtype=np.int32)  # whatever whole numbers they came as
+        keys = [row.rstrip(b"\0") for row in map(bytes, rows.view(np.uint8))]
         new = [at for at, key in enumerate(keys) if key not in known]
         if new:
             for at, vector in zip(new, self._in_parts(ids[new]).unbind(), strict=True):
