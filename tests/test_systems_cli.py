@@ -30,7 +30,7 @@ def test_the_table_has_a_line_for_each_system():
     for name, system in SYSTEMS.items():
         (line,) = [line for line in printed.splitlines() if re.match(rf"\W*{name} ", line)]
         assert system.parts in line and system.paper in line
-    assert len(SYSTEMS) == 12
+    assert len(SYSTEMS) == 13
 
 
 def test_json_has_them_all():
