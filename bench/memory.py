@@ -1,0 +1,156 @@
+"""Measure what a memory adds to trained models: D, Z1, G and the default, without and with one.
+
+    python -m bench.memory man,web,cooking,packages --systems astec,parabel
+    python -m bench.memory --table                       # the tables of docs/memory.md
+
+Every model is trained once. A memory is then fitted on the points that it held out, and both are scored on
+the test split. For D the memory is also fitted without label keys, with label keys that stand for their own
+label alone, and by itself, without the model: what each of these adds. Lines are appended to OUT; a model
+whose lines are there is not trained again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from bench.default import FIGURES, figures
+from bench.default_sets import open_default_set
+from bench.engine import SHARED
+from bench.machine import RESULTS, machine
+from gandalf import Splits
+from gandalf.experiments.store import append
+from gandalf.metrics.bootstrap import compare
+from gandalf.metrics.evaluate import Scores, evaluate
+from gandalf.metrics.predictions import test_points
+from gandalf.model import ModelWithMemory, Part
+from gandalf.predict.predictor import Predictor
+from gandalf.runs.remember import LABEL_VALUES, LabelValues, MemoryOptions, remember
+from gandalf.runs.run import train
+from gandalf.settings import override
+from gandalf.systems import recipe
+
+OUT = RESULTS / "memory.jsonl"
+TARGETS = {
+    "D": ("targets.targets=none",),
+    "Z1": ("targets.targets=self", "targets.label_epochs=1"),
+    "G": ("targets.targets=ratio", "targets.label_epochs=1"),
+    "default": (),
+}
+OF_TREES = ("parabel", "linear")  # they know no phases, so label_epochs says nothing about them
+# What is tried of a memory, by the name of its row.
+KEPT: dict[str, tuple[LabelValues, ...]] = {
+    "memory": LABEL_VALUES,
+    "memory, points alone": ("none",),
+    "memory, labels as themselves": ("own",),
+}
+SHOWN = ("set", "system", "targets", "memory")
+Line = dict[str, Any]
+
+
+def measure(name: str, system: str, targets: str, seed: int, root: Path) -> Iterator[Line]:
+    """Yield a line for the model alone, and one for each memory of it."""
+    splits = open_default_set(name, root)
+    settings = [each for each in TARGETS[targets] if system not in OF_TREES or "label_epochs" not in each]
+    started = time.perf_counter()
+    asked = override(recipe(system), [*settings, f"seed={seed}"])
+    model = train(Splits(train=splits.train, name=splits.name), asked)
+    about: Line = {"set": name, "system": system, "targets": targets, "seed": seed}
+    alone = score(model.model, splits)
+    yield {**about, "memory": "none", **figures(alone), "seconds": round(time.perf_counter() - started, 1)}
+    for row, values in KEPT.items() if targets == "D" else [("memory", LABEL_VALUES)]:
+        started = time.perf_counter()
+        found = remember(model.model, splits, MemoryOptions(label_values=values))
+        seconds = round(time.perf_counter() - started, 1)
+        scores = score(found.model, splits)
+        chosen = {"chosen": found.trials[0].as_dict(), "seen": found.seen, "seconds": seconds}
+        yield {**about, "memory": row, **figures(scores), **chosen, "gain": gains(scores, alone)}
+        if targets == "D" and row == "memory" and isinstance(found.model, ModelWithMemory):
+            by_itself = score(ModelWithMemory(found.model.model, found.model.memory, 1.0), splits)
+            gain = gains(by_itself, alone)
+            yield {**about, "memory": "memory by itself", **figures(by_itself), "gain": gain}
+
+
+def score(model: Part, splits: Splits) -> Scores:
+    """Return the scores on the test split."""
+    test = test_points(splits)
+    texts, _ = test.need_texts("measuring a memory")
+    return evaluate(Predictor(model).best(texts, 5, test.exclude), splits)
+
+
+def gains(scores: Scores, alone: Scores) -> dict[str, list[float]]:
+    """Return the difference to the model alone, with its 95 % interval over test points."""
+    found = compare(scores, alone)
+    return {
+        name: [round(each, 2) for each in (found[name].difference, found[name].low, found[name].high)]
+        for name in FIGURES
+    }
+
+
+def table(lines: list[Line]) -> str:
+    """Return the lines as a table in Markdown, the last of each run."""
+    last = {(*(line[name] for name in SHOWN), line["seed"]): line for line in lines}
+    rows = ["| set | system | targets | memory | P@1 ; PSP@5 ; C@5 | new texts | gain | chosen |"]
+    rows.append("|---|---|---|---|---:|---:|---:|---|")
+    for line in last.values():
+        cells = (_cell(line), _cell(line["new_text"]), _gain(line), _chosen(line))
+        rows.append(f"| {' | '.join([*(str(line[name]) for name in SHOWN), *cells])} |")
+    return "\n".join(rows)
+
+
+def _cell(values: dict[str, Any] | None) -> str:
+    return "" if not values or "P@1" not in values else " ; ".join(f"{values[name]:.1f}" for name in FIGURES)
+
+
+def _gain(line: Line) -> str:
+    """Return differences; one that the bootstrap calls chance is in brackets."""
+    if "gain" not in line:
+        return ""
+    cells = []
+    for name in FIGURES:
+        value, low, high = line["gain"][name]
+        cells.append(f"({value:+.1f})" if low <= 0 <= high else f"{value:+.1f}")
+    return " ; ".join(cells)
+
+
+def _chosen(line: Line) -> str:
+    if "chosen" not in line:
+        return ""
+    chosen = line["chosen"]
+    return f"weight {chosen['weight']:g}, t {chosen['temperature']:g}, {chosen['label_values']}"
+
+
+def main() -> int:
+    """Measure what is asked for, or print the table."""
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    parser.add_argument("sets", nargs="?", default="man")
+    parser.add_argument("--systems", default="astec,parabel")
+    parser.add_argument("--targets", default=",".join(TARGETS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--data-root", type=Path, default=SHARED)
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--table", action="store_true")
+    chosen = parser.parse_args()
+    text = chosen.out.read_text("utf-8") if chosen.out.exists() else ""
+    lines = [json.loads(each) for each in text.splitlines()]
+    if chosen.table:
+        print(table(lines))
+        return 0
+    done = {tuple(line[name] for name in ("set", "system", "targets", "seed")) for line in lines}
+    options = (chosen.sets.split(","), chosen.systems.split(","), chosen.targets.split(","), chosen.seeds)
+    here = machine()
+    for key in product(*options):
+        for line in measure(*key, chosen.data_root) if key not in done else ():
+            append(chosen.out, {**line, "machine": here})
+            print(*key, line["memory"], _cell(line), _gain(line), _chosen(line), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
