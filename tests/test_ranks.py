@@ -143,6 +143,11 @@ def test_a_lost_rank_stops_the_others_and_costs_no_checkpoint(alone, tmp_path, m
             "the GLaS regulariser does not run over several ranks yet; set baselines",
         ),
         (("targets.targets=auto",), 9, "the choice of targets (--targets auto) does not run over several"),
+        (
+            ("memory.kind=fitted",),
+            9,
+            "the fit of a memory does not run over several ranks yet; set memory.kind",
+        ),
         (("trees.kind=parabel",), 9, "the system astec does not run over several ranks yet; leave torchrun"),
     ],
 )

@@ -24,8 +24,14 @@ def check_ranks(recipe: Recipe, num_labels: int, world: int) -> None:
         f"the system {recipe.system} {_YET}": recipe.trees.kind != "none",
         f"the choice of targets (--targets auto) {_YET}": recipe.targets.targets == "auto",
         f"the GLaS regulariser {_YET}": recipe.baselines.glas != 0,
+        f"the fit of a memory {_YET}": recipe.memory.kind != "none",
     }
-    remedies = (_ALONE, f"name the targets, or {_ALONE}", f"set baselines.glas=0, or {_ALONE}")
+    remedies = (
+        _ALONE,
+        f"name the targets, or {_ALONE}",
+        f"set baselines.glas=0, or {_ALONE}",
+        "set memory.kind=none, and add a memory to the model afterwards: gandalf remember",
+    )
     for (what, holds), remedy in zip(refused.items(), remedies, strict=True):
         if holds:
             raise DataError(what, remedy=remedy)
