@@ -11,12 +11,13 @@ import pytest
 from command_line import done, fails
 from scipy.sparse import csr_array
 from small_runs import KilledError, at_step, killed, same, small, small_splits
+from small_transformer import WORDS, write_transformer
 
 import gandalf
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import evaluate
-from gandalf.model import Calibration, Mix, Part, Trees, load_model
+from gandalf.model import Calibration, Mix, ModelWithMemory, Part, Trees, load_model
 from gandalf.runs import search as searching
 from gandalf.runs.budget import Size, fitted
 from gandalf.runs.mixing import fit_mix
@@ -174,6 +175,43 @@ def test_too_few_points_to_choose_by_give_the_linear_model_of_all_of_them():
     found = search(Splits(train=splits.train[np.arange(40)], name="few"), quick())
     assert isinstance(found.trained.model, Trees) and found.trained.points == 40
     assert "too few to choose by" in found.why
+
+
+@pytest.fixture
+def tiny_transformer(monkeypatch, tmp_path):
+    """Let the part `frozen` read by a transformer of random weights."""
+    pytest.importorskip("transformers", reason="transformers is an optional library: extra [transformers]")
+    words = {word for text in small_splits().train.texts for word in text.split()}
+    write_transformer(tmp_path / "encoder", [*WORDS, *sorted(words - {*WORDS})])
+    made = override(recipe("frozen"), [f"encoder.model={tmp_path / 'encoder'}", "training.epochs=2"])
+    monkeypatch.setattr(searching, "frozen", lambda: made)
+
+
+def with_parts(*parts: str) -> gandalf.recipe:
+    asked = quick("search.minutes=5")
+    return replace(asked, search=replace(asked.search, parts=parts))
+
+
+def test_too_few_points_to_choose_by_give_equal_parts_of_all_of_them(tiny_transformer):
+    points = Splits(train=small_splits().train[np.arange(40)], name="few")
+    found = search(points, with_parts("linear", "frozen", "words", "memory"))
+    model = found.trained.model
+    assert isinstance(model, Mix) and model.names == ("linear", "frozen") and model.weights == (0.5, 0.5)
+    assert [row.weight for row in found.tried] == [0.5, 0.5]
+
+
+def test_a_memory_is_tried_where_a_transformer_reads_for_it(tiny_transformer, monkeypatch):
+    monkeypatch.setattr(searching, "fit_mix", lambda answers: fit_mix({"frozen": answers["frozen"]}))
+    found = search(small_splits(), with_parts("linear", "frozen", "memory"))
+    row = found.tried[-1]
+    assert row.name == "memory" and found.scores is not None
+    if row.weight:
+        assert isinstance(found.trained.model, ModelWithMemory) and "a memory of" in found.why
+        assert sum(each.weight for each in found.tried) == pytest.approx(1.0)
+    else:
+        assert row.note == "adds nothing to the others"
+    without = search(small_splits(), with_parts("linear", "frozen"))
+    assert [row.name for row in without.tried] == ["linear", "frozen"]
 
 
 def test_a_missing_library_is_named_once_and_the_search_goes_on(monkeypatch):

@@ -17,7 +17,7 @@ from gandalf.data.matching import text_groups
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions
 from gandalf.metrics.evaluate import Scores
-from gandalf.model import Mix, Part, load_model, save_model
+from gandalf.model import Calibration, Mix, Part, load_model, save_model
 from gandalf.predict.calibration import fit_calibration
 from gandalf.recipe import Memory, Recipe
 from gandalf.runs.budget import Clock, Size, fitted, speed
@@ -47,6 +47,7 @@ VALIDATIONS = 3  # of a network: each costs as much as predicting all held-out p
 FIRST = "linear"  # the candidate that is trained first and left on disk at once
 READER = "frozen"  # whose vectors a memory looks up: it never learns, so held-out points are new to it
 MEMORY = "memory"
+UNCHOSEN = (FIRST, READER)  # what is mixed in equal parts where too few points can be held out to choose by
 
 Say = Callable[[str], None]
 
@@ -289,14 +290,35 @@ class _Search:
     # ---- what is chosen
 
     def _too_few(self, held: int) -> Found:
-        """Return the linear model of all points: there is nothing to choose by."""
-        share = replace(self.recipe.validation, share=0.0)
-        trained = train(self.splits, replace(linear(), seed=self.recipe.seed, validation=share))
-        why = f"linear, on all points: only {held} could be held out, too few to choose by"
+        """Return equal parts of models that learn in seconds, from all points: nothing tells the best."""
+        usual = [each for each in self.candidates if each.name in UNCHOSEN]
+        for candidate in usual or self.candidates[:1]:
+            self._train_on_all(candidate)
+        if not self.trained:
+            raise DataError("no model could be trained", remedy="; ".join(self.notes) or "try a --system")
+        names = tuple(self.trained)
+        weights = (1 / len(names),) * len(names)
+        for row in self.tried:
+            row.weight = weights[0] if row.name in names else 0.0
+        mix = ", ".join(f"{name} {weights[0]:.0%}" for name in names)
+        why = f"{mix}, on all points: only {held} could be held out, too few to choose by"
         self.teller.say(why)
-        return Found(
-            trained, [Tried(FIRST, seconds=trained.seconds, weight=1.0)], [], None, why, self.minutes
-        )
+        trained = self._mixed(names, weights, None)
+        return Found(trained, self.tried, [], None, why, self.minutes, tuple(self.notes))
+
+    def _train_on_all(self, candidate: Candidate) -> None:
+        row, before = Tried(candidate.name), self.clock.spent
+        self.tried.append(row)
+        recipe = replace(candidate.recipe, memory=Memory(), seed=self.recipe.seed, device=self.recipe.device)
+        recipe = replace(recipe, validation=replace(self.recipe.validation, share=0.0))
+        try:
+            self.trained[candidate.name] = train(self.splits, recipe)
+        except DataError as error:
+            self._leave_out(row, str(error))
+            return
+        row.seconds = self.clock.spent - before
+        if len(self.trained) == 1:
+            self.teller.first(self.trained[candidate.name].model)
 
     def _chosen(self, rivals: list[Yardstick]) -> Found:
         answers = {name: each.held for name, each in self._without_rivals().items() if each.held is not None}
@@ -360,7 +382,12 @@ class _Search:
 
     def _assembled(self, best: Fitted) -> Trained:
         """Return the chosen part, or the mix of several, each having learnt from all points by now."""
-        parts = [self.trained[name] for name in best.names]
+        return self._mixed(best.names, best.weights, best.calibration)
+
+    def _mixed(
+        self, names: tuple[str, ...], weights: tuple[float, ...], calibration: Calibration | None
+    ) -> Trained:
+        parts = [self.trained[name] for name in names]
         first = parts[0]
         seconds, steps = self.clock.spent, sum(each.steps for each in parts)
         if len(parts) == 1:
@@ -369,18 +396,16 @@ class _Search:
         config = to_dict(self.recipe) | {
             "recipe": to_dict(self.recipe),
             "data": first.model.config.get("data"),
-            "parts": {
-                name: each.model.config.get("recipe") for name, each in zip(best.names, parts, strict=True)
-            },
+            "parts": {name: each.model.config.get("recipe") for name, each in zip(names, parts, strict=True)},
         }
         model = Mix(
-            best.names,
+            names,
             tuple(each.model for each in parts),
-            best.weights,
+            weights,
             first.model.label_texts,
             first.model.label_ids,
             config,
-            best.calibration,
+            calibration,
         )
         return Trained(model, [], seconds, steps, {}, len(self.splits.train), label_points, held=first.held)
 
