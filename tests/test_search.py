@@ -262,6 +262,20 @@ def test_the_command_prints_what_it_tried(tmp_path):
     assert "search.minutes" in fails("train", data, tmp_path / "no", "--minutes", "0")
 
 
+@pytest.mark.parametrize(
+    ("asked", "setting"),
+    [
+        (("--system", "astec", "--minutes", "3"), "search.minutes"),
+        (("--epochs", "5", "--minutes", "3"), "search.minutes"),
+        (("--system", "linear", "--set", 'search.parts=["linear"]'), "search.parts"),
+    ],
+)
+def test_a_single_system_has_no_settings_of_the_search(tmp_path, asked, setting):
+    said = fails("train", tmp_path / "data", tmp_path / "out", *asked)  # before any data are read
+    assert f"{setting} belongs to the search" in said and "leave out --minutes" in said
+    assert not (tmp_path / "out").exists()
+
+
 def test_of_equal_parts_the_first_which_is_the_quickest_stays():
     truth = [0, 1] * 40
     same_answers = answers([[label, 2] for label in truth], [[3.0, -3.0]] * 80, truth, [9] * 3)

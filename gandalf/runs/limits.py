@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import KS
-from gandalf.recipe import Encoder, Recipe, Targets
+from gandalf.recipe import Encoder, Recipe, Search, Targets
 from gandalf.settings import differing, to_dict
+from gandalf.systems import AUTO
 from gandalf.text.pretrained import model_folder, need_transformers
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def check_recipe(recipe: Recipe) -> None:
     if recipe.siamese.alone and recipe.siamese.kind == "none":
         what = "without a siamese stage there would be no training at all"
         raise DataError(what, remedy="set siamese.kind to contrastive or triplet, or leave siamese.alone out")
+    _check_search(recipe)
     _check_frozen(recipe)
     _check_baselines(recipe)
     _check_trees(recipe)
@@ -137,6 +139,16 @@ def check_order(order: PointOrder, encoder: Encoder) -> None:
             f"an encoder of the kind {encoder.kind} compares the points of an update, and one is too few",
             remedy="use a larger --batch, more points, or another system",
         )
+
+
+def _check_search(recipe: Recipe) -> None:
+    """Refuse settings of the search where one system is trained."""
+    if recipe.system == AUTO:
+        return
+    if unused := differing(to_dict(Search()), to_dict(recipe.search)):
+        what = f"search.{unused[0]} belongs to the search, and the system {recipe.system} is trained without"
+        remedy = "leave out --minutes and search.parts, or --system and the settings of one system"
+        raise DataError(f"{what} one", remedy=remedy)
 
 
 def _check_frozen(recipe: Recipe) -> None:
