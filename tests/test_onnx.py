@@ -100,6 +100,12 @@ def test_what_is_refused(exported, tmp_path):
         SlimPredictor(tmp_path)
 
 
+def test_an_exported_model_is_no_model_folder(exported):
+    for words in (("predict", exported[1], "disk usage"), ("export", exported[1], exported[1] / "again")):
+        said = command_line.fails(*words)
+        assert "is an exported model" in said and "gandalf.slim.SlimPredictor" in said
+
+
 def test_a_graph_that_gives_other_scores_is_not_left(tmp_path, monkeypatch):
     model = small_model()
     save_model(model, tmp_path / "model")

@@ -35,6 +35,7 @@ from gandalf.model.trees import Trees, load_trees
 from gandalf.model.with_memory import ModelWithMemory
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
+from gandalf.slim import FACTS as SLIM_FACTS
 from gandalf.text.pretrained import MISSING_LIBRARY
 from gandalf.text.tokens import load_tokens
 from gandalf.wide.mixing import MIX, read_composition
@@ -145,6 +146,10 @@ def read_facts(folder: Path) -> Facts:
         )
         raise DataError(what, remedy="give the folder that gandalf train wrote", file=folder)
     path = folder / CONFIG
+    if not path.exists() and (folder / SLIM_FACTS).is_file():
+        what = "is an exported model, which runs without PyTorch"
+        remedy = "read it with gandalf.slim.SlimPredictor, or give the folder that gandalf train wrote"
+        raise DataError(what, remedy=remedy, file=folder)
     found = read_json(path)
     if found.get("format") != FORMAT:
         raise DataError(
