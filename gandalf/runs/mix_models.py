@@ -148,8 +148,7 @@ def _unseen(parts: Mapping[str, Part], splits: Splits) -> Held | None:
 
 def _recipe_on(part: Part, splits: Splits) -> Recipe | None:
     """Return the recipe of a part that was trained on this data, as far as its config tells."""
-    about = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
-    if part.config.get("data") != about:
+    if part.config.get("data") != splits.about:
         return None
     try:
         recipe = from_dict(Recipe, part.config["recipe"])
@@ -185,7 +184,7 @@ def _model(parts: Mapping[str, Part], fitted: Fitted, splits: Splits) -> Part:
         return chosen[0]
     config = {
         "system": "mix",
-        "data": {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels},
+        "data": splits.about,
         "parts": {name: parts[name].config.get("recipe") for name in fitted.names},
     }
     labels = (chosen[0].label_texts, chosen[0].label_ids)

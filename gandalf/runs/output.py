@@ -110,11 +110,20 @@ def refuse_other_settings(folder: Path, recipe: Recipe) -> None:
     given = read_toml(path)
     before = updated(recipe_of(str(given.get("system", Recipe().system))), given, file=path)
     if changed := changes(to_dict(before), to_dict(recipe)):
-        raise DataError(
-            f"holds the finished run of other settings: {changed}",
-            remedy="choose another OUT, or replace it with --overwrite in place of --resume",
-            file=folder,
-        )
+        raise _other_run(folder, f"settings: {changed}")
+
+
+def refuse_other_data(folder: Path, splits: Splits) -> None:
+    """Refuse to call a finished run done where other data are given, as far as name and size tell."""
+    config = read_json(folder / CONFIG).get("config")
+    before = config.get("data") if isinstance(config, dict) else None
+    if isinstance(before, dict) and (changed := changes(before, splits.about)):
+        raise _other_run(folder, f"data: {changed}")
+
+
+def _other_run(folder: Path, differing: str) -> DataError:
+    remedy = "choose another OUT, or replace it with --overwrite in place of --resume"
+    return DataError(f"holds the finished run of other {differing}", remedy=remedy, file=folder)
 
 
 def refuse_to_lose(folder: Path, *, resume: bool, overwrite: bool) -> None:

@@ -282,7 +282,7 @@ class _Run:
         config = to_dict(self.recipe)
         config["encoder"] = self.encoder_options
         config["recipe"] = to_dict(self.recipe)
-        config["data"] = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
+        config["data"] = splits.about
         _, label_texts = splits.train.need_texts("training")
         now, made, num_labels = self.now, self.material.made, splits.train.num_labels
         del now.training.head_update, now.training.encoder_update  # their state is as large as the rows

@@ -74,8 +74,7 @@ def _trees(points: Dataset, splits: Splits, recipe: Recipe) -> Trees:
     words, _ = BagOfWords.fit([*texts, *label_texts], recipe.trees.words, TERM_KINDS[terms])
     featured = Dataset(points.targets, features=word_features(words, texts))
     forest = _forest(harden_points(featured, recipe.trees.harden, seed=recipe.seed), recipe)
-    about = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
-    config = to_dict(recipe) | {"recipe": to_dict(recipe), "data": about}
+    config = to_dict(recipe) | {"recipe": to_dict(recipe), "data": splits.about}
     return Trees(words, forest, label_texts, splits.train.label_ids, config)
 
 
