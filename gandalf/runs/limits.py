@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gandalf.data.dataset import Dataset
+from gandalf.data.lengths import WHICH_FIELD, count_empty
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import KS
 from gandalf.recipe import Encoder, Recipe, Search, Targets
@@ -125,7 +126,9 @@ def check_encoder(encoder: Encoder) -> None:
 
 def check_points(points: Dataset) -> None:
     """Refuse a training set from which nothing can be learnt."""
-    points.need_texts("training")
+    texts, _ = points.need_texts("training")
+    if len(texts) and count_empty(texts) == len(texts):
+        raise DataError("every training text is empty, so there is nothing to learn from", remedy=WHICH_FIELD)
     if not points.targets.nnz:
         raise DataError("no training point has a label, so there is nothing to learn")
     points.need_probabilities()

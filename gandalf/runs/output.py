@@ -187,6 +187,7 @@ def train_claimed(splits: Splits, recipe: Recipe, place: Place, told: Told) -> O
     assert folder is not None
     check_recipe(recipe)
     check_points(splits.train)
+    place.say_empty(splits.train.texts or ())
     check_ranks(recipe, splits.train.num_labels, ranks.world)
     if recipe.system == AUTO:
         return _searched(splits, recipe, place, told)
