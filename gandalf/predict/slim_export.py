@@ -22,7 +22,7 @@ from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
 from gandalf.memory.files import INNER, write_memory
 from gandalf.model import Mix, Model, ModelWithMemory, Part, Trees
-from gandalf.model.layout import LABELS, PARTS
+from gandalf.model.layout import LABELS
 from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.blocks import settle
 from gandalf.nets.encoders import build_encoder
@@ -38,6 +38,7 @@ from gandalf.slim import (
     SlimPredictor,
     read_facts,
 )
+from gandalf.wide.folder import PARTS
 
 MOST_TEXTS = 65_536  # in a batch
 CHECKED = 64  # label texts on which both must agree

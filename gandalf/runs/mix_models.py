@@ -11,7 +11,6 @@ from gandalf.data.holdout import holdout
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Calibration, Mix, Part, Trees
-from gandalf.model.mix import PROPOSED
 from gandalf.predict.inputs import check_labels
 from gandalf.recipe import Recipe, Validation
 from gandalf.runs.mixing import Fitted, fit_mix
@@ -19,6 +18,7 @@ from gandalf.runs.trained import HeldAnswers
 from gandalf.runs.trees import held_answers
 from gandalf.runs.yardsticks import FIGURES
 from gandalf.settings import from_dict
+from gandalf.wide.mixing import PROPOSED
 
 MOST = 6  # parts: every further one makes the weights to try twice as many and more
 TOO_KIND = (

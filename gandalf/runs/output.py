@@ -22,20 +22,8 @@ from gandalf.memory.files import ARRAYS as MEMORY_ARRAYS
 from gandalf.memory.files import RECORDS as MEMORY_RECORDS
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Part, write_model
-from gandalf.model.layout import (
-    CARD,
-    CONFIG,
-    FORMAT,
-    LABELS,
-    LOCK,
-    METRICS,
-    PARTS,
-    RECIPE,
-    WEIGHTS,
-    read_json,
-)
-from gandalf.model.trees import SETTINGS, Trees
-from gandalf.model.trees import WORDS as TREE_WORDS
+from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, LOCK, METRICS, RECIPE, WEIGHTS
+from gandalf.model.trees import Trees
 from gandalf.recipe import Recipe
 from gandalf.runs.claim import alone_in, by_first
 from gandalf.runs.limits import check_points, check_recipe
@@ -52,6 +40,9 @@ from gandalf.systems import AUTO
 from gandalf.systems import recipe as recipe_of
 from gandalf.text import subwords, words
 from gandalf.train.logs import LOG
+from gandalf.wide.folder import PARTS, read_json
+from gandalf.wide.wide_model import SETTINGS
+from gandalf.wide.wide_model import WORDS as TREE_WORDS
 
 CHOICE = "choice.json"  # beside the checkpoints
 MARK = "# The recipe of this run of gandalf train."

@@ -14,8 +14,6 @@ from torch import Tensor
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
 from gandalf.model import Model
-from gandalf.model.mix import PROPOSED
-from gandalf.model.part import Floats, Ints
 from gandalf.nets.heads import Table
 from gandalf.nets.transformer import Transformer
 from gandalf.predict.calibration import fit_calibration
@@ -45,6 +43,7 @@ from gandalf.train.logs import RunLog, TrainingBar
 from gandalf.train.loop import Hook
 from gandalf.train.memory import out_of_memory, require_memory
 from gandalf.train.ranks import LostRankError
+from gandalf.wide.mixing import PROPOSED, Floats, Ints
 
 LINES = 20  # of the log in an epoch
 HELD = ("held/ids", "held/scores")  # in a checkpoint of a last stretch

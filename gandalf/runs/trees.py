@@ -13,14 +13,15 @@ from gandalf.data.bag_of_words import BagOfWords, TermKind
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import write_libsvm
 from gandalf.data.harden import harden_points
-from gandalf.model.mix import PROPOSED
-from gandalf.model.trees import Trees, need_omikuji, silenced, word_features
+from gandalf.model.trees import Trees
 from gandalf.predict.calibration import fit_calibration
 from gandalf.recipe import Recipe, TreesKind
 from gandalf.runs.material import augmented, run_cut
 from gandalf.runs.trained import HeldAnswers, Trained
 from gandalf.runs.validation import PLACES
 from gandalf.settings import to_dict
+from gandalf.wide.mixing import PROPOSED
+from gandalf.wide.wide_model import need_omikuji, silenced, word_features
 
 # Products of points' features and labels up to which one-vs-all is quick: some 20 s on two cores.
 ONE_VS_ALL = 1_000_000_000

@@ -11,9 +11,9 @@ import numpy as np
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores, evaluate
-from gandalf.model.mix import PROPOSED
 from gandalf.recipe import LabelTrees, Recipe, Targets
 from gandalf.runs.trees import held_answers
+from gandalf.wide.mixing import PROPOSED
 
 POPULARITY, LINEAR = "popularity", "TF-IDF + linear"
 FIGURES = ("P@1", "PSP@5", "C@5")  # those that are printed
