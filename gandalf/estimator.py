@@ -18,7 +18,7 @@ from gandalf.errors import DataError
 from gandalf.model import Part, load_model, save_model
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.start import changed, train
-from gandalf.systems import recipe
+from gandalf.systems import AUTO, recipe
 
 TOP = 100  # labels looked at for each text
 FEW = 100  # points: of fewer, none is held out for validation
@@ -31,6 +31,7 @@ class GandalfClassifier:
     `settings` any other changes of the recipe such as `"encoder.dim=200"`; `gandalf config` lists them.
     Targets are by default what the recipe says, but each label itself below 100 texts, and none where
     labels have no texts. `predict` gives the labels whose probability is at least `threshold`.
+    `system="auto"` searches for the best model as `gandalf train` does; `"search.minutes=2"` is its budget.
     """
 
     def __init__(
@@ -164,9 +165,11 @@ class GandalfClassifier:
 
     def _changes(self) -> dict[str, object]:
         given = {"epochs": self.epochs, "targets": self.targets}
-        return {"seed": self.seed, "device": self.device} | {
-            name: value for name, value in given.items() if value is not None
-        }
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.system == AUTO and given:
+            what = f"{next(iter(given))} says how one system is trained, and system={AUTO!r} tries several"
+            raise DataError(what, remedy="leave it out, or name a system")
+        return {"seed": self.seed, "device": self.device} | given
 
     def _settings(self, points: int, own_texts: bool) -> list[str]:
         """The caller's settings, after what the data ask for."""
@@ -177,7 +180,7 @@ class GandalfClassifier:
             raise DataError(what, remedy="give label_texts")
         few = points < FEW
         asked = ["validation.share=0"] if few else []
-        if self.targets is None and (few or not own_texts):
+        if self.targets is None and self.system != AUTO and (few or not own_texts):
             # Too few to choose by; that a label's text has that label is sure.
             asked.append(f"targets.targets={'self' if own_texts else 'none'}")
         given = [self.settings] if isinstance(self.settings, str) else self.settings

@@ -118,6 +118,14 @@ def test_the_front_door_names_what_it_opens():
     assert (PACKAGE / "py.typed").is_file()
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_a_name_has_one_home(path):
+    """`import X as X` passes a name on: whoever needs it imports it from where it is defined."""
+    tree = ast.parse(path.read_text("utf-8"))
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert not [alias.name for node in nodes for alias in node.names if alias.name == alias.asname]
+
+
 def test_files_of_an_extra_are_imported_where_they_are_used():
     for path in (each for each in FILES if each.name not in KERNELS):
         tops = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from command_line import python
 from scipy.sparse import csr_array, csr_matrix
-from small_classifier import LABELS, NEW_LABELS, NEW_TEXTS, TEXTS, TOPICS, classifier, truth
+from small_classifier import LABELS, NEW_LABELS, NEW_TEXTS, TEXTS, TOPICS, classifier, corpus, truth
 
 import gandalf
 from gandalf.errors import DataError
@@ -100,6 +100,16 @@ def test_parameters_reach_the_recipe():
     recipe = found.fit(TEXTS, LABELS).model_.config["recipe"]
     assert (recipe["system"], recipe["seed"], recipe["training"]["epochs"]) == ("inceptionxml", 3, 0.1)
     assert recipe["training"]["batch"] == 64 and recipe["targets"]["targets"] == "self"
+
+
+def test_auto_searches_and_takes_nothing_of_one_system():
+    settings = ("search.minutes=0.05", 'search.parts=["linear"]')
+    found = classifier(system="auto", targets=None, settings=settings).fit(*corpus(300, 0))  # 60 held out
+    assert found.model_.config["system"] == "linear" and found.model_.calibration is not None
+    assert found.score(NEW_TEXTS, NEW_LABELS) > 0.9
+    for params in ({"targets": "self"}, {"targets": None, "epochs": 3.0}):
+        with pytest.raises(DataError, match="says how one system is trained"):
+            classifier(system="auto", settings=settings, **params).fit(TEXTS, LABELS)
 
 
 def test_one_seed_one_model():

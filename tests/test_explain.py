@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from functools import partial
+from importlib.util import find_spec
 
 import command_line
 import numpy as np
 import pytest
 import torch
+from small_classifier import LABELS as TOPIC_LABELS
+from small_classifier import TEXTS, TOPICS, classifier
 from small_model import LABELS, small_model
 
 import gandalf
+from gandalf.cli.explain import SATURATED
 from gandalf.data.dataset import Dataset
 from gandalf.data.words import split_words, word_places
 from gandalf.errors import DataError
@@ -182,6 +186,16 @@ def test_on_screen(trained, made_up, explainer, made_up_splits):
         "Labels whose texts were taught",
     ):
         assert title in shown
+
+
+@pytest.mark.skipif(find_spec("omikuji") is None, reason="omikuji is an optional library: extra [parabel]")
+def test_a_saturated_score_is_said_to_be_one(tmp_path):
+    """Label trees are sure once all words of a topic are there, and stay so without one of them."""
+    classifier(system="linear", settings=()).fit(TEXTS, TOPIC_LABELS).save(tmp_path / "model")
+    said = done(tmp_path / "model", TOPICS["disk"], "--label", "disk")
+    assert SATURATED in said and "+0.00" in said
+    assert SATURATED not in done(tmp_path / "model", "usage", "--label", "network")
+    assert SATURATED not in done(tmp_path / "model", "", "--label", "network")
 
 
 def test_without_data_it_says_what_is_missing(small_folder):

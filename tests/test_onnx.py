@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from functools import partial
 
 import command_line
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from command_line import python
 from small_model import LABELS, OPTIONS, small_model
+from small_transformer import small_bert
 
 from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
@@ -98,6 +100,21 @@ def test_what_is_refused(exported, tmp_path):
     (tmp_path / FACTS).write_text('{"format": "other"}')
     with pytest.raises(DataError, match="of this version"):
         SlimPredictor(tmp_path)
+
+
+def test_the_exporter_says_nothing_of_its_own(tmp_path, monkeypatch, caplog):
+    """Of more positions than a text has tokens it fails to fold a constant, and says so twice."""
+    long = OPTIONS["transformer"] | {"config": small_bert(max_position_embeddings=512)}
+    monkeypatch.setitem(OPTIONS, "transformer", long)
+    save_model(small_model("transformer"), tmp_path / "model")
+    assert done(tmp_path / "model", tmp_path / "slim").count("\n") == 1
+    assert not [each.message for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+def test_an_exported_model_is_no_model_folder(exported):
+    for words in (("predict", exported[1], "disk usage"), ("export", exported[1], exported[1] / "again")):
+        said = command_line.fails(*words)
+        assert "is an exported model" in said and "gandalf.slim.SlimPredictor" in said
 
 
 def test_a_graph_that_gives_other_scores_is_not_left(tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.estimator import GandalfClassifier
 from gandalf.model import Calibration, Mix, ModelWithMemory, load_model, save_model
-from gandalf.model.part import NO_LABEL, best_of_dense
+from gandalf.model.part import best_of_dense
 from gandalf.predict.explain import Explainer, cosines
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.queries import Query, answer
@@ -28,7 +28,7 @@ from gandalf.serve.app import create_app
 from gandalf.serve.journal import Journal
 from gandalf.serve.service import Served, Service
 from gandalf.slim import FACTS, SlimPredictor
-from gandalf.wide.mixing import as_logits, mixed
+from gandalf.wide.mixing import NO_LABEL, as_logits, mixed
 
 TEXTS = [*small_splits().test.texts[:12], "", "neverseenword"]
 

@@ -26,6 +26,7 @@ from gandalf.runs.place import Place
 from gandalf.runs.run import train
 from gandalf.runs.search import Teller, search
 from gandalf.runs.trained import HeldAnswers
+from gandalf.runs.yardsticks import Yardstick, beaten
 from gandalf.settings import override
 from gandalf.systems import default_system, recipe
 
@@ -298,6 +299,27 @@ def test_the_command_prints_what_it_tried(tmp_path):
     said = done("train", data, tmp_path / "out", "--minutes", "0.3", "--set", 'search.parts=["linear"]')
     assert "held-out training points" in said and "popularity" in said and "Chosen: linear" in said
     assert "search.minutes" in fails("train", data, tmp_path / "no", "--minutes", "0")
+
+
+@pytest.mark.parametrize(
+    ("asked", "setting"),
+    [
+        (("--system", "astec", "--minutes", "3"), "search.minutes"),
+        (("--epochs", "5", "--minutes", "3"), "search.minutes"),
+        (("--system", "linear", "--set", 'search.parts=["linear"]'), "search.parts"),
+    ],
+)
+def test_a_single_system_has_no_settings_of_the_search(tmp_path, asked, setting):
+    said = fails("train", tmp_path / "data", tmp_path / "out", *asked)  # before any data are read
+    assert f"{setting} belongs to the search" in said and "leave out --minutes" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_yardstick_that_is_ahead_is_named_with_its_own_figure():
+    rivals = [Yardstick("TF-IDF + linear", {"P@1": 68.0, "PSP@5": 20.0}, 1.0)]
+    said = beaten({"P@1": 61.2, "PSP@5": 30.0}, rivals)
+    assert "ahead on held-out points: TF-IDF + linear has P@1 68.0, the model 61.2; gandalf train" in said
+    assert beaten({"P@1": 68.0, "PSP@5": 30.0}, rivals) is None
 
 
 def test_of_equal_parts_the_first_which_is_the_quickest_stays():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import command_line
 import numpy as np
@@ -14,6 +15,20 @@ import gandalf
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.train import memory
 from gandalf.train.loop import Training
+
+
+@pytest.mark.parametrize("options", [SMALL, ("--set", 'search.parts=["linear"]', "--device", "cpu")])
+def test_empty_texts(options, made_up, tmp_path):
+    splits = gandalf.load(made_up)
+    for name, empty in (("most", 180), ("half", 150), ("every", 300)):
+        texts = [*[" "] * empty, *splits.train.texts[empty:]]
+        gandalf.export(replace(splits, train=replace(splits.train, texts=texts)), tmp_path / name, "raw")
+    most = run(tmp_path / "most", tmp_path / "out", *options).stderr
+    assert most.count("180 of 300 training texts (60.0%) are empty; check which column") == 1
+    assert "are empty" not in run(tmp_path / "half", tmp_path / "half-out", *options).stderr
+    said = fails(tmp_path / "every", tmp_path / "none", *options)
+    assert "every training text is empty" in said and "check which column" in said
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(

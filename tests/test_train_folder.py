@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 
 import pytest
 from command_line import after_plan
@@ -24,6 +25,14 @@ def test_a_finished_run_is_not_touched(trained, made_up):
     assert "holds the finished run of other settings: seed was 0 and is 3; choose another OUT" in said
     assert "cannot both be resumed and begin anew" in fails(made_up, trained, "--resume", "--overwrite")
     assert content(trained) == before
+
+
+def test_a_finished_run_of_other_data_is_not_resumed(trained, made_up, tmp_path):
+    splits = gandalf.load(made_up)
+    gandalf.export(replace(splits, train=splits.train[:299]), tmp_path / "other", "raw")
+    said = fails(tmp_path / "other", trained, *SMALL, "--resume")
+    differing = 'name was "made-up" and is "other", points was 300 and is 299'
+    assert f"holds the finished run of other data: {differing}; choose another OUT" in said
 
 
 @pytest.mark.parametrize("option", [(), ("--resume",), ("--overwrite",)])

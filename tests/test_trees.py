@@ -18,12 +18,12 @@ import gandalf
 from gandalf.data.bag_of_words import BagOfWords
 from gandalf.errors import DataError
 from gandalf.model import Trees, load_network, save_model
-from gandalf.model.trees import silenced, word_features
 from gandalf.recipe import LabelTrees
 from gandalf.runs.limits import check_recipe
 from gandalf.settings import override
 from gandalf.systems import recipe
 from gandalf.wide.mixing import as_logits
+from gandalf.wide.wide_model import silenced, word_features
 
 needs_omikuji = pytest.mark.skipif(
     find_spec("omikuji") is None,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gandalf.predict.predictor import Predictor
 
 WITHOUT_DATA = "Give the training data with --data to see which points and labels taught this."
+SATURATED = "The score is saturated: leaving out a single word changes nothing."
 
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="The text.")]
 LabelName = Annotated[
@@ -119,6 +120,8 @@ def _show(found: Explanation) -> None:
         out.print(f"[dim]parts: {escape(_parts(found))}[/]")
     out.print()
     out.print(_words(found.words))
+    if _saturated(found):
+        out.print(f"[dim]{SATURATED}[/]")
     if found.remembered is not None:
         spoken = [(each.share, f"{each.text} ({each.kind})") for each in found.remembered]
         _list(out, "What remembered points add to the probability", spoken)
@@ -138,6 +141,13 @@ def _parts(found: Explanation) -> str:
     added = [(share.part, share.weight * share.probability) for share in found.shares]
     total = sum(value for _, value in added) or 1.0
     return ", ".join(f"{part} {100 * value / total:.0f} %" for part, value in added)
+
+
+def _saturated(found: Explanation) -> bool:
+    """Return True if the probability stays at 1, as it is printed, whichever word is left out."""
+    values = (found.probability, *(word.without for word in found.words))
+    flat = all(f"{abs(word.effect):.2f}" == "0.00" for word in found.words)
+    return bool(found.words) and flat and all(f"{value:.3f}" == "1.000" for value in values)
 
 
 def _words(words: Sequence[Word]) -> Table:

@@ -110,13 +110,21 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
 
 def _train(source: Source, recipe: Recipe, place: Place, overwrite: bool, json: bool) -> None:
     from gandalf.runs.claim import by_first
-    from gandalf.runs.output import Told, claimed, is_finished, refuse_other_settings, train_claimed
+    from gandalf.runs.output import (
+        Told,
+        claimed,
+        is_finished,
+        refuse_other_data,
+        refuse_other_settings,
+        train_claimed,
+    )
 
     out, ranks = place.folder, place.ranks
     assert out is not None
     with by_first(ranks, lambda: claimed(out, resume=place.resume, overwrite=overwrite)):
         if ranks.first(lambda: place.resume and is_finished(out)):
             ranks.first(lambda: refuse_other_settings(out, recipe))
+            ranks.first(lambda: refuse_other_data(out, source.load_original()))
             _show_finished(out, json)
             return
         splits = source.load_original()
@@ -135,7 +143,8 @@ def _show_choice(table: dict[str, Any]) -> None:
 
 
 def _show_finished(out: Path, json: bool) -> None:
-    from gandalf.model.layout import METRICS, RECIPE, read_json
+    from gandalf.model.layout import METRICS, RECIPE
+    from gandalf.wide.folder import read_json
 
     if json:
         print_json(read_json(out / METRICS))

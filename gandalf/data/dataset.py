@@ -140,6 +140,11 @@ class Splits:
     origin: Origin | None = None  # what `train` was augmented from; None where it is as it was collected
 
     @property
+    def about(self) -> dict[str, str | int]:
+        """Name and size of the training points, as a model's `config.json` holds them."""
+        return {"name": self.name, "points": len(self.train), "labels": self.train.num_labels}
+
+    @property
     def original_points(self) -> int:
         """Number of training points before any augmentation."""
         return len(self.train) if self.origin is None else self.origin.points

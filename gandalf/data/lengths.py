@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,6 +11,7 @@ PERCENTILE = 99.5  # of the training texts that are read whole
 LEAST = 32  # room that is not filled costs nothing: tables are as wide as their longest text
 # A longer text is a document. The layers of a transformer cost the square of it, a bag drowns in it.
 MOST_WORDS, MOST_PIECES = 64, 128
+WHICH_FIELD = "check which column or field holds the texts"  # where texts are empty
 
 
 def length_for(lengths: npt.NDArray[np.int64], most: int) -> int:
@@ -17,6 +20,11 @@ def length_for(lengths: npt.NDArray[np.int64], most: int) -> int:
         return min(LEAST, most)
     wanted = int(np.percentile(lengths, PERCENTILE, method="higher"))
     return min(max(wanted, LEAST), most)
+
+
+def count_empty(texts: Sequence[str]) -> int:
+    """Return how many texts are empty or nothing but blanks."""
+    return sum(not text or text.isspace() for text in texts)
 
 
 def cut_sentence(cut: int, texts: int, length: int, unit: str = "tokens") -> str:

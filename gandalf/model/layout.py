@@ -8,11 +8,7 @@ from typing import Any
 
 from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
-from gandalf.wide.folder import AGAIN as AGAIN  # so that whoever reads a model folder finds all of it here
-from gandalf.wide.folder import PARTS as PARTS
-from gandalf.wide.folder import confined as confined
-from gandalf.wide.folder import missing as missing
-from gandalf.wide.folder import read_json as read_json
+from gandalf.wide.folder import AGAIN, confined, read_json
 
 CONFIG, WEIGHTS, LABELS = "config.json", "model.safetensors", "labels.jsonl"
 METRICS, CARD = "metrics.json", "README.md"

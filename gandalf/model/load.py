@@ -16,18 +16,7 @@ from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
 from gandalf.memory.files import INNER, MEMORY, read_memory
 from gandalf.model.calibration import Calibration
-from gandalf.model.layout import (
-    AGAIN,
-    CONFIG,
-    FORMAT,
-    LABELS,
-    PARTS,
-    VERSION,
-    WEIGHTS,
-    Facts,
-    missing,
-    read_json,
-)
+from gandalf.model.layout import CONFIG, FORMAT, LABELS, VERSION, WEIGHTS, Facts
 from gandalf.model.mix import Mix
 from gandalf.model.model import Model
 from gandalf.model.part import Part
@@ -35,8 +24,10 @@ from gandalf.model.trees import Trees, load_trees
 from gandalf.model.with_memory import ModelWithMemory
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
+from gandalf.slim import FACTS as SLIM_FACTS
 from gandalf.text.pretrained import MISSING_LIBRARY
 from gandalf.text.tokens import load_tokens
+from gandalf.wide.folder import AGAIN, PARTS, missing, read_json
 from gandalf.wide.mixing import MIX, read_composition
 from gandalf.wide.wide_model import TREES
 
@@ -145,6 +136,10 @@ def read_facts(folder: Path) -> Facts:
         )
         raise DataError(what, remedy="give the folder that gandalf train wrote", file=folder)
     path = folder / CONFIG
+    if not path.exists() and (folder / SLIM_FACTS).is_file():
+        what = "is an exported model, which runs without PyTorch"
+        remedy = "read it with gandalf.slim.SlimPredictor, or give the folder that gandalf train wrote"
+        raise DataError(what, remedy=remedy, file=folder)
     found = read_json(path)
     if found.get("format") != FORMAT:
         raise DataError(

@@ -18,13 +18,21 @@ from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
 from gandalf.model.chosen_labels import checked_labels, with_record
 from gandalf.model.exact import top_k
-from gandalf.model.layout import PARTS, Facts
+from gandalf.model.layout import Facts
 from gandalf.model.model import Model
-from gandalf.model.part import Extendable, Floats, Ints, Mask, Part, Vectors
-from gandalf.wide.mixing import MIX, Lists, Share, weighted, wrong_composition
-from gandalf.wide.mixing import PROPOSED as PROPOSED  # what fits the weights of a mix finds all of it here
-from gandalf.wide.mixing import as_logits as as_logits
-from gandalf.wide.mixing import mixed as mixed
+from gandalf.model.part import Extendable, Mask, Part, Vectors
+from gandalf.wide.folder import PARTS
+from gandalf.wide.mixing import (
+    MIX,
+    PROPOSED,
+    Floats,
+    Ints,
+    Lists,
+    Share,
+    mixed,
+    weighted,
+    wrong_composition,
+)
 
 
 @dataclass

@@ -21,12 +21,13 @@ from gandalf.model.calibration import Calibration
 from gandalf.model.exact import pair_scores, top_k
 from gandalf.model.layout import WEIGHTS, Facts
 from gandalf.model.new_rows import NewRows
-from gandalf.model.part import Extendable, Floats, Ints, Mask, largest
+from gandalf.model.part import Extendable, Mask, largest
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 from gandalf.progress import track
 from gandalf.text.tokens import Tokens
+from gandalf.wide.mixing import Floats, Ints
 
 ROWS = 1 << 14  # of labels that are compared with one at once
 LONG = 32  # batches from which on somebody waits and wants to see a bar

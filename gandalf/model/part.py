@@ -16,9 +16,7 @@ from torch import Tensor
 from gandalf.data.new_labels import NewLabel, new_labels
 from gandalf.model.calibration import Calibration
 from gandalf.model.layout import Facts
-from gandalf.wide.mixing import NO_LABEL as NO_LABEL  # what the protocol speaks of
-from gandalf.wide.mixing import Floats as Floats
-from gandalf.wide.mixing import Ints as Ints
+from gandalf.wide.mixing import NO_LABEL, Floats, Ints
 
 Mask = npt.NDArray[np.bool_]
 Vectors = Tensor | csr_array  # rows of length 1, or empty; dense of a network, sparse of words

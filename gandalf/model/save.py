@@ -21,16 +21,15 @@ from gandalf.model.layout import (
     LABELS,
     LOCK,
     METRICS,
-    PARTS,
     RECIPE,
     VERSION,
     Facts,
     instead_of,
     listed_files,
-    read_json,
 )
 from gandalf.model.part import Part
 from gandalf.train.logs import LOG
+from gandalf.wide.folder import PARTS, read_json
 
 
 def save_model(

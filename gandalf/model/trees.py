@@ -16,14 +16,11 @@ from gandalf.data.new_labels import NewLabel
 from gandalf.model.added_terms import fit_added, label_terms
 from gandalf.model.calibration import Calibration
 from gandalf.model.chosen_labels import checked_labels, with_record
-from gandalf.model.layout import Facts, listed_files, missing
-from gandalf.model.part import Extendable, Floats, Ints, Mask, largest
-from gandalf.wide.wide_model import SETTINGS as SETTINGS  # what trains trees finds all of it here
-from gandalf.wide.wide_model import WORDS as WORDS
+from gandalf.model.layout import Facts, listed_files
+from gandalf.model.part import Extendable, Mask, largest
+from gandalf.wide.folder import missing
+from gandalf.wide.mixing import Floats, Ints
 from gandalf.wide.wide_model import Added, WideModel, read_wide_model
-from gandalf.wide.wide_model import need_omikuji as need_omikuji
-from gandalf.wide.wide_model import silenced as silenced
-from gandalf.wide.wide_model import word_features as word_features
 
 # Settings of a recipe that say nothing about trees: what they are about is not there.
 UNHEEDED = frozenset(

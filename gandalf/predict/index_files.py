@@ -16,9 +16,10 @@ from safetensors.numpy import load_file, save
 from gandalf.data.files import written
 from gandalf.errors import DataError
 from gandalf.model import Model
-from gandalf.model.layout import INDEX, INDEX_FACTS, read_json
+from gandalf.model.layout import INDEX, INDEX_FACTS
 from gandalf.model.save import list_files
 from gandalf.predict.index import LINKS, Hnsw, RowsKind, build_hnsw, empty_graph, row_blocks
+from gandalf.wide.folder import read_json
 
 FORMAT = "gandalf hnsw index"
 

@@ -15,12 +15,11 @@ from torch.nn import functional as F
 from gandalf.errors import DataError
 from gandalf.model import Calibration, Model, ModelWithMemory, Part
 from gandalf.model.exact import Head, pair_scores, top_k
-from gandalf.model.part import NO_LABEL
 from gandalf.model.with_memory import without_memory
 from gandalf.predict.fused import PAYS_FROM, FusedSearch, refusal
 from gandalf.progress import track
 from gandalf.text.tokens import check_texts
-from gandalf.wide.mixing import PROPOSED
+from gandalf.wide.mixing import NO_LABEL, PROPOSED
 
 CHUNK = 8_192  # texts whose vectors are held at once
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 from scipy.sparse import csr_array
 
-from gandalf.model.part import NO_LABEL
 from gandalf.predict.predictor import Ids, Predictor, Probabilities, probabilities
+from gandalf.wide.mixing import NO_LABEL
 
 
 @dataclass(frozen=True)

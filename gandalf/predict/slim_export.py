@@ -6,6 +6,8 @@ import json
 import logging
 import shutil
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import singledispatch
 from pathlib import Path
@@ -20,7 +22,7 @@ from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
 from gandalf.memory.files import INNER, write_memory
 from gandalf.model import Mix, Model, ModelWithMemory, Part, Trees
-from gandalf.model.layout import LABELS, PARTS
+from gandalf.model.layout import LABELS
 from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.blocks import settle
 from gandalf.nets.encoders import build_encoder
@@ -36,10 +38,12 @@ from gandalf.slim import (
     SlimPredictor,
     read_facts,
 )
+from gandalf.wide.folder import PARTS
 
 MOST_TEXTS = 65_536  # in a batch
 CHECKED = 64  # label texts on which both must agree
 TOLERANCE = 1e-3  # of scores, of which a sigmoid is taken
+EXPORTERS = ("torch.onnx", "onnxscript", "onnx_ir")  # loggers that speak of their own affairs
 
 
 class _Whole(nn.Module):
@@ -143,12 +147,8 @@ def _write_graph(model: Model, path: Path) -> None:
     whole = _Whole(_plain(model), rows, bias).eval()
     tokens = torch.from_numpy(model.tokens.encode(["one text", "another one"])).long()
     texts = torch.export.Dim("texts", min=1, max=MOST_TEXTS)
-    logger = logging.getLogger("torch.onnx")
-    before = logger.level
-    logger.setLevel(logging.ERROR)  # it tells of libraries for pictures that are missing
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with _quiet():
             torch.onnx.export(
                 whole,
                 (tokens,),
@@ -163,8 +163,22 @@ def _write_graph(model: Model, path: Path) -> None:
         reason = str(error).strip().splitlines()[0][:120] if str(error).strip() else type(error).__name__
         what = f"this encoder cannot be written as ONNX ({reason})"
         raise DataError(what, remedy="export a model with another encoder") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the exporter's warnings: what it leaves undone does not change the scores."""
+    loggers = [logging.getLogger(name) for name in EXPORTERS]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
-        logger.setLevel(before)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 def _plain(model: Model) -> nn.Module:

@@ -11,9 +11,10 @@ from typing import Any
 
 from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
-from gandalf.model.layout import instead_of, read_json
+from gandalf.model.layout import instead_of
 from gandalf.runs.demo import BASELINE, MODEL, PREDICTIONS
 from gandalf.runs.output import refuse_to_lose as refuse_to_lose_model
+from gandalf.wide.folder import read_json
 
 PAGE, RESULTS = "index.html", "results.json"
 FORMAT = "gandalf demo"  # in the results: what tells the folder from anyone else's

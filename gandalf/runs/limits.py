@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gandalf.data.dataset import Dataset
+from gandalf.data.lengths import WHICH_FIELD, count_empty
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import KS
-from gandalf.recipe import Encoder, Recipe, Targets
+from gandalf.recipe import Encoder, Recipe, Search, Targets
 from gandalf.settings import differing, to_dict
+from gandalf.systems import AUTO
 from gandalf.text.pretrained import model_folder, need_transformers
 
 if TYPE_CHECKING:
@@ -103,6 +105,7 @@ def check_recipe(recipe: Recipe) -> None:
     if recipe.siamese.alone and recipe.siamese.kind == "none":
         what = "without a siamese stage there would be no training at all"
         raise DataError(what, remedy="set siamese.kind to contrastive or triplet, or leave siamese.alone out")
+    _check_search(recipe)
     _check_frozen(recipe)
     _check_baselines(recipe)
     _check_trees(recipe)
@@ -123,7 +126,9 @@ def check_encoder(encoder: Encoder) -> None:
 
 def check_points(points: Dataset) -> None:
     """Refuse a training set from which nothing can be learnt."""
-    points.need_texts("training")
+    texts, _ = points.need_texts("training")
+    if len(texts) and count_empty(texts) == len(texts):
+        raise DataError("every training text is empty, so there is nothing to learn from", remedy=WHICH_FIELD)
     if not points.targets.nnz:
         raise DataError("no training point has a label, so there is nothing to learn")
     points.need_probabilities()
@@ -137,6 +142,16 @@ def check_order(order: PointOrder, encoder: Encoder) -> None:
             f"an encoder of the kind {encoder.kind} compares the points of an update, and one is too few",
             remedy="use a larger --batch, more points, or another system",
         )
+
+
+def _check_search(recipe: Recipe) -> None:
+    """Refuse settings of the search where one system is trained."""
+    if recipe.system == AUTO:
+        return
+    if unused := differing(to_dict(Search()), to_dict(recipe.search)):
+        what = f"search.{unused[0]} belongs to the search, and the system {recipe.system} is trained without"
+        remedy = "leave out --minutes and search.parts, or --system and the settings of one system"
+        raise DataError(f"{what} one", remedy=remedy)
 
 
 def _check_frozen(recipe: Recipe) -> None:

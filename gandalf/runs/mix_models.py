@@ -11,7 +11,6 @@ from gandalf.data.holdout import holdout
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Calibration, Mix, Part, Trees
-from gandalf.model.mix import PROPOSED
 from gandalf.predict.inputs import check_labels
 from gandalf.recipe import Recipe, Validation
 from gandalf.runs.mixing import Fitted, fit_mix
@@ -19,6 +18,7 @@ from gandalf.runs.trained import HeldAnswers
 from gandalf.runs.trees import held_answers
 from gandalf.runs.yardsticks import FIGURES
 from gandalf.settings import from_dict
+from gandalf.wide.mixing import PROPOSED
 
 MOST = 6  # parts: every further one makes the weights to try twice as many and more
 TOO_KIND = (
@@ -148,8 +148,7 @@ def _unseen(parts: Mapping[str, Part], splits: Splits) -> Held | None:
 
 def _recipe_on(part: Part, splits: Splits) -> Recipe | None:
     """Return the recipe of a part that was trained on this data, as far as its config tells."""
-    about = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
-    if part.config.get("data") != about:
+    if part.config.get("data") != splits.about:
         return None
     try:
         recipe = from_dict(Recipe, part.config["recipe"])
@@ -185,7 +184,7 @@ def _model(parts: Mapping[str, Part], fitted: Fitted, splits: Splits) -> Part:
         return chosen[0]
     config = {
         "system": "mix",
-        "data": {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels},
+        "data": splits.about,
         "parts": {name: parts[name].config.get("recipe") for name in fitted.names},
     }
     labels = (chosen[0].label_texts, chosen[0].label_ids)

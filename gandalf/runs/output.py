@@ -22,20 +22,8 @@ from gandalf.memory.files import ARRAYS as MEMORY_ARRAYS
 from gandalf.memory.files import RECORDS as MEMORY_RECORDS
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Part, write_model
-from gandalf.model.layout import (
-    CARD,
-    CONFIG,
-    FORMAT,
-    LABELS,
-    LOCK,
-    METRICS,
-    PARTS,
-    RECIPE,
-    WEIGHTS,
-    read_json,
-)
-from gandalf.model.trees import SETTINGS, Trees
-from gandalf.model.trees import WORDS as TREE_WORDS
+from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, LOCK, METRICS, RECIPE, WEIGHTS
+from gandalf.model.trees import Trees
 from gandalf.recipe import Recipe
 from gandalf.runs.claim import alone_in, by_first
 from gandalf.runs.limits import check_points, check_recipe
@@ -52,6 +40,9 @@ from gandalf.systems import AUTO
 from gandalf.systems import recipe as recipe_of
 from gandalf.text import subwords, words
 from gandalf.train.logs import LOG
+from gandalf.wide.folder import PARTS, read_json
+from gandalf.wide.wide_model import SETTINGS
+from gandalf.wide.wide_model import WORDS as TREE_WORDS
 
 CHOICE = "choice.json"  # beside the checkpoints
 MARK = "# The recipe of this run of gandalf train."
@@ -110,11 +101,20 @@ def refuse_other_settings(folder: Path, recipe: Recipe) -> None:
     given = read_toml(path)
     before = updated(recipe_of(str(given.get("system", Recipe().system))), given, file=path)
     if changed := changes(to_dict(before), to_dict(recipe)):
-        raise DataError(
-            f"holds the finished run of other settings: {changed}",
-            remedy="choose another OUT, or replace it with --overwrite in place of --resume",
-            file=folder,
-        )
+        raise _other_run(folder, f"settings: {changed}")
+
+
+def refuse_other_data(folder: Path, splits: Splits) -> None:
+    """Refuse to call a finished run done where other data are given, as far as name and size tell."""
+    config = read_json(folder / CONFIG).get("config")
+    before = config.get("data") if isinstance(config, dict) else None
+    if isinstance(before, dict) and (changed := changes(before, splits.about)):
+        raise _other_run(folder, f"data: {changed}")
+
+
+def _other_run(folder: Path, differing: str) -> DataError:
+    remedy = "choose another OUT, or replace it with --overwrite in place of --resume"
+    return DataError(f"holds the finished run of other {differing}", remedy=remedy, file=folder)
 
 
 def refuse_to_lose(folder: Path, *, resume: bool, overwrite: bool) -> None:
@@ -178,6 +178,7 @@ def train_claimed(splits: Splits, recipe: Recipe, place: Place, told: Told) -> O
     assert folder is not None
     check_recipe(recipe)
     check_points(splits.train)
+    place.say_empty(splits.train.texts or ())
     check_ranks(recipe, splits.train.num_labels, ranks.world)
     if recipe.system == AUTO:
         return _searched(splits, recipe, place, told)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gandalf.data.lengths import cut_sentence
+from gandalf.data.lengths import WHICH_FIELD, count_empty, cut_sentence
 from gandalf.train.checkpoint import Checkpoints
 from gandalf.train.ranks import ONE, Ranks
 
@@ -24,7 +24,7 @@ class Place:
     first_stages: Path | None = None  # folder of encoders that siamese stages left, for runs that share one
     title: str = ""  # of the bar; by default the system's name
     ranks: Ranks = ONE  # who train together
-    tell: Callable[[str], None] | None = None  # is told how much memory the run will take, and what is cut
+    tell: Callable[[str], None] | None = None  # is told of memory, and of texts cut or empty
 
     @property
     def checkpoints(self) -> Checkpoints | None:
@@ -54,6 +54,13 @@ class Place:
         """Tell how many texts are longer than what is read of them, if any are."""
         if cut and self.tell is not None and not self.ranks.rank:
             self.tell(cut_sentence(cut, texts, length))
+
+    def say_empty(self, texts: Sequence[str]) -> None:
+        """Tell how many training texts are empty, if more than half are."""
+        empty = count_empty(texts)
+        if 2 * empty > len(texts) and self.tell is not None and not self.ranks.rank:
+            share = f"{empty:,} of {len(texts):,} training texts ({empty / len(texts):.1%})"
+            self.tell(f"{share} are empty; {WHICH_FIELD}")
 
     @property
     def log(self) -> Path | None:

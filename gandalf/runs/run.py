@@ -14,8 +14,6 @@ from torch import Tensor
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
 from gandalf.model import Model
-from gandalf.model.mix import PROPOSED
-from gandalf.model.part import Floats, Ints
 from gandalf.nets.heads import Table
 from gandalf.nets.transformer import Transformer
 from gandalf.predict.calibration import fit_calibration
@@ -45,6 +43,7 @@ from gandalf.train.logs import RunLog, TrainingBar
 from gandalf.train.loop import Hook
 from gandalf.train.memory import out_of_memory, require_memory
 from gandalf.train.ranks import LostRankError
+from gandalf.wide.mixing import PROPOSED, Floats, Ints
 
 LINES = 20  # of the log in an epoch
 HELD = ("held/ids", "held/scores")  # in a checkpoint of a last stretch
@@ -282,7 +281,7 @@ class _Run:
         config = to_dict(self.recipe)
         config["encoder"] = self.encoder_options
         config["recipe"] = to_dict(self.recipe)
-        config["data"] = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
+        config["data"] = splits.about
         _, label_texts = splits.train.need_texts("training")
         now, made, num_labels = self.now, self.material.made, splits.train.num_labels
         del now.training.head_update, now.training.encoder_update  # their state is as large as the rows

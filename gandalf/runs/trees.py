@@ -13,14 +13,15 @@ from gandalf.data.bag_of_words import BagOfWords, TermKind
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import write_libsvm
 from gandalf.data.harden import harden_points
-from gandalf.model.mix import PROPOSED
-from gandalf.model.trees import Trees, need_omikuji, silenced, word_features
+from gandalf.model.trees import Trees
 from gandalf.predict.calibration import fit_calibration
 from gandalf.recipe import Recipe, TreesKind
 from gandalf.runs.material import augmented, run_cut
 from gandalf.runs.trained import HeldAnswers, Trained
 from gandalf.runs.validation import PLACES
 from gandalf.settings import to_dict
+from gandalf.wide.mixing import PROPOSED
+from gandalf.wide.wide_model import need_omikuji, silenced, word_features
 
 # Products of points' features and labels up to which one-vs-all is quick: some 20 s on two cores.
 ONE_VS_ALL = 1_000_000_000
@@ -74,8 +75,7 @@ def _trees(points: Dataset, splits: Splits, recipe: Recipe) -> Trees:
     words, _ = BagOfWords.fit([*texts, *label_texts], recipe.trees.words, TERM_KINDS[terms])
     featured = Dataset(points.targets, features=word_features(words, texts))
     forest = _forest(harden_points(featured, recipe.trees.harden, seed=recipe.seed), recipe)
-    about = {"name": splits.name, "points": len(splits.train), "labels": splits.train.num_labels}
-    config = to_dict(recipe) | {"recipe": to_dict(recipe), "data": about}
+    config = to_dict(recipe) | {"recipe": to_dict(recipe), "data": splits.about}
     return Trees(words, forest, label_texts, splits.train.label_ids, config)
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores, evaluate
-from gandalf.model.mix import PROPOSED
 from gandalf.recipe import LabelTrees, Recipe, Targets
 from gandalf.runs.trees import held_answers
+from gandalf.wide.mixing import PROPOSED
 
 POPULARITY, LINEAR = "popularity", "TF-IDF + linear"
 FIGURES = ("P@1", "PSP@5", "C@5")  # those that are printed
@@ -60,7 +60,7 @@ def yardsticks(splits: Splits, seed: int) -> tuple[list[Yardstick], tuple[str, .
 def beaten(scores: Scores, rivals: list[Yardstick]) -> str | None:
     """Return a sentence if a yardstick is ahead of the model, else None."""
     ahead = [
-        f"{rival.name} on {name} ({rival.scores[name]:.1f} against {scores[name]:.1f})"
+        f"{rival.name} has {name} {rival.scores[name]:.1f}, the model {scores[name]:.1f}"
         for rival in rivals
         for name in FIGURES[:2]
         if rival.scores[name] > scores[name]
@@ -68,7 +68,7 @@ def beaten(scores: Scores, rivals: list[Yardstick]) -> str | None:
     if not ahead:
         return None
     remedy = "gandalf train without --system searches for a better one"
-    return f"on held-out points the model is behind {', '.join(ahead)}; {remedy}"
+    return f"a cheap model is ahead on held-out points: {'; '.join(ahead)}; {remedy}"
 
 
 def _popularity(rest: Dataset, held: Dataset, splits: Splits) -> Scores:
