@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
-from gandalf.memory.files import INNER, MEMORY, read_memory
+from gandalf.memory.files import INNER, MEMORY, check_memory, read_memory
 from gandalf.memory.keys import Vectors
 from gandalf.text.tokens import check_texts, load_tokens
 from gandalf.wide.folder import PARTS, missing
@@ -207,6 +207,7 @@ class _WithMemory:
         mix = self._model
         self._reader = mix.part(facts.get("reader"), inner) if isinstance(mix, _Mix) else mix
         self._memory, weight = read_memory(folder, facts, self._size)
+        check_memory(self._memory, self._reader.unit_vectors([""]), folder)
         self._weight = weight
 
     def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:

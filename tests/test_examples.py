@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import command_line
 import numpy as np
 import pytest
 from http_client import that_adds
 from http_server import BEARER, refused
-from small_parts import small_network, small_part
+from scipy.special import expit
+from small_parts import needs_omikuji, small_network, small_part
 from small_runs import small_splits
 
-from gandalf.data.new_examples import Example, examples_of
+from gandalf.data.new_examples import Example
+from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.model import ModelWithMemory, load_model, save_model
-from gandalf.model.examples import with_examples, without_example
+from gandalf.model.examples import examples_for, with_examples, without_example
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.queries import Query
 from gandalf.serve.journal import Journal
@@ -44,19 +47,30 @@ def test_an_example_counts_for_its_text_and_says_so(kind):
 
 def test_an_example_says_nothing_of_texts_that_are_far_away():
     model = small_network()
-    longer = with_examples(model, [Example("aardvark zither", [3])])
-    for text in TEXTS[:4]:
-        vectors = model.unit_vectors([text, "aardvark zither"])
-        if float(vectors[0] @ vectors[1]) < longer.memory.voting.doubt - 0.2:
-            for label in range(5):
-                assert chance(longer, text, label) == pytest.approx(chance(model, text, label), abs=0.01)
+    longer = with_examples(model, [Example(TEXTS[0], [3])])
+    vectors = model.unit_vectors(TEXTS)
+    far = [at for at in range(8) if float(vectors[at] @ vectors[0]) < longer.memory.voting.doubt - 0.2]
+    assert far
+    for at in far:
+        for label in range(5):
+            assert chance(longer, TEXTS[at], label) == pytest.approx(
+                chance(model, TEXTS[at], label), abs=0.01
+            )
 
 
-def test_a_label_that_is_wrong_falls():
-    model = small_network()
+@pytest.mark.parametrize("kind", ["network", pytest.param("trees", marks=needs_omikuji)])
+def test_a_label_that_is_wrong_falls_and_no_other_one(kind):
+    model = small_part(kind)
     label = int(Predictor(model).predict(TEXTS[1], 1)[0][0])
     longer = with_examples(model, [Example(TEXTS[1], [label], [-1.0])])
     assert chance(longer, TEXTS[1], label) < chance(model, TEXTS[1], label)
+    ids, scores = longer.best([TEXTS[1]], longer.num_labels)
+    found = ids[0][ids[0] >= 0]
+    np.testing.assert_allclose(
+        expit(scores[0][ids[0] >= 0]), expit(longer.score([TEXTS[1]], found[np.newaxis]))[0], atol=1e-5
+    )
+    for other in found[found != label][:10].tolist():
+        assert chance(longer, TEXTS[1], other) == pytest.approx(chance(model, TEXTS[1], other), abs=1e-4)
 
 
 def test_labels_go_by_id_text_or_number():
@@ -80,6 +94,8 @@ def test_labels_go_by_id_text_or_number():
         (Example("text", [1], [float("nan")]), "has the value nan"),
         (Example("text", [1], [2.0]), "has the value 2.0"),
         (Example("text", [1, 2], [1.0]), "2 labels and 1 values"),
+        (Example(TEXTS[0], [3, 3], [1.0, -1.0]), "names a label twice"),
+        (Example("日本語の文章", [1]), "is known to the model"),
     ],
 )
 def test_examples_that_cannot_be_are_refused(example, said):
@@ -99,9 +115,22 @@ def test_an_id_is_taken_once():
 
 def test_points_of_a_data_set_are_examples():
     points = small_splits().train[:3]
-    found = examples_of(points)
+    found = examples_for(small_network(), points)
     assert [each.text for each in found] == list(points.texts)
-    assert [len(each.labels) for each in found] == np.diff(points.targets.indptr).tolist()
+    for row, each in enumerate(found):
+        assert list(each.labels) == points.targets[[row]].indices.tolist()
+
+
+def test_labels_of_other_texts_under_the_same_ids_are_refused():
+    points = small_splits().train[:3]
+    ids = [f"L{at}" for at in range(points.num_labels)]
+    model = replace(small_network(), label_ids=ids)
+    same = replace(points, label_ids=ids)
+    assert examples_for(model, same)
+    others = replace(same, label_texts=[f"other {text}" for text in points.label_texts])
+    with pytest.raises(DataError, match="in the data, and"):
+        examples_for(model, others)
+    assert examples_for(small_network(), replace(same, label_ids=[f"X{at}" for at in range(len(ids))]))
 
 
 # ---- the command
@@ -217,6 +246,25 @@ def test_examples_need_the_token(client, adding):
     assert "token" in refused(adding.delete("/examples/x"), 401)
 
 
+def test_a_refused_request_leaves_nothing_behind(adding):
+    """Labels of a request that was refused were once taken for known."""
+    new = {"text": "new one gzip", "labels": ["typo"]}
+    refused(post(adding, new, new_labels=[{"text": "alpha"}]), 409)
+    assert post(adding, new | {"labels": ["beta"]}, new_labels=[{"text": "beta"}]).status_code == 201
+    refused(post(adding, new | {"labels": ["alpha"]}, new_labels=[{"text": "gamma"}]), 409)
+
+
+def test_an_id_may_hold_a_slash(adding):
+    assert post(adding, {"text": "compress", "labels": [1], "id": "http://a/b"}).status_code == 201
+    assert adding.delete("/examples/http%3A%2F%2Fa%2Fb", headers=BEARER).status_code == 200
+
+
+def test_predictions_stay_calibrated(adding):
+    before = adding.post("/predict", json={"text": "compress"}).json()["calibrated"]
+    post(adding, {"text": "compress", "labels": [1]})
+    assert adding.post("/predict", json={"text": "compress"}).json()["calibrated"] == before
+
+
 # ---- several processes on one journal
 
 
@@ -247,6 +295,45 @@ def test_two_servers_of_one_journal_agree_and_a_restart_loses_nothing(tmp_path):
     assert other.examples == 5
 
 
+def test_every_removal_reaches_the_other_server(tmp_path):
+    """A file that is written anew may get the inode of the one it replaces."""
+    model, path = small_network(), tmp_path / "added.jsonl"
+    one, other = (Service(Served(Predictor(model)), journal=Journal(path, model)) for _ in range(2))
+    one.add_examples([Example(TEXTS[at], [at], id=f"e{at}") for at in range(6)])
+    for at in range(5):
+        other.catch_up()
+        assert one.remove_example(f"e{at}") and not one.remove_example(f"e{at}")
+        other.catch_up()
+        assert one.examples == other.examples == 5 - at
+    one.add_examples([Example(TEXTS[at], [at], id=f"f{at}") for at in range(6)])
+    other.catch_up()
+    assert other.examples == 7
+
+
+def test_after_a_removal_a_server_answers_as_after_a_restart(tmp_path):
+    model, path = small_network(), tmp_path / "added.jsonl"
+    service = Service(Served(Predictor(model)), journal=Journal(path, model))
+    service.add_examples([Example(TEXTS[0], [0], id="e")])
+    service.add([NewLabel("a label with examples", examples=(TEXTS[1], "", TEXTS[2]))])
+    service.remove_example("e")
+    again = Service(Served(Predictor(model)), journal=Journal(path, model))
+    for text in TEXTS:
+        assert answers(service, text) == pytest.approx(answers(again, text), abs=1e-5)
+
+
+def test_a_journal_outlives_a_change_of_the_folder(tmp_path):
+    """What it removed may be gone, and what it added may be there already."""
+    plain, path = small_network(), tmp_path / "added.jsonl"
+    model = with_examples(plain, [Example(TEXTS[0], [1], id="old")])
+    service = Service(Served(Predictor(model)), journal=Journal(path, model))
+    service.remove_example("old")
+    service.add_examples([Example(TEXTS[1], [2], id="new")])
+    assert Service(Served(Predictor(plain)), journal=Journal(path, plain)).examples == 1
+    holding = with_examples(plain, [Example(TEXTS[1], [3], id="new")])
+    again = Service(Served(Predictor(holding)), journal=Journal(path, holding))
+    assert again.examples == 1 and again.served.model.voices(TEXTS[1], 2)
+
+
 def test_an_example_of_the_folder_is_removed_by_its_id(tmp_path):
     model, path = with_examples(small_network(), [Example(TEXTS[0], [1], id="old")]), tmp_path / "added.jsonl"
     service = Service(Served(Predictor(model)), journal=Journal(path, model))
@@ -263,5 +350,7 @@ def test_a_line_that_was_cut_short_was_never_acknowledged(tmp_path):
     with open(path, "ab") as file:
         file.write(b'{"examples": [{"text": "half')
     again = Service(Served(Predictor(model)), journal=Journal(path, model))
+    assert again.remove_example("kept") and not again.examples
+    again.add_examples([Example(TEXTS[0], [1], id="kept")])
     again.add_examples([Example(TEXTS[1], [2], id="next")])
     assert again.examples == 2 and b"half" not in path.read_bytes()

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 from gandalf.errors import DataError
 from gandalf.memory import keys as keys_module
-from gandalf.memory.files import memory_facts, read_memory, write_memory
+from gandalf.memory.files import check_memory, memory_facts, read_memory, write_memory
 from gandalf.memory.keys import DenseKeys, SparseKeys, keys_of
 from gandalf.memory.memory import EXAMPLE, Block, Memory, Record, Voting
 
@@ -176,7 +176,9 @@ def test_dense_and_sparse_keys_do_not_mix():
         memory.appended(sparse_unit(2), some_values(2), some_records(2))
 
 
-@pytest.mark.parametrize("wrong", [{"temperature": 0.0}, {"neighbours": 0}, {"doubt": float("nan")}])
+@pytest.mark.parametrize(
+    "wrong", [{"temperature": 0.0}, {"neighbours": 0}, {"neighbours": 2.5}, {"doubt": float("nan")}]
+)
 def test_a_voting_that_cannot_be_is_refused(wrong):
     with pytest.raises(DataError, match="cannot vote"):
         Voting(**wrong)
@@ -185,3 +187,32 @@ def test_a_voting_that_cannot_be_is_refused(wrong):
 def test_parts_of_other_lengths_are_refused():
     with pytest.raises(DataError, match="differ in length"):
         Block(SparseKeys(sparse_unit(3)), some_values(2), tuple(some_records(3)))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        ({"codes": np.zeros((3, 7), np.int8)}, "fit the model"),
+        ({"scales": np.full(3, 1e38, np.float32)}, "no vector of length 1"),
+        ({"label_values": np.full(3, 1e30, np.float32)}, "between -1 and 1"),
+        ({"label_values": np.full(3, np.nan, np.float32)}, "between -1 and 1"),
+    ],
+)
+def test_a_damaged_memory_is_refused(damage, said, tmp_path):
+    memory = memory_of(unit(3), csr_array(np.eye(3, LABELS, dtype=np.float32)))
+    write_memory(memory, tmp_path)
+    with np.load(tmp_path / "memory.npz") as arrays:
+        kept = dict(arrays)
+    np.savez(tmp_path / "memory.npz", **(kept | damage))
+    with pytest.raises(DataError, match=said):
+        again, _ = read_memory(tmp_path, memory_facts(memory, 0.2), LABELS)
+        check_memory(again, unit(1), tmp_path)
+
+
+def test_an_id_that_is_there_twice_is_refused(tmp_path):
+    memory = memory_of(unit(2), some_values(2))
+    write_memory(memory, tmp_path)
+    line = '{"text": "a", "kind": "example", "id": "e"}\n'
+    (tmp_path / "memory.jsonl").write_text(2 * line, "utf-8")
+    with pytest.raises(DataError, match="there twice"):
+        read_memory(tmp_path, memory_facts(memory, 0.2), LABELS)

@@ -16,10 +16,13 @@ from small_transformer import WORDS, write_transformer
 
 import gandalf
 from gandalf.data.dataset import Splits
+from gandalf.data.new_examples import Example
 from gandalf.errors import DataError
 from gandalf.memory.memory import LABEL, POINT
 from gandalf.model import Mix, ModelWithMemory, load_model, save_model
+from gandalf.model.examples import with_examples
 from gandalf.runs import remember as remember_module
+from gandalf.runs.mix_models import mix_models
 from gandalf.runs.remember import MemoryOptions, remember
 
 done, fails = partial(command_line.done, "remember"), partial(command_line.fails, "remember")
@@ -116,6 +119,17 @@ def test_every_kind_of_model_can_have_one(kind, tmp_path):
         again = load_model(tmp_path / "model")
         texts = small_splits().test.texts[:5]
         np.testing.assert_allclose(again.best(texts, 5)[1], found.best(texts, 5)[1], atol=1e-4)
+
+
+def test_examples_are_kept_when_a_memory_is_fitted(network):
+    told = with_examples(network, [Example(small_splits().test.texts[0], [3], id="mine")])
+    found = remember(told, small_splits()).model
+    assert isinstance(found, ModelWithMemory) and list(found.memory.examples) == ["mine"]
+
+
+def test_a_mix_does_not_call_points_held_out_that_a_memory_holds(network):
+    remembering = small_part("network with memory")
+    assert mix_models({"one": network, "two": remembering}, small_splits()).seen
 
 
 @needs_omikuji

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -13,14 +13,9 @@ from gandalf.cli.engine import device_of, engine
 from gandalf.cli.options import SOURCE, Json, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.cli.predict import Device, ModelFolder
-from gandalf.data.dataset import Dataset
-from gandalf.data.new_examples import Example, examples_of
-from gandalf.data.new_labels import NewLabel
+from gandalf.data.new_examples import Example
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
-
-if TYPE_CHECKING:
-    from gandalf.model import Part
 
 NewLabels = Annotated[
     bool, typer.Option("--new-labels", help="Also add labels of the examples that the model does not have.")
@@ -40,43 +35,26 @@ def add_examples(
 
     DATA is a table or a folder such as a model is trained on; its training points become examples. A model
     without a memory gets one, in which only the examples are; [bold]gandalf remember[/] makes one of all its
-    training points. A relevance between -1 and 0 says that a text does not have the label.
+    training points.
 
     [bold]gandalf add-examples my-model more.csv -o better-model[/]
     """
     with engine("adding examples"):
         from gandalf.model import ModelWithMemory, load_model
-        from gandalf.model.examples import with_examples
+        from gandalf.model.examples import examples_for, with_examples, with_new_labels
         from gandalf.model.save import save_derived
     folder = target.folder(model)
     source.refuse_to_write(folder)
     points = source.load_original().train
-    examples = [each for each in examples_of(points) if each.labels]
+    loaded = load_model(model, device_of(device))
+    found = with_new_labels(loaded, points) if new_labels else loaded
+    examples = examples_for(found, points)
     if not examples:
         raise DataError("holds no text with a label", remedy="give texts with their labels", file=source.data)
-    loaded = load_model(model, device_of(device))
-    found = _with_new_labels(loaded, points) if new_labels else loaded
     longer = with_examples(found, examples)
     save_derived(longer, model, folder, overwrite=target.in_place or target.overwrite)
     fresh = not isinstance(loaded, ModelWithMemory)
     _tell(folder, examples, longer.num_labels - loaded.num_labels, fresh, json)
-
-
-def _with_new_labels(model: Part, points: Dataset) -> Part:
-    """Return the model with those labels of the points that it does not have."""
-    from gandalf.model.chosen_labels import KnownLabels
-
-    known = KnownLabels(model)
-    texts = points.need_texts("adding labels")[1]
-    names = texts if points.label_ids is None else points.label_ids
-    used = points.label_frequencies > 0
-    ids = model.label_ids is not None
-    new = [
-        NewLabel(text, name if ids else None)
-        for name, text, met in zip(names, texts, used.tolist(), strict=True)
-        if met and not known.numbers(name) and not known.numbers(text)
-    ]
-    return model.with_labels(new) if new else model
 
 
 def _tell(folder: Path, examples: list[Example], labels: int, fresh: bool, json: bool) -> None:
@@ -85,6 +63,8 @@ def _tell(folder: Path, examples: list[Example], labels: int, fresh: bool, json:
         return
     more = f", and {counted(labels, 'new label')}" if labels else ""
     console().print(f"{escape(str(folder))}: {counted(len(examples), 'example')} added{more}")
-    if fresh:
-        note = "the memory holds these examples alone; gandalf remember adds the training points"
+    if fresh and not labels:
+        note = (
+            "the memory holds these examples alone; gandalf remember adds the training points and keeps them"
+        )
         console().print(f"[dim]{note}[/]")

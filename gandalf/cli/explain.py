@@ -139,6 +139,8 @@ def _show(found: Explanation) -> None:
 def _parts(found: Explanation) -> str:
     """Return how much of the probability comes from each part of a mix."""
     added = [(share.part, share.weight * share.probability) for share in found.shares]
+    if min(value for _, value in added) < 0:  # a memory may speak against a label
+        return ", ".join(f"{part} {value:+.3f}" for part, value in added)
     total = sum(value for _, value in added) or 1.0
     return ", ".join(f"{part} {100 * value / total:.0f} %" for part, value in added)
 

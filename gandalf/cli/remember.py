@@ -59,8 +59,7 @@ def remember(
     with engine("a memory"):
         from gandalf.model import load_model
         from gandalf.model.save import save_derived
-        from gandalf.runs.mix_models import TOO_KIND
-        from gandalf.runs.remember import MemoryOptions
+        from gandalf.runs.remember import TOO_KIND, MemoryOptions
         from gandalf.runs.remember import remember as fit
         from gandalf.runs.testing import test_scores
     source.refuse_to_write(out)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
 
 
@@ -35,16 +34,3 @@ class Example:
                 what = f"the example {self.text[:60]!r} has the value {value}"
                 raise DataError(what, remedy="values lie between -1 (surely not) and 1 (surely)")
         return self
-
-
-def examples_of(points: Dataset) -> list[Example]:
-    """Return the points of a data set as examples, with labels by id, else by text."""
-    texts, label_texts = points.need_texts("adding examples")
-    names = label_texts if points.label_ids is None else points.label_ids
-    found = []
-    for row, text in enumerate(texts):
-        own = slice(points.targets.indptr[row], points.targets.indptr[row + 1])
-        labels = [names[label] for label in points.targets.indices[own].tolist()]
-        id = None if points.ids is None else points.ids[row]
-        found.append(Example(text, labels, points.targets.data[own].tolist(), id or None))
-    return found

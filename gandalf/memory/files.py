@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from gandalf.data.files import read_lines, written
 from gandalf.errors import DataError, Findings
-from gandalf.memory.keys import read_keys
+from gandalf.memory.keys import Vectors, check_queries, read_keys
 from gandalf.memory.memory import EXAMPLE, LABEL, POINT, Block, Memory, Record, Voting
 from gandalf.wide.folder import AGAIN, missing
 
@@ -37,6 +37,14 @@ def write_memory(memory: Memory, folder: Path) -> None:
             file.write(json.dumps(about, ensure_ascii=False) + "\n")
 
 
+def check_memory(memory: Memory, vectors: Vectors, folder: Path) -> None:
+    """Refuse a memory whose keys are not of the kind and width of the model's vectors."""
+    try:
+        check_queries(memory.blocks[0].keys, vectors)
+    except ValueError as error:
+        raise DataError(f"its memory does not fit the model: {error}", remedy=AGAIN, file=folder) from error
+
+
 def read_memory(folder: Path, facts: Mapping[str, Any], labels: int) -> tuple[Memory, float]:
     """Return the memory and its weight; `facts` and `labels` are what the folder says of it."""
     weight, voting, number = _facts(facts, folder)
@@ -50,8 +58,8 @@ def read_memory(folder: Path, facts: Mapping[str, Any], labels: int) -> tuple[Me
             parts = (arrays["label_values"], arrays["labels"], arrays["label_ends"])
         values = csr_array(parts, shape=(len(keys), labels))
         values.check_format(full_check=True)
-        if not np.isfinite(values.data).all():
-            raise ValueError("a value is no number")
+        if not (np.abs(values.data) <= 1).all():  # of NaN, too, this is not so
+            raise ValueError("a value does not lie between -1 and 1")
         block = Block(keys, values, records)
     except Exception as error:  # NumPy and zipfile raise a dozen kinds of errors of a damaged file
         raise DataError(f"its memory cannot be read ({error})", remedy=AGAIN, file=path) from error
@@ -82,12 +90,17 @@ def _records(path: Path) -> tuple[Record, ...]:
     if not path.is_file():
         raise missing(path)
     found: list[Record] = []
+    met: set[str | None] = set()
     for line, text in read_lines(path, Findings()):
         try:
             record = Record(**json.loads(text))
         except (ValueError, TypeError, RecursionError) as error:
             raise DataError("is no key of a memory", remedy=AGAIN, file=path, line=line) from error
-        if not isinstance(record.text, str) or record.kind not in KINDS:
+        named = record.id is None or isinstance(record.id, str)
+        if not isinstance(record.text, str) or record.kind not in KINDS or not named:
             raise DataError("is no key of a memory", remedy=AGAIN, file=path, line=line)
+        if record.id is not None and record.id in met:
+            raise DataError(f"the id {record.id!r} is there twice", remedy=AGAIN, file=path, line=line)
+        met.add(record.id)
         found.append(record)
     return tuple(found)

@@ -158,13 +158,25 @@ def read_keys(arrays: Mapping[str, npt.NDArray[Any]]) -> DenseKeys | SparseKeys:
         codes, scales = arrays["codes"], arrays["scales"]
         if codes.dtype != np.int8 or codes.ndim != 2 or scales.shape != (len(codes),):
             raise ValueError("its keys have the wrong shape")
-        if not np.isfinite(scales).all():
-            raise ValueError("a key holds values that are no numbers")
+        if not (np.isfinite(scales) & (scales >= 0) & (scales <= 1)).all():
+            raise ValueError("a key is no vector of length 1")
         return DenseKeys(codes, scales.astype(np.float32))
     number, dim = (int(each) for each in arrays["shape"])
     rows = csr_array((arrays["term_values"], arrays["terms"], arrays["term_ends"]), shape=(number, dim))
     rows.check_format(full_check=True)
+    if not np.isfinite(rows.data).all():
+        raise ValueError("a key holds values that are no numbers")
     return SparseKeys(rows)
+
+
+def check_queries(keys: DenseKeys | SparseKeys, queries: Vectors) -> None:
+    """Raise ValueError if the keys are not of the kind and width of a model's vectors."""
+    dense, width = isinstance(queries, np.ndarray), queries.shape[1]
+    found = keys.codes.shape[1] if isinstance(keys, DenseKeys) else keys.rows.shape[1]
+    if dense != isinstance(keys, DenseKeys) or width != found:
+        kinds = {True: "dense", False: "sparse"}
+        own = f"{kinds[isinstance(keys, DenseKeys)]} of {found:,} numbers"
+        raise ValueError(f"its keys are {own}, and the model's vectors {kinds[dense]} of {width:,}")
 
 
 def _largest(values: Floats, number: int) -> tuple[Ints, Floats]:

@@ -16,6 +16,7 @@ from gandalf.memory.keys import NO_KEY, DenseKeys, Floats, Ints, SparseKeys, Vec
 from gandalf.metrics.topk import find_pairs
 from gandalf.wide.mixing import NO_LABEL, PROPOSED, Lists
 
+LEAST_TEMPERATURE = 1e-3  # cosines are known to five digits
 POINT, LABEL, EXAMPLE = "point", "label", "example"  # what a key was made from
 
 Both = list[Lists]  # ids and shares of probability: of the model, of the memory
@@ -34,7 +35,8 @@ class Voting:
     doubt: float | None = None
 
     def __post_init__(self) -> None:
-        wrong = not (0 < self.temperature < math.inf) or self.neighbours < 1
+        wrong = not (LEAST_TEMPERATURE <= self.temperature < math.inf)
+        wrong = wrong or type(self.neighbours) is not int or self.neighbours < 1
         if wrong or not (self.doubt is None or math.isfinite(self.doubt)):
             raise DataError(f"a memory cannot vote like this: {self}")
 
@@ -92,6 +94,12 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.records)
+
+    @cached_property
+    def names_labels(self) -> npt.NDArray[np.bool_]:
+        """True for each key that speaks for a label, not only against some."""  # shape: (K,)
+        rows = np.repeat(np.arange(len(self)), np.diff(self.values.indptr))
+        return np.bincount(rows[self.values.data > 0], minlength=len(self)) > 0
 
     def joined(self, other: Block) -> Block:
         """Return these keys, followed by others."""
@@ -155,8 +163,13 @@ class Memory:
         )
 
     def heard(self, near: Near) -> npt.NDArray[np.float64]:
-        """Return how much of the vote the keys have; the rest is doubt."""  # shape: (N,)
-        return np.asarray(self.voting.shares(near.cosines).sum(axis=1))
+        """Return how much of the vote goes to labels; the rest is doubt, or speaks against labels alone."""
+        shares = self.voting.shares(near.cosines)  # shape: (N, n)
+        for number, block in enumerate(self.blocks):
+            silent = (near.blocks == number) & (near.places != NO_KEY)
+            silent[silent] = ~block.names_labels[near.places[silent]]
+            shares[silent] = 0.0
+        return np.asarray(shares.sum(axis=1))
 
     def beside(self, model: Lists, near: Near, weight: float, exclude: csr_array | None = None) -> Both:
         """Return the weighted lists of a model and of the memory; what the keys leave is the model's."""

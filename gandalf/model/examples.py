@@ -9,11 +9,15 @@ from dataclasses import replace
 import numpy as np
 from scipy.sparse import csr_array
 
+from gandalf.data.dataset import Dataset
 from gandalf.data.formats.texts import clean
+from gandalf.data.matching import text_key
 from gandalf.data.new_examples import Example
+from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.memory.keys import keys_of
 from gandalf.memory.memory import EXAMPLE, Block, Memory, Record, Voting
+from gandalf.model.calibration import Calibration
 from gandalf.model.chosen_labels import KnownLabels
 from gandalf.model.part import Part
 from gandalf.model.with_memory import ModelWithMemory, as_queries
@@ -30,26 +34,115 @@ def with_examples(
     A model without a memory gets one, in which only these examples are. `known` spares a caller who adds
     often from listing all labels each time.
     """
-    remembering = model if isinstance(model, ModelWithMemory) else with_empty_memory(model)
-    chosen = with_ids(examples, remembering)
-    values = _values(chosen, remembering.num_labels, known or KnownLabels(remembering))
-    records = [Record(clean(each.text), EXAMPLE, each.id) for each in chosen]
-    return remembering.with_examples(values, records)
-
-
-def with_ids(examples: Sequence[Example], model: Part) -> list[Example]:
-    """Return the examples with an id each, or refuse those that cannot be added."""
     if not examples:
         raise DataError("there is no example to add", remedy="give at least one text with its labels")
-    taken = set(model.memory.examples) if isinstance(model, ModelWithMemory) else set[str]()
+    remembering = model if isinstance(model, ModelWithMemory) else with_empty_memory(model)
+    known = known or KnownLabels(remembering)
+    chosen = [numbered(each, known) for each in named_examples(examples)]
+    _refuse_taken(chosen, remembering)
+    texts = [clean(each.text) for each in chosen]
+    for text, is_known in zip(texts, remembering.knows(texts).tolist(), strict=True):
+        if not is_known:
+            what = f"nothing in the example {text[:60]!r} is known to the model, so it would never be found"
+            raise DataError(what, remedy="leave it out, or train a model that reads such texts")
+    records = [Record(text, EXAMPLE, each.id) for text, each in zip(texts, chosen, strict=True)]
+    return remembering.with_examples(_values(chosen, remembering.num_labels), records)
+
+
+def examples_for(model: Part, points: Dataset) -> list[Example]:
+    """Return the points of a data set that have labels as examples, with labels as numbers of the model."""
+    numbers = _label_numbers(model, points)
     found = []
+    for row, text in enumerate(points.need_texts("adding examples")[0]):
+        own = slice(points.targets.indptr[row], points.targets.indptr[row + 1])
+        labels = [numbers[label] for label in points.targets.indices[own].tolist()]
+        id = None if points.ids is None else points.ids[row]
+        if labels:
+            found.append(Example(text, labels, points.targets.data[own].tolist(), id or None))
+    return found
+
+
+def with_new_labels(model: Part, points: Dataset) -> Part:
+    """Return the model with those labels of the points that it does not have."""
+    known, ids = KnownLabels(model), model.label_ids is not None
+    new = [
+        NewLabel(text, name if ids else None)
+        for name, text in _used_labels(points).values()
+        if not known.numbers(name) and not known.numbers(text)
+    ]
+    return model.with_labels(new) if new else model
+
+
+def _label_numbers(model: Part, points: Dataset) -> dict[int, int]:
+    """Return the model's number of each label that the points use, by id and text together."""
+    known, found = KnownLabels(model), dict[int, int]()
+    for label, (name, text) in _used_labels(points).items():
+        numbers = known.numbers(name) or known.numbers(text)
+        if not numbers:
+            what = f"{text!r} is no label of the model"
+            remedy = f"add it with --new-labels, or name a label that the model has{known.hint(text)}"
+            raise DataError(what, remedy=remedy)
+        own = model.label_texts[numbers[0]]
+        if name != text and text_key(own) != text_key(text):
+            what = f"the label {name!r} is {text[:60]!r} in the data, and {own[:60]!r} in the model"
+            raise DataError(what, remedy="give the label texts that the model was trained with")
+        found[label] = numbers[0]
+    return found
+
+
+def _used_labels(points: Dataset) -> dict[int, tuple[str, str]]:
+    """Return id, or text where there are no ids, and text of the labels that any point has."""
+    texts = points.need_texts("adding examples")[1]
+    names = texts if points.label_ids is None else points.label_ids
+    used = np.flatnonzero(points.label_frequencies > 0).tolist()
+    return {at: (names[at], texts[at]) for at in used}
+
+
+def named_examples(examples: Sequence[Example]) -> list[Example]:
+    """Return the examples with an id each."""
+    return [replace(each.checked(), id=each.id or uuid.uuid4().hex) for each in examples]
+
+
+def numbered(example: Example, known: KnownLabels) -> Example:
+    """Return the example with its labels as numbers, or refuse labels that the model does not have."""
+    labels, values = list[int](), list[float]()
+    for name, value in zip(example.labels, example.values or [1.0] * len(example.labels), strict=True):
+        numbers = known.numbers(name)
+        if not numbers:
+            what = f"{name!r}, a label of the example {example.text[:60]!r}, is no label of the model"
+            remedy = "name a label by its id or its whole text" + known.hint(name)
+            raise DataError(what, remedy=f"{remedy}, or add it first: gandalf add-labels")
+        labels += numbers
+        values += [value] * len(numbers)
+    if len(set(labels)) < len(labels):
+        what = f"the example {example.text[:60]!r} names a label twice"
+        raise DataError(what, remedy="name each label once")
+    return replace(example, labels=labels, values=values)
+
+
+def example_ids(model: Part) -> set[str]:
+    """Return the ids of the examples that were added to a model."""
+    return set(model.memory.examples) if isinstance(model, ModelWithMemory) else set()
+
+
+def _refuse_taken(examples: Sequence[Example], model: Part) -> None:
+    taken = example_ids(model)
     for each in examples:
-        each = replace(each.checked(), id=each.id or uuid.uuid4().hex)
         if each.id in taken:
             raise DataError(f"there is an example {each.id!r} already", remedy="give another id, or none")
         taken.add(str(each.id))
-        found.append(each)
-    return found
+
+
+def with_examples_of(model: Part, other: Part) -> Part:
+    """Return the model with the examples that another model of the same labels remembers."""
+    blocks = other.memory.blocks if isinstance(other, ModelWithMemory) else ()
+    for block in blocks:
+        places = [at for at, record in enumerate(block.records) if record.kind == EXAMPLE]
+        if places:
+            remembering = model if isinstance(model, ModelWithMemory) else with_empty_memory(model)
+            records = [block.records[at] for at in places]
+            model = remembering.with_examples(csr_array(block.values[places]), records)
+    return model
 
 
 def without_example(model: Part, id: str) -> Part:
@@ -68,7 +161,8 @@ def with_empty_memory(model: Part) -> ModelWithMemory:
     near = keys_of(vectors).nearest(vectors, 2)[1][:, 1:]  # the second: every text is nearest to itself
     near = near[np.isfinite(near)]
     doubt = round(float(np.median(near)), 3) if len(near) else 0.5
-    return ModelWithMemory(model, Memory((empty,), Voting(doubt=doubt)), WEIGHT)
+    calibration = None if model.calibration is None else Calibration()  # its probabilities are calibrated
+    return ModelWithMemory(model, Memory((empty,), Voting(doubt=doubt)), WEIGHT, calibration)
 
 
 def _some(texts: Sequence[str]) -> list[str]:
@@ -76,21 +170,9 @@ def _some(texts: Sequence[str]) -> list[str]:
     return [texts[place] for place in places.tolist()]
 
 
-def _values(examples: Sequence[Example], labels: int, known: KnownLabels) -> csr_array:
-    """Return the values of the labels that the examples name."""  # shape: (examples, labels)
-    rows, columns, values = list[int](), list[int](), list[float]()
-    for row, example in enumerate(examples):
-        said = example.values or [1.0] * len(example.labels)
-        for name, value in zip(example.labels, said, strict=True):
-            numbers = known.numbers(name)
-            if not numbers:
-                what = f"{name!r}, a label of the example {example.text[:60]!r}, is no label of the model"
-                remedy = "name a label by its id or its whole text" + known.hint(name)
-                raise DataError(what, remedy=f"{remedy}, or add it first: gandalf add-labels")
-            rows += [row] * len(numbers)
-            columns += numbers
-            values += [value] * len(numbers)
-    shape = (len(examples), labels)
-    found = csr_array((np.array(values, dtype=np.float32), (rows, columns)), shape=shape)
-    found.data = np.clip(found.data, -1, 1)  # a label that is named twice
-    return found
+def _values(examples: Sequence[Example], labels: int) -> csr_array:
+    """Return the values of examples whose labels are numbers."""  # shape: (examples, labels)
+    rows = np.repeat(np.arange(len(examples)), [len(each.labels) for each in examples])
+    columns = [int(label) for each in examples for label in each.labels]
+    values = np.array([value for each in examples for value in each.values or ()], dtype=np.float32)
+    return csr_array((values, (rows, columns)), shape=(len(examples), labels))

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
-from gandalf.memory.files import INNER, MEMORY, read_memory
+from gandalf.memory.files import INNER, MEMORY, check_memory, read_memory
 from gandalf.model.calibration import Calibration
 from gandalf.model.layout import CONFIG, FORMAT, LABELS, VERSION, WEIGHTS, Facts
 from gandalf.model.mix import Mix
 from gandalf.model.model import Model
 from gandalf.model.part import Part
 from gandalf.model.trees import Trees, load_trees
-from gandalf.model.with_memory import ModelWithMemory
+from gandalf.model.with_memory import ModelWithMemory, as_queries
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.slim import FACTS as SLIM_FACTS
@@ -105,7 +105,9 @@ def _with_memory(
     reader = facts.encoder.get("reader")
     if isinstance(model, Mix) and reader not in model.names:
         raise DataError(f"has no part {str(reader)[:40]!r}", remedy=AGAIN, file=folder / PARTS / INNER)
-    return ModelWithMemory(model, memory, weight, facts.calibration, reader)
+    found = ModelWithMemory(model, memory, weight, facts.calibration, reader)
+    check_memory(memory, as_queries(found.unit_vectors(texts[:1])), folder)
+    return found
 
 
 def _network(

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array, eye_array
 from torch import Tensor
 from torch.nn import functional as F
 
+from gandalf.data.formats.texts import clean
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.memory.files import INNER, MEMORY, memory_facts, write_memory
@@ -91,8 +92,10 @@ class ModelWithMemory(Extendable):
     @property
     def about(self) -> str:
         """What the model card says of its parts."""
-        share = f"the {self.memory.voting.neighbours} nearest of {len(self.memory):,} remembered points"
-        return f"{self.model.about} To {1 - self.weight:.0%} of that, {share} add {self.weight:.0%}."
+        near = (
+            f"the {self.memory.voting.neighbours} nearest to a text have up to {self.weight:.0%} of the vote"
+        )
+        return f"{self.model.about} A memory holds {len(self.memory):,} points and label texts; {near}."
 
     @property
     def reads(self) -> str:
@@ -167,8 +170,9 @@ class ModelWithMemory(Extendable):
         records = [Record(text, LABEL) for text in texts]
         numbers = list(range(first, first + len(labels)))
         for number, label in enumerate(labels, start=first):
-            records += [Record(text, EXAMPLE) for text in label.examples]
-            numbers += [number] * len(label.examples)
+            examples = [text for text in map(clean, label.examples) if text]
+            records += [Record(text, EXAMPLE) for text in examples]
+            numbers += [number] * len(examples)
         values = csr_array(eye_array(longer.num_labels, format="csr")[numbers])
         memory = self.memory.widened(longer.num_labels)
         reads = reader_of(longer, self.reader)

@@ -10,7 +10,7 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.holdout import holdout
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores
-from gandalf.model import Calibration, Mix, Part, Trees
+from gandalf.model import Calibration, Mix, ModelWithMemory, Part, Trees
 from gandalf.predict.inputs import check_labels
 from gandalf.recipe import Recipe, Validation
 from gandalf.runs.mixing import Fitted, fit_mix
@@ -138,6 +138,8 @@ def _unseen(parts: Mapping[str, Part], splits: Splits) -> Held | None:
 
     Trees learn from all points in the end, but are trained in seconds: they are asked without these points.
     """
+    if any(isinstance(part, ModelWithMemory) for part in parts.values()):
+        return None  # a memory holds all points
     recipes = {name: _recipe_on(part, splits) for name, part in parts.items()}
     networks = [name for name, part in parts.items() if not isinstance(part, Trees)]
     found = {_held_by(recipes[name]) for name in networks or list(recipes)}

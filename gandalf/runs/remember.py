@@ -17,6 +17,7 @@ from gandalf.memory.keys import join_keys, keys_of
 from gandalf.memory.memory import LABEL, POINT, Block, Memory, Near, Record, Voting
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Calibration, Mix, ModelWithMemory, Part
+from gandalf.model.examples import with_examples_of
 from gandalf.model.with_memory import as_queries, networks, reader_of, without_memory
 from gandalf.nets.transformer import Transformer
 from gandalf.predict.inputs import check_labels
@@ -34,6 +35,10 @@ LabelValues = Literal["none", "own", "graph"]  # no label keys; the label itself
 LABEL_VALUES: tuple[LabelValues, ...] = ("own", "graph", "none")
 TEMPERATURES = (0.03, 0.1)
 MODEL, MEMORY = "model", "memory"
+TOO_KIND = (
+    "the memory is fitted on points that the model may have learnt from: there the model looks better than "
+    "it is, and the memory gets less weight than it should"
+)
 
 
 @dataclass(frozen=True)
@@ -103,12 +108,13 @@ def remember(
     """Return the model with a memory of the training points; the test split is not read.
 
     The keys that are tried are those of the points that are not held out. The memory that is kept has keys of
-    all points. A memory that the model has already is replaced.
+    all points. A memory that the model has already is replaced, and the examples in it are kept.
     """
-    model, options = without_memory(model), options or MemoryOptions()
-    check_labels(splits, model)
-    asked = held_points({MODEL: model}, splits, share, seed)
-    return add_memory(model, splits, asked, options)
+    plain, options = without_memory(model), options or MemoryOptions()
+    check_labels(splits, plain)
+    asked = held_points({MODEL: plain}, splits, share, seed)
+    found = add_memory(plain, splits, asked, options)
+    return replace(found, model=with_examples_of(found.model, model))
 
 
 def train_with_memory(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained:

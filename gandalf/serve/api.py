@@ -134,9 +134,11 @@ class Api:
         """Remove an example that was added; it does not count any more when it answers."""
         self.authorise(request)
         try:
-            await run_in_threadpool(self.service.remove_example, id)
+            found = await run_in_threadpool(self.service.remove_example, id)
         except DataError as error:
-            raise HTTPException(404, str(error)) from error
+            raise HTTPException(409, str(error)) from error
+        if not found:
+            raise HTTPException(404, f"there is no example {id!r}")
         return JSONResponse({"examples": [], "all_examples": self.service.examples})
 
     async def about(self) -> JSONResponse:

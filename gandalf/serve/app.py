@@ -89,7 +89,7 @@ def _add_paths(app: FastAPI, api: Api) -> None:
     add("/labels", "GET", api.find_labels, Labels, BAD)
     add("/labels", "POST", api.add_labels, Labels, BAD, UNKNOWN, REFUSED, BUSY, status_code=201)
     add("/examples", "POST", api.add_examples, Examples, BAD, UNKNOWN, REFUSED, BUSY, status_code=201)
-    add("/examples/{id}", "DELETE", api.remove_example, Examples, BAD, UNKNOWN, REFUSED, BUSY)
+    add("/examples/{id:path}", "DELETE", api.remove_example, Examples, BAD, UNKNOWN, REFUSED, BUSY)
     add("/labels/{label}/neighbours", "GET", api.neighbours, Near, BAD, UNKNOWN, BUSY)
     add("/about", "GET", api.about, About)
     add("/health", "GET", api.health, Status)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from filelock import FileLock
 
@@ -65,7 +65,7 @@ class Journal:
         self.path, self._header = path, {"format": FORMAT, "version": 1, **_fingerprint(model)}
         self._lock = FileLock(f"{path}.lock")
         self._read = 0  # bytes
-        self._inode = 0  # of the file that so much was read of
+        self._file: BinaryIO | None = None  # that so much was read of; open, its inode goes to no other file
         with self.locked():
             first = _first_line(path)
             if not first.endswith(b"\n"):  # nothing was ever acknowledged
@@ -73,7 +73,7 @@ class Journal:
             elif self._line(first) != self._header:
                 what = "holds labels that were added to another model, or is no such file"
                 raise DataError(what, remedy="name another file with --added, or move it away", file=path)
-            self._inode = path.stat().st_ino
+            self._file = open(path, "rb")  # noqa: SIM115  for as long as the journal lives
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -83,8 +83,22 @@ class Journal:
 
     def grown(self) -> bool:
         """Return True if there is something that was not read yet, or is being written."""
-        found = self.path.stat()
-        return found.st_size > self._read or found.st_ino != self._inode
+        return self.path.stat().st_size > self._read or self._is_replaced()
+
+    def _is_replaced(self) -> bool:
+        """Return True if the file is another one than was read so far."""
+        if self._file is None:
+            return True
+        return not os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __del__(self) -> None:
+        self.close()
 
     def new(self) -> tuple[bool, list[Change]]:
         """Return what anyone changed since this was last asked.
@@ -92,13 +106,13 @@ class Journal:
         True with it: an example was removed, so the file was written anew; the changes are all there are, and
         stand in place of those that were returned before.
         """
-        with open(self.path, "rb") as file:
-            inode = os.fstat(file.fileno()).st_ino
-            afresh = inode != self._inode
-            self._read = 0 if afresh else self._read
-            self._inode = inode
-            file.seek(self._read)
-            lines = file.read().splitlines(keepends=True)
+        afresh = self._is_replaced()
+        if afresh:
+            self.close()
+            self._file, self._read = open(self.path, "rb"), 0  # noqa: SIM115  as above
+        assert self._file is not None
+        self._file.seek(self._read)
+        lines = self._file.read().splitlines(keepends=True)
         found = []
         for line in lines:
             if not line.endswith(b"\n"):
@@ -116,7 +130,8 @@ class Journal:
     def remove(self, id: str) -> None:
         """Remove an example: of one that was added here nothing is left in the file. Hold the lock."""
         changes, found = list[Change](), False
-        for line in self.path.read_bytes().splitlines()[1:]:
+        content = self.path.read_bytes()
+        for line in content[: _whole(content)].splitlines()[1:]:  # what was cut short was never acknowledged
             change = Change.of(self._line(line))
             kept = tuple(example for example in change.examples if example.id != id)
             found = found or len(kept) < len(change.examples)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,9 +14,15 @@ import torch
 from gandalf.data.new_examples import Example
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
-from gandalf.model import ModelWithMemory, Part
+from gandalf.model import Part
 from gandalf.model.chosen_labels import KnownLabels
-from gandalf.model.examples import with_examples, with_ids, without_example
+from gandalf.model.examples import (
+    example_ids,
+    named_examples,
+    numbered,
+    with_examples,
+    without_example,
+)
 from gandalf.predict.explain import Background, Explainer, Explanation, Near
 from gandalf.predict.index import Index, IndexSearch
 from gandalf.predict.predictor import Predictor
@@ -79,7 +85,7 @@ class Service:
         # What new labels need is fitted now: it may take seconds, and who adds the first should not wait.
         self._base: Part = served.model if journal is None else served.model.with_label_maker()
         self._growing = self._base  # with all changes of the journal
-        self._known: tuple[int, KnownLabels] | None = None
+        self._known: tuple[Sequence[str], KnownLabels] | None = None
         self.catch_up()
 
     @property
@@ -110,10 +116,12 @@ class Service:
 
     def explain(self, text: str, label: int, baseline: bool = False) -> Explanation:
         """Why the text gets the label."""
+        self.catch_up()
         return self.at(baseline).explainer.explain(text, label)
 
     def near(self, label: int, baseline: bool = False) -> Near:
         """The label's neighbours."""
+        self.catch_up()
         return self.at(baseline).explainer.near(label)
 
     def add(self, labels: Sequence[NewLabel]) -> list[int]:
@@ -123,25 +131,33 @@ class Service:
 
     def add_examples(self, examples: Sequence[Example], labels: Sequence[NewLabel] = ()) -> list[Example]:
         """Add examples, and labels that they need; on return they count, and are on the disk."""
-        chosen = tuple(with_ids(examples, self._growing))
+        chosen = tuple(named_examples(examples))
         self._change(Change(tuple(labels), chosen))
         return list(chosen)
 
-    def remove_example(self, id: str) -> None:
-        """Remove an example; on return it does not count any more, and the journal does not hold it."""
+    def remove_example(self, id: str) -> bool:
+        """Remove an example; on return it does not count any more, and the journal does not hold it.
+
+        Return False if there is no such example.
+        """
         journal = self._need_journal()
         with self._changing, journal.locked():
             self._apply(*journal.new())
-            after = without_example(self._growing, id)  # refuses an unknown one
+            if id not in example_ids(self._growing):
+                return False
+            after = without_example(self._growing, id)
             journal.remove(id)
-            journal.new()  # it may have been written anew: what is in it is known
-            self._replace(after)
+            afresh, changes = journal.new()
+            if afresh:  # as every other process will have it: what else was added may rest on the example
+                self._apply(afresh, changes)
+            else:
+                self._replace(after)
+        return True
 
     @property
     def examples(self) -> int:
         """Number of examples that were added."""
-        model = self.served.model
-        return len(model.memory.examples) if isinstance(model, ModelWithMemory) else 0
+        return len(example_ids(self.served.model))
 
     def _change(self, change: Change) -> tuple[Part, Part]:
         """Make a change, and return the model before and after it."""
@@ -150,7 +166,7 @@ class Service:
             self._apply(*journal.new())
             before = self._growing
             after = self._changed(before, change)  # refuses what cannot be added
-            journal.append(change)
+            journal.append(self._numbered(after, change))
             self._replace(after)
         return before, after
 
@@ -169,9 +185,13 @@ class Service:
             self._changing.release()
 
     def _apply(self, afresh: bool, changes: Sequence[Change]) -> None:
+        """Make changes that were acknowledged before; the model's folder may have changed since."""
         model = self._base if afresh else self._growing
         for change in changes:
-            model = self._changed(model, change)
+            for id in (*(example.id for example in change.examples), *change.removed):
+                if id in example_ids(model):  # what the journal says of an example counts
+                    model = without_example(model, str(id))
+            model = self._changed(model, replace(change, removed=()))
         if afresh or changes:
             self._replace(model)
 
@@ -184,10 +204,15 @@ class Service:
             model = without_example(model, id)
         return model
 
+    def _numbered(self, model: Part, change: Change) -> Change:
+        """Return the change with labels of examples as numbers, which mean the same whenever it is read."""
+        known = self._known_labels(model)
+        return replace(change, examples=tuple(numbered(example, known) for example in change.examples))
+
     def _known_labels(self, model: Part) -> KnownLabels:
-        """Return the names of the model's labels; they are listed again only if there are more labels."""
-        if self._known is None or self._known[0] != model.num_labels:
-            self._known = (model.num_labels, KnownLabels(model))
+        """Return the names of the model's labels; they are listed again only if the labels are others."""
+        if self._known is None or self._known[0] is not model.label_texts:
+            self._known = (model.label_texts, KnownLabels(model))
         return self._known[1]
 
     def _replace(self, model: Part) -> None:

@@ -43,8 +43,10 @@ def mixed(lists: Sequence[Lists], weights: Sequence[float], k: int) -> tuple[Int
     total = np.cumsum(values, axis=1)
     last = np.ones(ids.shape, dtype=bool)
     last[:, :-1] = ids[:, 1:] != ids[:, :-1]
-    before = np.where(last, total, 0.0)
-    before = np.concatenate([np.zeros((len(ids), 1)), np.maximum.accumulate(before, axis=1)[:, :-1]], axis=1)
+    # Where the label before ended, or -1 for the first. Sums may fall: an example can speak against a label.
+    ends = np.maximum.accumulate(np.where(last, np.arange(ids.shape[1]), -1), axis=1)
+    ends = np.concatenate([np.full((len(ids), 1), -1), ends[:, :-1]], axis=1)
+    before = np.where(ends < 0, 0.0, np.take_along_axis(total, np.maximum(ends, 0), axis=1))
     sums = np.where(last & (ids >= 0), total - before, -np.inf)
     best = np.argsort(-sums, axis=1, kind="stable")[:, :k]
     found, chosen = np.take_along_axis(sums, best, axis=1), np.take_along_axis(ids, best, axis=1)
