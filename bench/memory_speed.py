@@ -71,7 +71,7 @@ def main() -> int:
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     splits = open_default_set(chosen.set, chosen.data_root)
-    asked = override(recipe("astec"), ["training.steps=0", "targets.targets=none"])
+    asked = override(recipe("astec"), ["training.steps=0", "memory.kind=fitted", "targets.targets=none"])
     model = train(Splits(train=splits.train, name=splits.name), asked).model
     assert isinstance(model, Model)
     texts = list(test_points(splits).need_texts("measuring a memory")[0][:QUERIES])

@@ -116,17 +116,14 @@ def test_a_predictor_with_an_index(model, index):
 
 def test_more_candidates_are_scored_again_until_the_recall_suffices(model, monkeypatch):
     """Of codes that tell little apart the best of all labels are found when nearly all are scored again."""
-    scan = codes._scan
+    scan = codes.make_scan
 
-    def coarse(head):
-        few = Table(head.num_labels, head.dim)
-        few.rows.data, few.bias.data = (
-            head.rows.data * torch.tensor([1.0, *[0.0] * (head.dim - 1)]),
-            head.bias.data,
-        )
+    def coarse(rows):
+        few = rows.copy()
+        few[:, 1 : model.head.dim] = 0.0  # the bias, behind them, stays
         return scan(few)
 
-    monkeypatch.setattr(codes, "_scan", coarse)
+    monkeypatch.setattr(codes, "make_scan", coarse)
     found = build_codes(model)
     assert found.depth > build_codes_of(model, scan, monkeypatch).depth
     asked = model.vectors(LABELS[::11])
@@ -135,7 +132,7 @@ def test_more_candidates_are_scored_again_until_the_recall_suffices(model, monke
 
 
 def build_codes_of(model, scan, monkeypatch):
-    monkeypatch.setattr(codes, "_scan", scan)
+    monkeypatch.setattr(codes, "make_scan", scan)
     return build_codes(model)
 
 

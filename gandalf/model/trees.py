@@ -25,7 +25,18 @@ from gandalf.wide.wide_model import Added, WideModel, read_wide_model
 # Settings of a recipe that say nothing about trees: what they are about is not there.
 UNHEEDED = frozenset(
     (
-        *("device", "text", "encoder", "head", "siamese", "labels", "training", "baselines", "search"),
+        *(
+            "device",
+            "text",
+            "encoder",
+            "head",
+            "siamese",
+            "labels",
+            "training",
+            "baselines",
+            "memory",
+            "search",
+        ),
         *("targets.label_weight", "targets.label_epochs", "targets.own_weight"),
         *("validation.every", "validation.patience"),
     )

@@ -87,7 +87,7 @@ class ModelWithMemory(Extendable):
     @property
     def unheeded(self) -> frozenset[str]:
         """Settings of its recipe that say nothing about it."""
-        return self.model.unheeded
+        return self.model.unheeded - {"memory"}
 
     @property
     def about(self) -> str:

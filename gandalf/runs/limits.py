@@ -36,6 +36,7 @@ FAMILIES = ("P", "nDCG", "PSP", "PSnDCG", "R", "C", "macroP")
 METRICS = (*(f"{family}@{k}" for family in FAMILIES for k in KS), "MRR")
 NORMALISED = ("inception",)  # encoders with batch normalisation
 
+_STEPS: Limit = ("from 1 to 1,000,000,000", lambda value: 1 <= value <= 10**9)
 LIMITS: dict[str, Limit] = {
     "seed": ("from 0 to 2,147,483,647", lambda value: 0 <= value < 2**31),
     "text.max_length": _at_least(0),
@@ -68,7 +69,7 @@ LIMITS: dict[str, Limit] = {
     "labels.hard": _at_least(0),
     "labels.refresh": _at_least(1),
     "training.epochs": _EPOCHS,
-    "training.steps": ("from 0 to 1,000,000,000", lambda value: 0 <= value <= 10**9),
+    "training.steps": _STEPS,
     "training.batch": _at_least(0),
     "training.micro_batch": _at_least(0),
     "training.warm_up": _SHARE,
@@ -97,9 +98,12 @@ LIMITS: dict[str, Limit] = {
 
 def check_recipe(recipe: Recipe) -> None:
     """Refuse settings that no run could follow."""
+    remembers = recipe.memory.kind != "none"  # then a model need not learn anything else
     for name, value in _flat(to_dict(recipe)).items():
         if name in LIMITS and value is not None:
             phrase, holds = LIMITS[name]
+            if name == "training.steps" and value == 0 and remembers:
+                continue
             if not holds(value):
                 raise DataError(f"the setting '{name}' is {value}, but it must be {phrase}")
     if recipe.siamese.alone and recipe.siamese.kind == "none":
