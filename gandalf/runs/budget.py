@@ -13,7 +13,7 @@ from gandalf.runs.hardware import resolved
 
 # Minutes by default for so many points, straight between them on a logarithmic scale. A label counts as a
 # quarter of a point: its text is read, but it is met by other points' updates.
-MINUTES = {3_000: 0.55, 12_000: 3.0, 130_000: 12.0, 600_000: 30.0}
+MINUTES = {3_000: 0.75, 12_000: 3.0, 130_000: 12.0, 600_000: 30.0}
 PROBE = (256, 512, 8_192)  # points, numbers, labels of the product that tells how fast the machine is
 # What an update costs beside its three products, in operations of that speed: a number of a row that Adam
 # moves, and the share of the products' speed that is reached. Measured on two cores.
