@@ -138,7 +138,7 @@ def test_labels_of_other_texts_under_the_same_ids_are_refused():
 
 @pytest.fixture
 def folder(tmp_path):
-    save_model(small_network(), tmp_path / "model")
+    save_model(small_network(), tmp_path / "model", metrics={"P@1": 50.0})
     return tmp_path / "model"
 
 
@@ -155,6 +155,7 @@ def test_the_command_adds_examples(folder, tmp_path):
     said = command_line.done("add-examples", folder, file, "-o", out)
     assert "2 examples added" in said and "gandalf remember" in said
     longer = load_model(out)
+    assert "measured before examples were added" in (out / "README.md").read_text("utf-8")
     assert len(longer.memory.examples) == 2
     assert chance(longer, TEXTS[0], 3) > chance(load_model(folder), TEXTS[0], 3)
     command_line.done("add-examples", out, file, "--in-place", "--json")

@@ -41,6 +41,7 @@ def add_examples(
     """
     with engine("adding examples"):
         from gandalf.model import ModelWithMemory, load_model
+        from gandalf.model.card import CHANGED_SINCE
         from gandalf.model.examples import examples_for, with_examples, with_new_labels
         from gandalf.model.save import save_derived
     folder = target.folder(model)
@@ -52,7 +53,8 @@ def add_examples(
     if not examples:
         raise DataError("holds no text with a label", remedy="give texts with their labels", file=source.data)
     longer = with_examples(found, examples)
-    save_derived(longer, model, folder, overwrite=target.in_place or target.overwrite)
+    since = {CHANGED_SINCE: "examples were added"}
+    save_derived(longer, model, folder, metrics=since, overwrite=target.in_place or target.overwrite)
     fresh = not isinstance(loaded, ModelWithMemory)
     _tell(folder, examples, longer.num_labels - loaded.num_labels, fresh, json)
 

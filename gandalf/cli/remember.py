@@ -58,6 +58,7 @@ def remember(
     """
     with engine("a memory"):
         from gandalf.model import load_model
+        from gandalf.model.card import CHANGED_SINCE
         from gandalf.model.save import save_derived
         from gandalf.runs.remember import TOO_KIND, MemoryOptions
         from gandalf.runs.remember import remember as fit
@@ -72,7 +73,8 @@ def remember(
     if found.seen:
         typer.secho(f"warning: {TOO_KIND}", err=True, dim=True)
     scores = test_scores(found.model, splits)
-    metrics = ({} if scores is None else scores.as_dict()) | {"memory": found.as_dict()}
+    since = {CHANGED_SINCE: "a memory was added" if scores is None else None}
+    metrics = ({} if scores is None else scores.as_dict()) | {"memory": found.as_dict(), **since}
     save_derived(found.model, model, out, metrics=metrics, overwrite=overwrite)
     if json:
         print_json({"out": str(out), **metrics})

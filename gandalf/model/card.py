@@ -26,6 +26,7 @@ def model_card(model: Part, metrics: Mapping[str, Any] | None) -> str:
         _USE,
         "## Scores\n\n" + (_UNCALIBRATED if model.calibration is None else _CALIBRATED),
         _figures(metrics),
+        _since(metrics),
         _added(model.config),
         _limits(model),
         "## Recipe\n\n`config.json` holds every setting, defaults included.\n\n"
@@ -34,6 +35,7 @@ def model_card(model: Part, metrics: Mapping[str, Any] | None) -> str:
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
+CHANGED_SINCE = "changed_since"  # in `metrics.json`: what was added to the model after it was scored
 _USE = """## Use
 
 ```
@@ -57,6 +59,14 @@ to a person. {model.reads} It knows no other labels, and
 it ranks some label first however foreign the text: use a threshold. Frequent labels are predicted better
 than rare ones. Whatever is one-sided or wrong in the training data is so in the predictions: do not let it
 decide about people alone."""
+
+
+def _since(metrics: Mapping[str, Any] | None) -> str:
+    """Say what the model was given after the figures were measured."""
+    found = metrics or {}
+    measured = any(name in found for name in FIGURES)
+    changed = found.get(CHANGED_SINCE)
+    return f"Figures above were measured before {changed}." if measured and changed else ""
 
 
 def _added(config: Mapping[str, Any]) -> str:

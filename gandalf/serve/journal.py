@@ -65,7 +65,8 @@ class Journal:
         self.path, self._header = path, {"format": FORMAT, "version": 1, **_fingerprint(model)}
         self._lock = FileLock(f"{path}.lock")
         self._read = 0  # bytes
-        self._file: BinaryIO | None = None  # that so much was read of; open, its inode goes to no other file
+        self._file: BinaryIO | None = None  # that so much was read of
+        self._identity = (0, 0)  # its device and inode
         with self.locked():
             first = _first_line(path)
             if not first.endswith(b"\n"):  # nothing was ever acknowledged
@@ -73,7 +74,7 @@ class Journal:
             elif self._line(first) != self._header:
                 what = "holds labels that were added to another model, or is no such file"
                 raise DataError(what, remedy="name another file with --added, or move it away", file=path)
-            self._file = open(path, "rb")  # noqa: SIM115  for as long as the journal lives
+            self._open()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -86,10 +87,17 @@ class Journal:
         return self.path.stat().st_size > self._read or self._is_replaced()
 
     def _is_replaced(self) -> bool:
-        """Return True if the file is another one than was read so far."""
-        if self._file is None:
-            return True
-        return not os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
+        """Return True if the file is another one than was read so far; a thread that predicts asks too."""
+        found = self.path.stat()
+        return (found.st_dev, found.st_ino) != self._identity
+
+    def _open(self) -> None:
+        """Hold the file that is there now: while it is open, its inode goes to no other file."""
+        before, self._file = self._file, open(self.path, "rb")  # noqa: SIM115  for as long as it is read
+        found = os.fstat(self._file.fileno())
+        self._identity = (found.st_dev, found.st_ino)
+        if before is not None:
+            before.close()
 
     def close(self) -> None:
         """Let go of the file."""
@@ -108,8 +116,8 @@ class Journal:
         """
         afresh = self._is_replaced()
         if afresh:
-            self.close()
-            self._file, self._read = open(self.path, "rb"), 0  # noqa: SIM115  as above
+            self._open()
+            self._read = 0
         assert self._file is not None
         self._file.seek(self._read)
         lines = self._file.read().splitlines(keepends=True)
