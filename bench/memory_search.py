@@ -47,7 +47,7 @@ def main() -> int:
         found = search(splits, recipe("auto"))
         model = found.trained.model
         base = model.model if isinstance(model, ModelWithMemory) else model
-        print(name, len(parts.held), figures(base, splits), "|", figures(model, splits), "|", found.why)  # noqa: T201
+        print(name, len(parts.held), figures(base, splits), "|", figures(model, splits), "|", found.why)
     return 0
 
 
