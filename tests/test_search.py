@@ -28,7 +28,7 @@ from gandalf.runs.search import Teller, search
 from gandalf.runs.trained import HeldAnswers
 from gandalf.runs.yardsticks import Yardstick, beaten
 from gandalf.settings import override
-from gandalf.systems import default_system, recipe
+from gandalf.systems import default_system, frozen, recipe
 
 pytestmark = pytest.mark.skipif(
     find_spec("omikuji") is None, reason="omikuji is an optional library: extra [parabel]"
@@ -291,6 +291,19 @@ def test_the_budget_shortens_a_network_and_refuses_what_is_too_short():
     assert 2 <= less.training.epochs < asked.training.epochs
     assert fitted(asked, size, 5.0, 1e11) is None
     assert Size(1_000, 500).minutes < Size(9_599, 8_808).minutes < 4 < Size(108_968, 78_610).minutes < 15
+
+
+def test_a_transformer_is_given_the_time_that_texts_of_their_length_take():
+    reads = replace(frozen(), device="cpu")
+    short, long = (fitted(reads, Size(3_000, 5_000, length), 40.0, 1.6e11) for length in (20.0, 400.0))
+    assert short is not None
+    assert long is None
+
+
+def test_the_size_of_a_set_has_the_mean_length_of_its_texts():
+    points = small_splits().train
+    texts = [*points.texts, *points.label_texts]
+    assert Size.of(points) == Size(len(points), points.num_labels, np.mean([len(text) for text in texts]))
 
 
 def test_the_command_prints_what_it_tried(tmp_path):

@@ -8,19 +8,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from gandalf.data.dataset import Dataset
 from gandalf.recipe import Recipe
 from gandalf.runs.hardware import resolved
 
 # Minutes by default for so many points, straight between them on a logarithmic scale. A label counts as a
 # quarter of a point: its text is read, but it is met by other points' updates.
-MINUTES = {3_000: 0.75, 12_000: 3.0, 130_000: 12.0, 600_000: 30.0}
+MINUTES = {3_000: 0.6, 12_000: 3.0, 130_000: 12.0, 600_000: 30.0}
 PROBE = (256, 512, 8_192)  # points, numbers, labels of the product that tells how fast the machine is
 # What an update costs beside its three products, in operations of that speed: a number of a row that Adam
 # moves, and the share of the products' speed that is reached. Measured on two cores.
 MOVED, USED = 600, 0.6
 STEP_SECONDS, START_SECONDS = 2e-3, 4.0  # gathering words; vocabulary, graph, loading of libraries
-TEXT_SECONDS = {"cpu": 1 / 400, "cuda": 1 / 20_000}  # of a short text in MiniLM, two cores or a GPU
-TRANSFORMER_DIM = 384  # MiniLM's
+# MiniLM: operations of that speed for a token, and the fewest seconds for a text, which its tokens and the
+# way to a GPU take. Measured on two cores over titles of 7 to 17 tokens, and on a GPU.
+TOKEN_OPERATIONS, TEXT_SECONDS = 27e6, 1 / 20_000
+CHARACTERS_PER_TOKEN, MARKS = 4, 2  # of English titles; a text begins and ends with a mark
+TRANSFORMER_DIM = 384
 SHORTLIST = 5_000  # labels that a batch meets by shortlist, about
 FEWEST_EPOCHS = 2.0  # with fewer a network has hardly begun
 
@@ -31,6 +35,13 @@ class Size:
 
     points: int
     labels: int
+    characters: float = 30.0  # of a text, on average
+
+    @classmethod
+    def of(cls, points: Dataset) -> Size:
+        """Return the size of a training set."""
+        texts = [*(points.texts or ()), *(points.label_texts or ())]
+        return cls(len(points), points.num_labels, sum(map(len, texts)) / max(len(texts), 1))
 
     @property
     def both(self) -> int:
@@ -82,13 +93,21 @@ def epoch_seconds(recipe: Recipe, size: Size, operations: float) -> float:
     step = (6 * recipe.training.batch * numbers / USED + MOVED * numbers) / operations
     reading = 0.0
     if encoder.kind == "transformer" and not encoder.frozen:
-        reading = 3 * size.both * TEXT_SECONDS[recipe.device]  # forwards, and backwards for twice that
+        reading = 3 * reading_seconds(recipe, size, operations)  # forwards, and backwards for twice that
     return size.both / recipe.training.batch * (step + STEP_SECONDS) + reading
 
 
-def start_seconds(recipe: Recipe, size: Size) -> float:
+def reading_seconds(recipe: Recipe, size: Size, operations: float) -> float:
+    """Return what the transformer takes to read every text once, at this speed."""
+    tokens = MARKS + size.characters / CHARACTERS_PER_TOKEN
+    if recipe.text.max_length:  # 0: as the texts need it
+        tokens = min(tokens, recipe.text.max_length)
+    return size.both * max(tokens * TOKEN_OPERATIONS / operations, TEXT_SECONDS)
+
+
+def start_seconds(recipe: Recipe, size: Size, operations: float) -> float:
     """Return what comes before the first update: a frozen transformer reads all texts once."""
-    reading = size.both * TEXT_SECONDS[recipe.device] if recipe.encoder.kind == "transformer" else 0.0
+    reading = reading_seconds(recipe, size, operations) if recipe.encoder.kind == "transformer" else 0.0
     return START_SECONDS + 3e-5 * size.both + reading
 
 
@@ -96,7 +115,7 @@ def fitted(recipe: Recipe, size: Size, seconds: float, operations: float) -> Rec
     """Return the recipe with as many epochs as the seconds allow, or None if those are too few."""
     here = resolved(recipe, size.points, size.labels)
     each = epoch_seconds(here, size, operations) * (1 + recipe.training.last_stretch)
-    epochs = (seconds - start_seconds(here, size)) / max(each, 1e-9)
+    epochs = (seconds - start_seconds(here, size, operations)) / max(each, 1e-9)
     if epochs < FEWEST_EPOCHS:
         return None
     chosen = round(min(recipe.training.epochs, epochs), 2)

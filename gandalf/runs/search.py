@@ -129,7 +129,7 @@ class _Search:
     def __init__(self, splits: Splits, recipe: Recipe, place: Place, teller: Teller) -> None:
         self.splits = Splits(train=splits.train, name=splits.name)  # without its test split
         self.recipe, self.place, self.teller = recipe, place, teller
-        self.size = Size(len(splits.train), splits.train.num_labels)
+        self.size = Size.of(splits.train)
         self.device = resolved_device(recipe.device)
         self.minutes = recipe.search.minutes or self.size.minutes
         self.clock = Clock(self.minutes)
