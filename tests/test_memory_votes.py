@@ -216,3 +216,32 @@ def test_an_id_that_is_there_twice_is_refused(tmp_path):
     (tmp_path / "memory.jsonl").write_text(2 * line, "utf-8")
     with pytest.raises(DataError, match="there twice"):
         read_memory(tmp_path, memory_facts(memory, 0.2), LABELS)
+
+
+def test_a_scan_that_grows_and_shrinks_finds_what_a_new_one_finds(monkeypatch):
+    monkeypatch.setattr(keys_module, "SCANNED", 300)
+    number, size = 1_200, 100
+    vectors = unit(number)
+    memory = memory_of(vectors[:0], some_values(0))
+    for first in range(0, number, size):
+        records = [Record(str(at), EXAMPLE, str(at)) for at in range(first, first + size)]
+        memory = memory.appended(vectors[first : first + size], some_values(size), records)
+    memory = memory.without(["0", "500", "1199"])
+    left = np.delete(np.arange(number), [0, 500, 1_199])
+    assert {record.text for block in memory.blocks for record in block.records} == set(map(str, left))
+    assert any("_scan" in block.keys.__dict__ for block in memory.blocks)  # else this shows nothing
+    near = memory.nearest(vectors)
+    places = zip(near.blocks[:, 0].tolist(), near.places[:, 0].tolist(), strict=True)
+    nearest = [memory.blocks[block].records[place].text for block, place in places]
+    assert np.mean([nearest[at] == str(at) for at in left]) > 0.99  # a text is nearest to itself
+    assert all(nearest[at] != str(at) for at in (0, 500, 1_199))
+
+
+def test_examples_are_found_by_their_ids_in_every_block():
+    memory = memory_of(unit(0), some_values(0))
+    for at in range(5):
+        memory = memory.appended(unit(1), some_values(1), [Record("text", EXAMPLE, f"id {at}")])
+    assert sorted(memory.examples) == [f"id {at}" for at in range(5)] and len(memory.examples) == 5
+    assert "id 9" not in memory.examples
+    number, place = memory.examples["id 2"]
+    assert memory.blocks[number].records[place].id == "id 2"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, vstack
 
 from gandalf.errors import DataError
-from gandalf.memory.scan import make_scan, of_even_width
+from gandalf.memory.scan import longer_scan, of_even_width, shorter_scan, teach_scan
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -33,6 +33,7 @@ class DenseKeys:
 
     codes: npt.NDArray[np.int8]  # K x dim
     scales: Floats  # shape: (K,)
+    taught: Any = None  # a scan without keys that others of this encoder have taught: it takes seconds
 
     @classmethod
     def of(cls, vectors: Floats) -> DenseKeys:
@@ -44,11 +45,17 @@ class DenseKeys:
     def __len__(self) -> int:
         return len(self.codes)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the codes, and of what a search makes of them."""
+        dim = int(self.codes.shape[1])
+        return len(self) * (dim + 4 + (dim // 2 if len(self) >= SCANNED else 4 * dim))
+
     def nearest(self, queries: Vectors, number: int) -> tuple[Ints, Floats]:
         """Return places and cosines of the keys nearest to each query."""
         assert isinstance(queries, np.ndarray)
         number = min(number, len(self))
-        many = len(self) >= SCANNED and number * DEPTH < len(self) // 2 and find_spec("faiss") is not None
+        many = self._scanned and number * DEPTH < len(self) // 2
         look_up, width = (self._by_codes, number * DEPTH) if many else (self._by_all, len(self))
         step = max(1, BLOCK // max(1, width * (self.codes.shape[1] if many else 1)))
         parts = [look_up(queries[at : at + step], number) for at in range(0, len(queries), step)]
@@ -71,25 +78,56 @@ class DenseKeys:
     def joined(self, other: DenseKeys) -> DenseKeys:
         """Return these keys, followed by others."""
         both = (np.concatenate([self.codes, other.codes]), np.concatenate([self.scales, other.scales]))
-        return DenseKeys(*both)
+        found = DenseKeys(*both, taught=self._teacher or other._teacher)
+        if "_scan" in self.__dict__:
+            found.__dict__["_scan"] = longer_scan(self._scan, of_even_width(other._vectors))
+        return found
 
-    def at(self, places: Ints) -> DenseKeys:
-        """Return the keys at these places."""
-        return DenseKeys(self.codes[places], self.scales[places])
+    def without(self, places: Ints) -> DenseKeys:
+        """Return the keys but for those at these places."""
+        kept = (np.delete(self.codes, places, axis=0), np.delete(self.scales, places))
+        found = DenseKeys(*kept, taught=self._teacher)
+        if "_scan" in self.__dict__:
+            found.__dict__["_scan"] = shorter_scan(self._scan, places)
+        return found
+
+    def like(self, other: DenseKeys | SparseKeys) -> DenseKeys:
+        """Return the keys with what others have learnt of the encoder."""
+        return replace(self, taught=other._teacher) if isinstance(other, DenseKeys) else self
+
+    def prepare(self) -> None:
+        """Make what a search needs now, so that no query waits for it."""
+        _ = self._scan if self._scanned else self._rows
 
     def arrays(self) -> Arrays:
         """Return the arrays that a file must hold."""
         return {"codes": self.codes, "scales": self.scales}
 
-    @cached_property
-    def _rows(self) -> Floats:
+    @property
+    def _scanned(self) -> bool:
+        return len(self) >= SCANNED and find_spec("faiss") is not None
+
+    @property
+    def _vectors(self) -> Floats:
         """The vectors as the codes give them back."""  # shape: (K, dim)
         return self.codes.astype(np.float32) * self.scales[:, np.newaxis]
 
     @cached_property
-    def _scan(self) -> Any:  # noqa: ANN401  faiss has no types
-        rows = self.codes.astype(np.float32) * self.scales[:, np.newaxis]
-        return make_scan(of_even_width(rows))
+    def _rows(self) -> Floats:
+        return self._vectors
+
+    @property
+    def _teacher(self) -> Any:  # noqa: ANN401  faiss has no types
+        """What these keys or others have taught a scan, if any have."""
+        return self.__dict__.get("_own_taught", self.taught)
+
+    @cached_property
+    def _own_taught(self) -> Any:  # noqa: ANN401
+        return self.taught or teach_scan(of_even_width(self._vectors))
+
+    @cached_property
+    def _scan(self) -> Any:  # noqa: ANN401
+        return longer_scan(self._own_taught, of_even_width(self._vectors))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +138,11 @@ class SparseKeys:
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows and of their turned copy, which a search makes."""
+        return 2 * (self.rows.data.nbytes + self.rows.indices.nbytes) + self.rows.indptr.nbytes
 
     def nearest(self, queries: Vectors, number: int) -> tuple[Ints, Floats]:
         """Return places and cosines of the nearest keys; a key without a common term is not near."""
@@ -120,9 +163,17 @@ class SparseKeys:
         """Return these keys, followed by others."""
         return SparseKeys(csr_array(vstack([self.rows, other.rows], format="csr")))
 
-    def at(self, places: Ints) -> SparseKeys:
-        """Return the keys at these places."""
-        return SparseKeys(csr_array(self.rows[places]))
+    def without(self, places: Ints) -> SparseKeys:
+        """Return the keys but for those at these places."""
+        return SparseKeys(csr_array(self.rows[np.delete(np.arange(len(self)), places)]))
+
+    def like(self, other: DenseKeys | SparseKeys) -> SparseKeys:
+        """Return the keys: there is nothing to learn from others."""
+        return self
+
+    def prepare(self) -> None:
+        """Make what a search needs now, so that no query waits for it."""
+        _ = self._by_term
 
     def arrays(self) -> Arrays:
         """Return the arrays that a file must hold."""

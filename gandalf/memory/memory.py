@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from gandalf.metrics.topk import find_pairs
 from gandalf.wide.mixing import NO_LABEL, PROPOSED, Lists
 
 LEAST_TEMPERATURE = 1e-3  # cosines are known to five digits
+RECORD_BYTES = 340  # of a record, its two strings, and the table of ids, beside the characters
 POINT, LABEL, EXAMPLE = "point", "label", "example"  # what a key was made from
 
 Both = list[Lists]  # ids and shares of probability: of the model, of the memory
@@ -51,7 +53,7 @@ class Voting:
         return np.asarray(weights / np.maximum(total, 1e-300), dtype=np.float64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Record:
     """What a key was made from."""
 
@@ -101,6 +103,22 @@ class Block:
         rows = np.repeat(np.arange(len(self)), np.diff(self.values.indptr))
         return np.bincount(rows[self.values.data > 0], minlength=len(self)) > 0
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of keys, values and records, about."""
+        values = self.values.data.nbytes + self.values.indices.nbytes + self.values.indptr.nbytes
+        written = sum(len(record.text) + len(record.id or "") for record in self.records)
+        return self.keys.nbytes + values + written + RECORD_BYTES * len(self)
+
+    @cached_property
+    def example_places(self) -> dict[str, int]:
+        """Place of each example by its id."""
+        return {
+            record.id: place
+            for place, record in enumerate(self.records)
+            if record.kind == EXAMPLE and record.id is not None
+        }
+
     def joined(self, other: Block) -> Block:
         """Return these keys, followed by others."""
         values = csr_array(vstack([self.values, other.values], format="csr"))
@@ -108,15 +126,39 @@ class Block:
 
     def without(self, places: set[int]) -> Block:
         """Return the keys but for those at some places."""
-        kept = np.array([at for at in range(len(self)) if at not in places], dtype=np.int64)
+        dropped = np.array(sorted(places), dtype=np.int64)
+        kept = np.delete(np.arange(len(self)), dropped)
         records = tuple(self.records[at] for at in kept.tolist())
-        return Block(self.keys.at(kept), csr_array(self.values[kept]), records)
+        return Block(self.keys.without(dropped), csr_array(self.values[kept]), records)
 
     def widened(self, labels: int) -> Block:
         """Return the keys with values for more labels, all 0."""
         values = self.values
         shape = (values.shape[0], labels)
         return replace(self, values=csr_array((values.data, values.indices, values.indptr), shape=shape))
+
+
+@dataclass(frozen=True, eq=False)
+class Examples(Mapping[str, tuple[int, int]]):
+    """Number of the block and place in it of each example, by its id.
+
+    Each block has a table of its own, which outlives the memory: a million examples are not listed again for
+    the next one.
+    """
+
+    blocks: tuple[Block, ...]
+
+    def __getitem__(self, id: str) -> tuple[int, int]:
+        for number, block in enumerate(self.blocks):
+            if id in block.example_places:
+                return number, block.example_places[id]
+        raise KeyError(id)
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(block.example_places for block in self.blocks)
+
+    def __len__(self) -> int:
+        return sum(len(block.example_places) for block in self.blocks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,19 +176,19 @@ class Memory:
         return sum(map(len, self.blocks))
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the whole, about."""
+        return sum(block.nbytes for block in self.blocks)
+
+    @property
     def num_labels(self) -> int:
         """Number of labels L."""
         return int(self.blocks[0].values.shape[1])
 
-    @cached_property
-    def examples(self) -> dict[str, tuple[int, int]]:
+    @property
+    def examples(self) -> Examples:
         """Block and place of each example by its id."""
-        return {
-            record.id: (number, place)
-            for number, block in enumerate(self.blocks)
-            for place, record in enumerate(block.records)
-            if record.kind == EXAMPLE and record.id is not None
-        }
+        return Examples(self.blocks)
 
     def nearest(self, queries: Vectors) -> Near:
         """Return the keys that vote, the nearest first."""
@@ -226,11 +268,13 @@ class Memory:
 
     def appended(self, vectors: Vectors, values: csr_array, records: Sequence[Record]) -> Memory:
         """Return a memory with more keys; the first block is shared, not copied."""
-        blocks = [*self.blocks, Block(keys_of(vectors), values, tuple(records))]
+        keys = keys_of(vectors).like(self.blocks[0].keys if len(self.blocks[0]) else self.blocks[-1].keys)
+        blocks = [*self.blocks, Block(keys, values, tuple(records))]
         # As in a log-structured tree: a key is copied as often as the number of blocks has bits.
         while len(blocks) > 2 and 2 * len(blocks[-1]) > len(blocks[-2]):
             last = blocks.pop()
             blocks[-1] = blocks[-1].joined(last)
+        blocks[-1].keys.prepare()
         return replace(self, blocks=tuple(blocks))
 
     def without(self, ids: Sequence[str]) -> Memory:
@@ -241,10 +285,10 @@ class Memory:
                 raise DataError(f"there is no example {id!r}", remedy="give the id of an added example")
             number, place = self.examples[id]
             dropped.setdefault(number, set()).add(place)
-        blocks = [
-            block.without(dropped[number]) if number in dropped else block
-            for number, block in enumerate(self.blocks)
-        ]
+        blocks = list(self.blocks)
+        for number, places in dropped.items():
+            blocks[number] = blocks[number].without(places)
+            blocks[number].keys.prepare()
         return replace(self, blocks=(blocks[0], *(block for block in blocks[1:] if len(block))))
 
     def widened(self, labels: int) -> Memory:

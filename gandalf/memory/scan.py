@@ -25,12 +25,32 @@ def need_faiss() -> Any:  # noqa: ANN401  its types are not those of its functio
 
 def make_scan(rows: npt.NDArray[np.float32]) -> Any:  # noqa: ANN401  faiss has no types
     """Return codes of all rows, to be searched by inner product; the rows have an even width."""
+    return longer_scan(teach_scan(rows), rows)
+
+
+def teach_scan(rows: npt.NDArray[np.float32]) -> Any:  # noqa: ANN401
+    """Return a scan that has learnt from the rows what codes stand for, and holds none yet."""
     library = need_faiss()
     scan = library.IndexPQFastScan(rows.shape[1], rows.shape[1], BITS, library.METRIC_INNER_PRODUCT)
     scan.train(rows[np.linspace(0, len(rows) - 1, int(np.clip(len(rows), *TAUGHT))).astype(np.int64)])
-    scan.add(rows)
     scan.implem = BY_BLOCKS
     return scan
+
+
+def longer_scan(scan: Any, rows: npt.NDArray[np.float32]) -> Any:  # noqa: ANN401
+    """Return a scan that also holds codes of these rows; the given one stays."""
+    longer = need_faiss().clone_index(scan)
+    longer.implem = BY_BLOCKS  # a copy forgets it
+    longer.add(rows)
+    return longer
+
+
+def shorter_scan(scan: Any, places: npt.NDArray[np.int64]) -> Any:  # noqa: ANN401
+    """Return a scan without the codes at these places; the given one stays."""
+    shorter = need_faiss().clone_index(scan)
+    shorter.implem = BY_BLOCKS
+    shorter.remove_ids(places)
+    return shorter
 
 
 def of_even_width(rows: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

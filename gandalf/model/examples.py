@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -120,17 +120,17 @@ def numbered(example: Example, known: KnownLabels) -> Example:
     return replace(example, labels=labels, values=values)
 
 
-def example_ids(model: Part) -> set[str]:
+def example_ids(model: Part) -> Collection[str]:
     """Return the ids of the examples that were added to a model."""
-    return set(model.memory.examples) if isinstance(model, ModelWithMemory) else set()
+    return model.memory.examples if isinstance(model, ModelWithMemory) else ()
 
 
 def _refuse_taken(examples: Sequence[Example], model: Part) -> None:
-    taken = example_ids(model)
+    taken, met = example_ids(model), set[str | None]()
     for each in examples:
-        if each.id in taken:
+        if each.id in taken or each.id in met:
             raise DataError(f"there is an example {each.id!r} already", remedy="give another id, or none")
-        taken.add(str(each.id))
+        met.add(each.id)
 
 
 def with_examples_of(model: Part, other: Part) -> Part:
