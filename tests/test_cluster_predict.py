@@ -16,7 +16,9 @@ from small_model import LABELS, small_model
 
 from gandalf.cluster import predict
 from gandalf.cluster.jobs import Job, begin, model_identity, parts_of
+from gandalf.data.new_examples import Example
 from gandalf.model import load_model, save_model
+from gandalf.model.examples import with_examples
 from gandalf.predict.predictor import Predictor
 
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -94,6 +96,16 @@ def test_answers_are_those_of_one_machine(scheduler, small_folder, tmp_path, thr
     assert [row["id"] for row in named] == [f"L{at}" for at in range(len(LABELS))]
     assert done_json("predict", *words)["parts_done_before"] == 8
     assert not [path for path in out.rglob("*") if path.name.endswith(".part")]
+
+
+def test_a_model_with_a_memory_answers_as_on_one_machine(scheduler, tmp_path):
+    model = with_examples(small_model(), [Example("gzip files", [1]), Example("disk usage", [2])])
+    save_model(model, tmp_path / "model")
+    texts, _ = write_queries(tmp_path / "in", [20], group=7)
+    out = tmp_path / "out"
+    words = (tmp_path / "model", tmp_path / "in", "-o", out, "--top", TOP, "--cluster", scheduler)
+    assert done_json("predict", *words)["texts"] == 20
+    equal_to_one_machine(out, tmp_path / "model", texts)
 
 
 def test_texts_without_ids_go_by_their_row(scheduler, small_folder, tmp_path):
