@@ -4,9 +4,11 @@
     python -m bench.memory --table                       # the tables of docs/memory.md
 
 Every model is trained once. A memory is then fitted on the points that it held out, and both are scored on
-the test split. For D the memory is also fitted without label keys, with label keys that stand for their own
-label alone, and by itself, without the model: what each of these adds. Lines are appended to OUT; a model
-whose lines are there is not trained again.
+the test split. For D the memory is also fitted without label keys, and with label keys that stand for their
+own label alone. The same three memories answer by themselves, without the model: training points alone are
+nearest neighbours, training points and own labels are what RAE-XMC looks up. `dual` is its kind of encoder:
+`siamesexml` after its first stage, whose label rows are label texts. Lines are appended to OUT; a model whose
+lines are there is not trained again.
 """
 
 from __future__ import annotations
@@ -19,16 +21,22 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from scipy.sparse import csr_array, vstack
+
 from bench.default import FIGURES, figures
 from bench.default_sets import open_default_set
 from bench.engine import SHARED
 from bench.machine import RESULTS, machine
-from gandalf import Splits
+from gandalf import GraphOptions, Splits, label_graph
 from gandalf.experiments.store import append
+from gandalf.memory.keys import keys_of
+from gandalf.memory.memory import LABEL, POINT, Block, Memory, Record, Voting
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import Scores, evaluate
 from gandalf.metrics.predictions import test_points
 from gandalf.model import ModelWithMemory, Part
+from gandalf.model.with_memory import as_queries
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.remember import LABEL_VALUES, LabelValues, MemoryOptions, remember
 from gandalf.runs.run import train
@@ -42,6 +50,8 @@ TARGETS = {
     "G": ("targets.targets=ratio", "targets.label_epochs=1"),
     "default": (),
 }
+DUAL = "dual"  # a dual encoder without a classifier
+DUAL_SETTINGS = ("siamese.alone=true",)
 OF_TREES = ("parabel", "linear")  # they know no phases, so label_epochs says nothing about them
 # What is tried of a memory, by the name of its row.
 KEPT: dict[str, tuple[LabelValues, ...]] = {
@@ -49,6 +59,13 @@ KEPT: dict[str, tuple[LabelValues, ...]] = {
     "memory, points alone": ("none",),
     "memory, labels as themselves": ("own",),
 }
+# What answers without the model, by the name of its row: what label texts stand for.
+BY_ITSELF: dict[str, LabelValues] = {
+    "by itself": "graph",
+    "by itself, points alone (kNN)": "none",
+    "by itself, labels as themselves (RAE-XMC)": "own",
+}
+TEMPERATURE = 0.04  # of a memory that answers by itself, as RAE-XMC has it
 SHOWN = ("set", "system", "targets", "memory")
 Line = dict[str, Any]
 
@@ -58,7 +75,9 @@ def measure(name: str, system: str, targets: str, seed: int, root: Path) -> Iter
     splits = open_default_set(name, root)
     settings = [each for each in TARGETS[targets] if system not in OF_TREES or "label_epochs" not in each]
     started = time.perf_counter()
-    asked = override(recipe(system), [*settings, f"seed={seed}"])
+    if system == DUAL:
+        settings = [*settings, *DUAL_SETTINGS]
+    asked = override(recipe("siamesexml" if system == DUAL else system), [*settings, f"seed={seed}"])
     model = train(Splits(train=splits.train, name=splits.name), asked)
     about: Line = {"set": name, "system": system, "targets": targets, "seed": seed}
     alone = score(model.model, splits)
@@ -70,10 +89,25 @@ def measure(name: str, system: str, targets: str, seed: int, root: Path) -> Iter
         scores = score(found.model, splits)
         chosen = {"chosen": found.trials[0].as_dict(), "seen": found.seen, "seconds": seconds}
         yield {**about, "memory": row, **figures(scores), **chosen, "gain": gains(scores, alone)}
-        if targets == "D" and row == "memory" and isinstance(found.model, ModelWithMemory):
-            by_itself = score(ModelWithMemory(found.model.model, found.model.memory, 1.0), splits)
-            gain = gains(by_itself, alone)
-            yield {**about, "memory": "memory by itself", **figures(by_itself), "gain": gain}
+    for row, label_values in BY_ITSELF.items() if targets == "D" else ():
+        memory = whole_memory(model.model, splits, label_values)
+        scores = score(ModelWithMemory(model.model, memory, 1.0), splits)
+        yield {**about, "memory": row, **figures(scores), "gain": gains(scores, alone)}
+
+
+def whole_memory(model: Part, splits: Splits, label_values: LabelValues) -> Memory:
+    """Return a memory of all training points and label texts whose votes are never in doubt."""
+    points, labels = splits.train.need_texts("measuring a memory")
+    texts, values = list(points), [splits.train.targets]
+    records = [Record(text, POINT) for text in points]
+    if label_values != "none":
+        texts += labels
+        own = label_graph(splits.train, GraphOptions(targets="shrunk" if label_values == "graph" else "self"))
+        values.append(own.matrix)
+        records += [Record(text, LABEL) for text in labels]
+    stacked = csr_array(vstack(values, format="csr").astype(np.float32))
+    keys = keys_of(as_queries(model.unit_vectors(texts)))
+    return Memory((Block(keys, stacked, tuple(records)),), Voting(TEMPERATURE))
 
 
 def score(model: Part, splits: Splits) -> Scores:
