@@ -1,15 +1,20 @@
-"""Time one query of a model with a memory against the same model without, and the recall of its neighbours.
+"""Time a model with a memory against the same model without one: one query, and a server under load.
 
-    taskset -c 0 python -m bench.memory_speed docs
+    taskset -c 0 python -m bench.memory_speed docs            # one query in this process
+    python -m bench.memory_speed docs --clients             # and a server: 1 client, 32, 200 requests/s
+    python -m bench.memory_speed made --labels 1300000 --points 2200000 --clients
 
-The model is `astec` at its start: a query takes as long after training. Keys are all training points and all
-label texts. Labels are searched by four-bit codes, as a server with `--index codes` does; so are keys.
+The model of a data set is `astec` at its start: a query takes as long after training. `made` has rows and
+texts that are made up, as in `bench.serve`. Keys are all training points and all label texts. Labels are
+searched by four-bit codes, as a server with `--index codes` does; so are keys.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +24,14 @@ from scipy.sparse import csr_array, eye_array, vstack
 
 from bench.default_sets import open_default_set
 from bench.engine import SHARED
+from bench.http_load import bodies
 from bench.machine import keep
+from bench.serve import made_up_model, under_load
 from gandalf import Splits
 from gandalf.memory.keys import DenseKeys, keys_of
 from gandalf.memory.memory import LABEL, POINT, Block, Memory, Record
 from gandalf.metrics.predictions import test_points
-from gandalf.model import Model, ModelWithMemory
+from gandalf.model import Model, ModelWithMemory, save_model
 from gandalf.model.with_memory import as_queries
 from gandalf.predict.codes import build_codes
 from gandalf.predict.predictor import Predictor
@@ -32,18 +39,42 @@ from gandalf.runs.run import train
 from gandalf.settings import override
 from gandalf.systems import recipe
 
+MADE = "made"
 QUERIES, K, WARM, EXACT = 1_000, 5, 20, 200  # asked, labels, asked before; queries that recall is taken from
+WORDS = 4  # of a made-up point: so many of its label's
 
 
-def remembering(model: Model, splits: Splits) -> ModelWithMemory:
-    """Return the model with keys of all training points and label texts."""
-    points, labels = splits.train.need_texts("measuring a memory")
+def remembering(model: Model, points: Sequence[str], targets: csr_array) -> ModelWithMemory:
+    """Return the model with keys of all points and label texts."""
+    labels = list(model.label_texts)
     vectors = as_queries(model.unit_vectors([*points, *labels]))
-    values = vstack([splits.train.targets, eye_array(len(labels))], format="csr").astype(np.float32)
-    records = tuple(
-        Record(text, kind) for texts, kind in ((points, POINT), (labels, LABEL)) for text in texts
+    values = vstack([targets, eye_array(len(labels))], format="csr").astype(np.float32)
+    records = [Record(text, POINT) for text in points] + [Record(text, LABEL) for text in labels]
+    return ModelWithMemory(
+        model, Memory((Block(keys_of(vectors), csr_array(values), tuple(records)),)), weight=0.2
     )
-    return ModelWithMemory(model, Memory((Block(keys_of(vectors), csr_array(values), records),)), 0.2)
+
+
+def of_data(name: str, root: Path) -> tuple[ModelWithMemory, list[str]]:
+    """Return an untrained model that remembers the data's training points, and texts to ask."""
+    splits = open_default_set(name, root)
+    asked = override(recipe("astec"), ["training.steps=0", "memory.kind=fitted", "targets.targets=none"])
+    model = train(Splits(train=splits.train, name=splits.name), asked).model
+    assert isinstance(model, Model)
+    texts, _ = splits.train.need_texts("measuring a memory")
+    test, _ = test_points(splits).need_texts("measuring a memory")
+    return remembering(model, texts, splits.train.targets), list(test[:QUERIES])
+
+
+def made_up(labels: int, points: int) -> tuple[ModelWithMemory, list[str]]:
+    """Return a made-up model that remembers made-up points of one label each, and texts to ask."""
+    model, rng = made_up_model(labels), np.random.default_rng(2)
+    picked = rng.choice(labels, points + QUERIES)
+    words = [model.label_texts[label].split() for label in picked.tolist()]
+    texts = [" ".join(rng.permutation(each)[:WORDS]) for each in words]
+    ends = np.arange(points + 1)
+    targets = csr_array((np.ones(points, dtype=np.float32), picked[:points], ends), shape=(points, labels))
+    return remembering(model, texts[:points], targets), texts[points:]
 
 
 def timed(predictor: Predictor, texts: list[str]) -> dict[str, float]:
@@ -59,34 +90,62 @@ def timed(predictor: Predictor, texts: list[str]) -> dict[str, float]:
 def recall(keys: DenseKeys, queries: Any, number: int) -> float:  # noqa: ANN401  an array of any kind
     """Return the share of the nearest keys by the 8-bit codes that the four-bit codes find."""
     found, _ = keys.nearest(queries, number)
-    exact, _ = keys._by_all(queries, number)
-    return float(np.mean([len(np.intersect1d(*each)) / number for each in zip(found, exact, strict=True)]))
+    step = max(1, (1 << 27) // len(keys))  # cosines of all keys at once
+    exact = [keys._by_all(queries[at : at + step], number)[0] for at in range(0, len(queries), step)]
+    pairs = zip(found, np.concatenate(exact), strict=True)
+    return float(np.mean([len(np.intersect1d(*each)) / number for each in pairs]))
 
 
-def main() -> int:
-    """Print and keep the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("set", nargs="?", default="docs")
-    parser.add_argument("--data-root", type=Path, default=SHARED)
-    chosen = parser.parse_args()
-    torch.set_num_threads(1)
-    splits = open_default_set(chosen.set, chosen.data_root)
-    asked = override(recipe("astec"), ["training.steps=0", "memory.kind=fitted", "targets.targets=none"])
-    model = train(Splits(train=splits.train, name=splits.name), asked).model
+def in_process(both: ModelWithMemory, texts: list[str]) -> dict[str, Any]:
+    """Time one query at a time without and with the memory, in turn, and measure bytes and recall."""
+    model = both.model
     assert isinstance(model, Model)
-    texts = list(test_points(splits).need_texts("measuring a memory")[0][:QUERIES])
-    index = build_codes(model)
-    both = remembering(model, splits)
-    keys = both.memory.blocks[0].keys
+    index, keys = build_codes(model), both.memory.blocks[0].keys
     assert isinstance(keys, DenseKeys)
-    found: dict[str, Any] = {"set": chosen.set, "labels": model.num_labels, "keys": len(keys)}
+    found: dict[str, Any] = {"labels": model.num_labels, "keys": len(keys)}
     for name, part in (("model", model), ("model and memory", both)):
         predictor = Predictor(part)
         predictor.search = index.over(predictor.network.head)
         found[name] = timed(predictor, texts)
     found["recall"] = recall(keys, as_queries(model.unit_vectors(texts[:EXACT])), 50)
-    found["key_mb"] = round((keys.codes.nbytes + keys.scales.nbytes) / 1e6, 1)
-    print(found)
+    found["memory_mb"] = round(both.memory.nbytes / 1e6, 1)
+    return found
+
+
+def served(both: ModelWithMemory, texts: list[str], load: argparse.Namespace) -> dict[str, Any]:
+    """Put servers of the model without and with the memory under load."""
+    found = {}
+    with tempfile.TemporaryDirectory() as name:
+        for title, part in (("model", both.model), ("model and memory", both)):
+            folder = Path(name) / title.replace(" ", "_")
+            save_model(part, folder)
+            found[title] = under_load(folder, "codes", bodies(texts, K), load)
+            print(title, found[title], flush=True)
+    return found
+
+
+def main() -> int:
+    """Print and keep the figures."""
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    parser.add_argument("set", nargs="?", default="docs", help="a development set, or `made`")
+    parser.add_argument("--labels", type=int, default=79_000)
+    parser.add_argument("--points", type=int, default=109_000)
+    parser.add_argument("--clients", action="store_true")
+    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--rate", type=float, default=200.0)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--data-root", type=Path, default=SHARED)
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    if chosen.set == MADE:
+        both, texts = made_up(chosen.labels, chosen.points)
+    else:
+        both, texts = of_data(chosen.set, chosen.data_root)
+    found: dict[str, Any] = {"set": chosen.set, **in_process(both, texts)}
+    print(found, flush=True)
+    if chosen.clients:
+        found["served"] = served(both, texts, chosen)
     keep(f"memory_speed_{chosen.set}", found)
     return 0
 
