@@ -1,0 +1,174 @@
+"""Compare the default with label points of other kinds and with its own parts, figure by figure.
+
+    python -m bench.default astec-D,astec-Z1,astec-G,linear,frozen man,web,cooking,packages --seeds 0
+    python -m bench.default_parts
+
+P@1, PSP@5 and C@5, on all texts, on texts that are a label's and on new texts: 9 comparisons with each rival
+on each set. Intervals are a paired bootstrap: over test points for P@1 and PSP@5, over labels for C@5, which
+is the share of the labels of the test points that are found at least once. Only seeds that both rows have
+are compared. Reads the places that `bench.default` keeps.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from bench.default import NOWHERE, OUT, Line, Places, read_places, read_results
+from bench.default_rows import ROWS
+from bench.default_sets import open_default_set
+from bench.default_table import ORDER, stored_scores
+from bench.engine import SHARED
+from bench.tables import table
+from gandalf import Splits
+from gandalf.metrics.bootstrap import RESAMPLES, Comparison, Difference, compare
+from gandalf.metrics.evaluate import Scores
+from gandalf.metrics.predictions import test_points
+
+POINT_TARGETS = ("astec-D", "astec-Z1", "astec-G")
+PARTS = ("linear", "frozen", "astec")
+MEANS = ("P@1", "PSP@5")
+FEWEST = 100  # test points of a kind of text, below which the kind is not shown apart
+TEXTS = {"every": "all texts", "label_text": "label texts", "new_text": "new texts"}
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The row minus a rival, in one figure of one kind of text of a set."""
+
+    name: str  # of the set
+    rival: str
+    texts: str
+    figure: str
+    difference: Difference
+
+    @property
+    def verdict(self) -> str:
+        """Return `ahead`, `level` or `behind`, by whether the interval excludes 0."""
+        if not self.difference.real:
+            return "level"
+        return "ahead" if self.difference.difference > 0 else "behind"
+
+
+def compared(row: str, rivals: tuple[str, ...], out: Path, root: Path) -> Iterator[Compared]:
+    """Yield the comparisons of every set on which the row and a rival are measured with the same seeds."""
+    results = read_results(out)
+    for name in ORDER:
+        seeds = {
+            each: {key[2]: line for key, line in results.items() if key[:2] == (each, name)}
+            for each in (row, *rivals)
+        }
+        for rival in rivals:
+            both = sorted(set(seeds[row]) & set(seeds[rival]))
+            if both:
+                splits = open_default_set(name, root)
+                lines = [[seeds[each][seed] for seed in both] for each in (row, rival)]
+                yield from _of_set(name, rival, lines, splits, out)
+
+
+def _of_set(name: str, rival: str, lines: list[list[Line]], splits: Splits, out: Path) -> Iterator[Compared]:
+    scores = [stored_scores(each, splits, out) for each in lines]
+    means = compare(*scores)
+    for texts, points in _kinds(scores[0], len(test_points(splits))).items():
+        found = _means(means, texts)
+        for figure in MEANS:
+            yield Compared(name, rival, TEXTS[texts], figure, found[figure])
+        shares = [
+            np.mean([_found_labels(read_places(out, line), splits, points) for line in each], axis=0)
+            for each in lines
+        ]
+        yield Compared(name, rival, TEXTS[texts], "C@5", label_difference(*shares))
+
+
+def _kinds(scores: Scores, points: int) -> dict[str, Mask]:
+    """Return the test points of each kind of text; one kind alone is all texts."""
+    kinds = {"every": np.ones(points, dtype=bool)}
+    if scores.known is not None:
+        apart = {"label_text": scores.known, "new_text": ~scores.known}
+        if min(mask.sum() for mask in apart.values()) >= FEWEST:
+            kinds |= apart
+    return kinds
+
+
+def _means(found: Comparison, texts: str) -> dict[str, Difference]:
+    of_texts = getattr(found, texts)
+    assert of_texts is not None
+    return dict(of_texts)
+
+
+def _found_labels(places: Places, splits: Splits, points: Mask) -> npt.NDArray[np.float64]:
+    """Return 1 for each label of these points that is found at least once, 0 for their other labels."""
+    truth = test_points(splits).targets
+    rows = np.repeat(np.arange(truth.shape[0]), np.diff(truth.indptr))
+    asked = np.unique(truth.indices[points[rows]])
+    found = np.zeros(truth.shape[1])
+    found[truth.indices[points[rows] & (places < NOWHERE)]] = 1.0
+    return found[asked]
+
+
+def label_difference(
+    first: npt.NDArray[np.float64], second: npt.NDArray[np.float64], seed: int = 0
+) -> Difference:
+    """Return first minus second in percent points, with the interval of a bootstrap over labels."""
+    gaps = 100 * (first - second)  # shape: (labels,)
+    rng = np.random.default_rng(seed)
+    drawn = np.array([gaps[rng.integers(0, len(gaps), len(gaps))].mean() for _ in range(RESAMPLES)])
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    p = min(1.0, 2 * min((drawn <= 0).mean(), (drawn >= 0).mean()))
+    return Difference(float(gaps.mean()), float(low), float(high), float(p))
+
+
+# ---- the tables
+
+
+def count_table(found: list[Compared], rivals: tuple[str, ...]) -> str:
+    """Return how often the row is ahead, level and behind on each set."""
+    rows = []
+    for name in dict.fromkeys(each.name for each in found):
+        cells = []
+        for rival in rivals:
+            counts = Counter(each.verdict for each in found if (each.name, each.rival) == (name, rival))
+            shown = (str(counts[verdict]) for verdict in ("ahead", "level", "behind"))
+            cells.append(" / ".join(shown) if counts else "")
+        rows.append([f"`{name}`", *cells])
+    return table(["ahead / level / behind", *(ROWS[rival].title for rival in rivals)], rows)
+
+
+def loss_table(found: list[Compared]) -> str:
+    """Return every figure in which the row is behind by more than chance."""
+    rows = [
+        [f"`{each.name}`", ROWS[each.rival].title, each.figure, each.texts, _shown(each.difference)]
+        for each in found
+        if each.verdict == "behind"
+    ]
+    return table(["set", "behind", "figure", "on", "difference"], rows)
+
+
+def _shown(found: Difference) -> str:
+    return f"{found.difference:+.1f} ({found.low:+.1f} to {found.high:+.1f})"
+
+
+def main() -> None:
+    """Print both tables for the label points and for the parts."""
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    parser.add_argument("--row", choices=ROWS, default="default")
+    parser.add_argument("--results", type=Path, default=OUT)
+    parser.add_argument("--data-root", type=Path, default=SHARED)
+    chosen = parser.parse_args()
+    for rivals in (POINT_TARGETS, PARTS):
+        found = list(compared(chosen.row, rivals, chosen.results, chosen.data_root))
+        counts = Counter(each.verdict for each in found)
+        print(", ".join(f"{verdict} in {counts[verdict]}" for verdict in ("ahead", "level", "behind")))
+        print(f"\n{count_table(found, rivals)}\n\n{loss_table(found)}\n")
+
+
+if __name__ == "__main__":
+    main()
