@@ -11,6 +11,7 @@ from gandalf.memory import keys as keys_module
 from gandalf.memory.files import check_memory, memory_facts, read_memory, write_memory
 from gandalf.memory.keys import DenseKeys, SparseKeys, keys_of
 from gandalf.memory.memory import EXAMPLE, Block, Memory, Record, Voting
+from gandalf.memory.scan import OUTSIDE, make_scan, search_scan
 
 LABELS = 6
 RNG = np.random.default_rng(0)
@@ -98,6 +99,25 @@ def test_four_bit_codes_find_nearly_all_of_the_nearest(monkeypatch):
         known = dict(zip(exact[row].tolist(), cosines[row].tolist(), strict=True))
         for place, cosine in zip(found[row].tolist(), near[row].tolist(), strict=True):
             assert cosine == pytest.approx(known.get(place, cosine), abs=2e-5)
+
+
+def test_codes_are_the_nearest_of_sixteen_places():
+    pytest.importorskip("faiss", reason="faiss is an optional library: extra [train]")
+    rows = np.random.default_rng(3).normal(size=(400, 6)).astype(np.float32) * [1, 10, 0.1, 1, 1, 0]
+    rows = rows.astype(np.float32)
+    found = make_scan(rows).reconstruct_n(0, len(rows))
+    low, high = np.quantile(rows, [OUTSIDE, 1 - OUTSIDE], axis=0)
+    places = low + (high - low) / 15 * np.arange(16)[:, np.newaxis]  # shape: (16, dim)
+    nearest = np.abs(rows - places[:, np.newaxis]).argmin(axis=0)  # shape: (N, dim)
+    np.testing.assert_allclose(found, np.take_along_axis(places, nearest, axis=0), atol=1e-5)
+
+
+def test_rows_that_codes_cannot_tell_apart_are_found_once_each():
+    pytest.importorskip("faiss", reason="faiss is an optional library: extra [train]")
+    scan = make_scan(unit(40, 4))
+    scores, places = search_scan(scan, np.zeros((2, 4), dtype=np.float32), 50)
+    assert all(sorted(row) == list(range(40)) for row in places.tolist())
+    assert not np.isnan(scores).any()
 
 
 def test_equal_keys_vote_in_their_order_however_they_are_stored():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, vstack
 
 from gandalf.errors import DataError
-from gandalf.memory.scan import longer_scan, of_even_width, shorter_scan, teach_scan
+from gandalf.memory.scan import longer_scan, make_scan, of_even_width, search_scan, shorter_scan
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -21,7 +21,7 @@ Vectors = npt.NDArray[np.float32] | csr_array  # N x dim, of length 1; dense of 
 Arrays = dict[str, npt.NDArray[Any]]
 
 NO_KEY = -1  # a place where fewer keys were found than asked for; its cosine is -inf
-SCANNED = 30_000  # keys from which on codes find candidates: below, the product with all keys is as fast
+SCANNED = 10_000  # keys from which on codes find candidates: below, the product with all keys is as fast
 DEPTH = 4  # candidates by codes for each key that is asked for
 DIGITS = 5  # of a cosine: products of other sizes differ behind these, and equals must stay equal
 BLOCK = 1 << 24  # numbers that are compared or gathered at once
@@ -33,7 +33,6 @@ class DenseKeys:
 
     codes: npt.NDArray[np.int8]  # K x dim
     scales: Floats  # shape: (K,)
-    taught: Any = None  # a scan without keys that others of this encoder have taught: it takes seconds
 
     @classmethod
     def of(cls, vectors: Floats) -> DenseKeys:
@@ -68,8 +67,8 @@ class DenseKeys:
 
     def _by_codes(self, queries: Floats, number: int) -> tuple[Ints, Floats]:
         """Score the candidates that four-bit codes find with the 8-bit codes."""
-        _, found = self._scan.search(of_even_width(np.ascontiguousarray(queries)), number * DEPTH)
-        found = np.sort(np.asarray(found, dtype=np.int64), axis=1)
+        _, found = search_scan(self._scan, of_even_width(queries), number * DEPTH)
+        found = np.sort(found, axis=1)
         rows = self.codes[found].astype(np.float32)  # shape: (N, C, dim)
         cosines = np.einsum("ncd,nd->nc", rows, queries) * self.scales[found]
         places, values = _largest(cosines, number)
@@ -78,7 +77,7 @@ class DenseKeys:
     def joined(self, other: DenseKeys) -> DenseKeys:
         """Return these keys, followed by others."""
         both = (np.concatenate([self.codes, other.codes]), np.concatenate([self.scales, other.scales]))
-        found = DenseKeys(*both, taught=self._teacher or other._teacher)
+        found = DenseKeys(*both)
         if "_scan" in self.__dict__:
             found.__dict__["_scan"] = longer_scan(self._scan, of_even_width(other._vectors))
         return found
@@ -86,14 +85,10 @@ class DenseKeys:
     def without(self, places: Ints) -> DenseKeys:
         """Return the keys but for those at these places."""
         kept = (np.delete(self.codes, places, axis=0), np.delete(self.scales, places))
-        found = DenseKeys(*kept, taught=self._teacher)
+        found = DenseKeys(*kept)
         if "_scan" in self.__dict__:
             found.__dict__["_scan"] = shorter_scan(self._scan, places)
         return found
-
-    def like(self, other: DenseKeys | SparseKeys) -> DenseKeys:
-        """Return the keys with what others have learnt of the encoder."""
-        return replace(self, taught=other._teacher) if isinstance(other, DenseKeys) else self
 
     def prepare(self) -> None:
         """Make what a search needs now, so that no query waits for it."""
@@ -116,18 +111,9 @@ class DenseKeys:
     def _rows(self) -> Floats:
         return self._vectors
 
-    @property
-    def _teacher(self) -> Any:  # noqa: ANN401  faiss has no types
-        """What these keys or others have taught a scan, if any have."""
-        return self.__dict__.get("_own_taught", self.taught)
-
-    @cached_property
-    def _own_taught(self) -> Any:  # noqa: ANN401
-        return self.taught or teach_scan(of_even_width(self._vectors))
-
     @cached_property
     def _scan(self) -> Any:  # noqa: ANN401
-        return longer_scan(self._own_taught, of_even_width(self._vectors))
+        return make_scan(of_even_width(self._vectors))
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,10 +152,6 @@ class SparseKeys:
     def without(self, places: Ints) -> SparseKeys:
         """Return the keys but for those at these places."""
         return SparseKeys(csr_array(self.rows[np.delete(np.arange(len(self)), places)]))
-
-    def like(self, other: DenseKeys | SparseKeys) -> SparseKeys:
-        """Return the keys: there is nothing to learn from others."""
-        return self
 
     def prepare(self) -> None:
         """Make what a search needs now, so that no query waits for it."""

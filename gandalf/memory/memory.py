@@ -223,13 +223,16 @@ class Memory:
     def votes(self, near: Near) -> csr_array:
         """Return what the memory says of every label."""  # shape: (N, L)
         shares = self.voting.shares(near.cosines)
-        found = csr_array((len(shares), self.num_labels), dtype=np.float64)
+        of, labels, votes = [], [], []  # query, label, and what one key says to it
         for number, block in enumerate(self.blocks):
             rows, columns = np.nonzero((near.blocks == number) & (near.places != NO_KEY))
-            pairs = (rows, near.places[rows, columns])
-            own = csr_array((shares[rows, columns], pairs), shape=(len(shares), len(block)))
-            found = csr_array(found + own @ block.values)
-        return found
+            values = block.values[near.places[rows, columns]]
+            lengths = np.diff(values.indptr)
+            of.append(np.repeat(rows, lengths))
+            labels.append(values.indices)
+            votes.append(np.repeat(shares[rows, columns], lengths) * values.data)
+        pairs = (np.concatenate(of), np.concatenate(labels))
+        return csr_array((np.concatenate(votes), pairs), shape=(len(shares), self.num_labels))
 
     def lists(self, near: Near, size: int, exclude: csr_array | None = None) -> Lists:
         """Return ids and votes of the labels that the memory speaks of, the loudest first."""
@@ -268,8 +271,7 @@ class Memory:
 
     def appended(self, vectors: Vectors, values: csr_array, records: Sequence[Record]) -> Memory:
         """Return a memory with more keys; the first block is shared, not copied."""
-        keys = keys_of(vectors).like(self.blocks[0].keys if len(self.blocks[0]) else self.blocks[-1].keys)
-        blocks = [*self.blocks, Block(keys, values, tuple(records))]
+        blocks = [*self.blocks, Block(keys_of(vectors), values, tuple(records))]
         # As in a log-structured tree: a key is copied as often as the number of blocks has bits.
         while len(blocks) > 2 and 2 * len(blocks[-1]) > len(blocks[-2]):
             last = blocks.pop()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from gandalf.memory.scan import make_scan, of_even_width
+from gandalf.memory.scan import make_scan, of_even_width, search_scan
 from gandalf.model import Model
 from gandalf.model.exact import Head
 from gandalf.predict.index import (
@@ -44,8 +44,7 @@ class Codes:
     def candidates(self, x: Tensor, number: int) -> tuple[Floats, Ints]:
         """The best by their codes."""
         places = min(max(self.depth, number), self.labels)
-        found: tuple[Floats, Ints] = self.scan.search(with_one(x, self.scan.d), places)
-        return found
+        return search_scan(self.scan, with_one(x, self.scan.d), places)
 
     def over(self, head: Head) -> IndexSearch:
         """Search the head with it; the head may have more labels than there are codes."""
