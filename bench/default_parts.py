@@ -1,6 +1,6 @@
 """Compare the default with label points of other kinds and with its own parts, figure by figure.
 
-    python -m bench.default astec-D,astec-Z1,astec-G,linear,frozen man,web,cooking,packages --seeds 0
+    python -m bench.default astec-D,astec-Z1,astec-G,linear-system,frozen man,web,cooking,packages --seeds 0
     python -m bench.default_parts
 
 P@1, PSP@5 and C@5, on all texts, on texts that are a label's and on new texts: 9 comparisons with each rival
@@ -32,7 +32,7 @@ from gandalf.metrics.evaluate import Scores
 from gandalf.metrics.predictions import test_points
 
 POINT_TARGETS = ("astec-D", "astec-Z1", "astec-G")
-PARTS = ("linear", "frozen", "astec")
+PARTS = ("linear-system", "frozen", "astec")
 MEANS = ("P@1", "PSP@5")
 FEWEST = 100  # test points of a kind of text, below which the kind is not shown apart
 TEXTS = {"every": "all texts", "label_text": "label texts", "new_text": "new texts"}

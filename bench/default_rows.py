@@ -213,7 +213,7 @@ ROWS: dict[str, Row] = {
     "astec-D": _of_ours("`astec`, D", "astec", "targets.targets=none"),
     "astec-Z1": _of_ours("`astec`, Z1", "astec", "targets.targets=self", TO_THE_END),
     "astec-G": _of_ours("`astec`, the paper's G", "astec", "targets.targets=ratio", TO_THE_END),
-    "linear": _of_ours("`linear`", "linear"),
+    "linear-system": _of_ours("`linear`", "linear"),  # `linear` is the group of the baselines
     "frozen": _of_ours("`frozen`", "frozen"),
     "decaf": _of_ours("`decaf`", "decaf"),
     "default": _of_ours("**default, 2 cores**", None),
