@@ -19,10 +19,11 @@ from gandalf.errors import DataError
 from gandalf.metrics.evaluate import evaluate
 from gandalf.model import Calibration, Mix, ModelWithMemory, Part, Trees, load_model
 from gandalf.runs import search as searching
-from gandalf.runs.budget import Size, fitted
+from gandalf.runs.budget import MACHINE, PATIENCE, Clock, Size, fitted, patience
 from gandalf.runs.mixing import fit_mix
 from gandalf.runs.output import state_of, train_to_folder
 from gandalf.runs.place import Place
+from gandalf.runs.repeats import repeated_answers
 from gandalf.runs.run import train
 from gandalf.runs.search import Teller, search
 from gandalf.runs.trained import HeldAnswers
@@ -68,6 +69,30 @@ def test_a_part_that_is_right_gets_all_weight_and_one_that_adds_nothing_is_dropp
     found = fit_mix({"wrong": wrong, "right": right})
     assert found.names == ("right",) and found.weights == (1.0,)
     assert found.scores["P@1"] == 100
+
+
+def test_of_few_points_no_part_gets_all_or_nothing_by_chance():
+    """One part is right on 11 of 20 points, the other on the other 9: all weight for either is luck."""
+    truth = [0] * 20
+    known = [[3.0, -3.0] if point < 11 else [-3.0, 3.0] for point in range(20)]
+    one = answers([[0, 1]] * 20, known, truth, [9] * 3)
+    other = answers([[0, 2]] * 20, [row[::-1] for row in known], truth, [9] * 3)
+    few = fit_mix({"one": one, "other": other})
+    assert all(0.2 < weight < 0.8 for weight in few.weights) and len(few.weights) == 2
+    assert fit_mix({"one": one, "other": other}).weights == few.weights  # the same every time
+
+
+def test_repeated_trials_hold_out_other_points_and_are_judged_together():
+    recipes = {"words": override(small(), ["validation.share=0.2"])}
+    found = repeated_answers(small_splits(), recipes, Clock(5.0))["words"]
+    once = train(small_splits(), recipes["words"]).held
+    assert len(found.held) > 4 * len(once.held) and len(found.ids) == len(found.scores) == len(found.held)
+    assert found.held.texts[: len(once.held)] == list(once.held.texts)
+    np.testing.assert_array_equal(found.ids[: len(once.ids)], once.ids)
+    assert len(set(found.held.texts)) > len(once.held)
+    assert (
+        repeated_answers(small_splits(), recipes, Clock(1e-9))["words"].held == once.held
+    )  # then time is up
 
 
 def test_parts_that_know_different_points_are_mixed_and_beat_both():
@@ -193,12 +218,27 @@ def with_parts(*parts: str) -> gandalf.recipe:
     return replace(asked, search=replace(asked.search, parts=parts))
 
 
-def test_too_few_points_to_choose_by_give_equal_parts_of_all_of_them(tiny_transformer):
-    points = Splits(train=small_splits().train[np.arange(40)], name="few")
-    found = search(points, with_parts("linear", "frozen", "words", "memory"))
+def few_points() -> Splits:
+    return Splits(train=small_splits().train[np.arange(40)], name="few")
+
+
+def test_few_points_are_held_out_again_and_again_to_fit_the_weights(tiny_transformer):
+    found = search(few_points(), with_parts("linear", "frozen", "words", "memory"))
+    model = found.trained.model
+    assert found.scores is not None and found.scores.filtered.points >= searching.FEWEST
+    assert [row.name for row in found.tried] == ["linear", "frozen"]
+    weights = {row.name: row.weight for row in found.tried if row.weight}
+    assert sum(weights.values()) == pytest.approx(1.0)
+    if isinstance(model, Mix):
+        assert dict(zip(model.names, model.weights, strict=True)) == weights
+
+
+def test_too_few_points_to_choose_by_give_equal_parts_of_all_of_them(tiny_transformer, monkeypatch):
+    monkeypatch.setattr(searching, "FEWEST", 10_000)
+    found = search(few_points(), with_parts("linear", "frozen", "words", "memory"))
     model = found.trained.model
     assert isinstance(model, Mix) and model.names == ("linear", "frozen") and model.weights == (0.5, 0.5)
-    assert [row.weight for row in found.tried] == [0.5, 0.5]
+    assert [row.weight for row in found.tried] == [0.5, 0.5] and found.scores is None
 
 
 def test_a_memory_is_tried_where_a_transformer_reads_for_it(tiny_transformer, monkeypatch):
@@ -339,6 +379,16 @@ def test_of_equal_parts_the_first_which_is_the_quickest_stays():
     truth = [0, 1] * 40
     same_answers = answers([[label, 2] for label in truth], [[3.0, -3.0]] * 80, truth, [9] * 3)
     assert fit_mix({"quick": same_answers, "slow": same_answers}).names == ("quick",)
+
+
+def test_a_slower_machine_is_given_more_time_unless_the_user_says_how_much(monkeypatch):
+    assert patience(2 * MACHINE) == 1.0 and patience(MACHINE / 2) == 2.0 and patience(1.0) == PATIENCE
+    monkeypatch.setattr(searching, "speed", lambda device: MACHINE / 3)
+    points = small_splits().train[np.arange(40)]
+    told: list[float] = []
+    for asked in (quick(), override(quick(), ["search.minutes=none"])):
+        told.append(search(Splits(train=points, name="few"), asked).minutes)
+    assert told == [0.5, pytest.approx(3 * Size.of(points).minutes)]
 
 
 def test_a_budget_of_nothing_is_refused_in_python_too():

@@ -15,6 +15,7 @@ from gandalf.runs.hardware import resolved
 # Minutes by default for so many points, straight between them on a logarithmic scale. A label counts as a
 # quarter of a point: its text is read, but it is met by other points' updates.
 MINUTES = {3_000: 0.6, 12_000: 3.0, 130_000: 12.0, 600_000: 30.0}
+MACHINE, PATIENCE = 150e9, 4.0  # speed of the machine they are for; how much longer a slower one may take
 PROBE = (256, 512, 8_192)  # points, numbers, labels of the product that tells how fast the machine is
 # What an update costs beside its three products, in operations of that speed: a number of a row that Adam
 # moves, and the share of the products' speed that is reached. Measured on two cores.
@@ -50,7 +51,7 @@ class Size:
 
     @property
     def minutes(self) -> float:
-        """What a search may take if nobody says otherwise."""
+        """What a search may take if nobody says otherwise, on a machine that is fast enough."""
         sizes, minutes = np.log(list(MINUTES)), np.log(list(MINUTES.values()))
         return float(np.exp(np.interp(np.log(self.points + self.labels / 4), sizes, minutes)))
 
@@ -83,6 +84,11 @@ def speed(device: str) -> float:
         float((x @ rows.T)[0, 0])  # a GPU is done when a number has come back
         best = min(best, time.perf_counter() - started)
     return 2 * points * dim * labels / best
+
+
+def patience(operations: float) -> float:
+    """Return how many times longer than by `MINUTES` a search takes on a machine of this speed."""
+    return min(max(MACHINE / operations, 1.0), PATIENCE)
 
 
 def epoch_seconds(recipe: Recipe, size: Size, operations: float) -> float:

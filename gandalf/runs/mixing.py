@@ -22,6 +22,8 @@ from gandalf.wide.mixing import mixed
 TENTHS = 10  # weights are tried in steps of a tenth: held-out points are too few to tell finer ones apart
 LEAST_GAIN = 0.2  # points of the objective that a part must add to stay in the mix
 DEPTH = 5  # of PSP@5
+FEW = 500  # held-out points: with fewer the best weights are a matter of luck, and a mean of many is taken
+RESAMPLES, SEED = 200, 0  # of the held-out points, whose best weights are averaged
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -43,9 +45,16 @@ class Fitted:
 
 
 def fit_mix(answers: Mapping[str, HeldAnswers]) -> Fitted:
-    """Choose weights by the mean of P@1 and PSP@5 on the held points; drop parts that add nothing."""
+    """Choose weights by the mean of P@1 and PSP@5 on the held points; drop parts that add nothing.
+
+    Of few points the weights are the mean of the best ones of many resamples, as in bagging: the best weights
+    of 50 points give a part all or nothing by chance.
+    """
     names = list(answers)
     judge = _Judge([answers[name] for name in names])
+    if judge.points < FEW:
+        chosen = zip(names, judge.bagged(np.random.default_rng(SEED)).tolist(), strict=True)
+        return _fitted(sorted(((name, weight) for name, weight in chosen if weight), key=_lightness), answers)
     best = judge.best(range(len(names)))
     while len(kept := np.flatnonzero(best)) > 1:
         smaller = [judge.best(places) for places in combinations(kept.tolist(), len(kept) - 1)]
@@ -55,6 +64,10 @@ def fit_mix(answers: Mapping[str, HeldAnswers]) -> Fitted:
         best = rival
     order = sorted(kept.tolist(), key=lambda place: -best[place])
     return _fitted([(names[place], float(best[place])) for place in order], answers)
+
+
+def _lightness(chosen: tuple[str, float]) -> float:
+    return -chosen[1]
 
 
 def _fitted(chosen: Sequence[tuple[str, float]], answers: Mapping[str, HeldAnswers]) -> Fitted:
@@ -86,19 +99,41 @@ class _Judge:
         model = constants(answers[0].splits.name)
         inverse = inverse_propensities(rest.label_frequencies, len(rest), model.A, model.B)
         self._worth = self._true * inverse[np.maximum(ids, 0)]
-        self._most = _most_worth(truth, inverse)
-        self._values: dict[tuple[int, ...], float] = {}
+        self._most = _most_worth(truth, inverse)  # shape: (H,)
+        self._gains: dict[tuple[int, ...], tuple[Floats, Floats]] = {}
+
+    @property
+    def points(self) -> int:
+        """Number of held points H."""
+        return len(self._most)
 
     def value(self, weights: Floats) -> float:
         """Return the mean of P@1 and PSP@5 in percent."""
+        first, worth = self.gains(weights)
+        return float(50 * first.mean() + 50 * worth.sum() / max(self._most.sum(), 1e-12))
+
+    def gains(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Return what each point adds to P@1 and to the dividend of PSP@5."""
         tenths = tuple(round(float(weight) * TENTHS) for weight in weights)
-        if tenths not in self._values:
+        if tenths not in self._gains:
             said = np.tensordot(np.array(tenths, dtype=np.float64), self._said, axes=1)  # shape: (H, C)
             top = np.argsort(-said, axis=1, kind="stable")[:, :DEPTH]
-            first = np.take_along_axis(self._true, top[:, :1], axis=1).mean()
-            worth = np.take_along_axis(self._worth, top, axis=1).sum() / max(self._most, 1e-12)
-            self._values[tenths] = float(50 * first + 50 * worth)
-        return self._values[tenths]
+            first = np.take_along_axis(self._true, top[:, :1], axis=1)[:, 0]
+            self._gains[tenths] = first, np.take_along_axis(self._worth, top, axis=1).sum(axis=1)
+        return self._gains[tenths]
+
+    def bagged(self, rng: np.random.Generator) -> Floats:
+        """Return the mean of the best weights of many resamples; a part of less than a tenth gets none."""
+        count = len(self._said)
+        tried = np.array([_at(range(count), shares, count) for shares in _simplex(count, TENTHS)])
+        tried = tried[np.argsort((tried > 0).sum(axis=1), kind="stable")]  # of equals the one of fewer parts
+        first, worth = (np.array(each) for each in zip(*map(self.gains, tried), strict=True))  # (W, H)
+        drawn = rng.multinomial(self.points, np.full(self.points, 1 / self.points), RESAMPLES)  # (R, H)
+        most = np.maximum(drawn @ self._most, 1e-12)[:, np.newaxis]
+        values = drawn @ first.T / self.points + drawn @ worth.T / most  # shape: (R, W)
+        mean: Floats = tried[values.argmax(axis=1)].mean(axis=0)
+        kept = np.where(mean < 1 / TENTHS, 0.0, mean)
+        return np.asarray(kept / kept.sum())
 
     def best(self, places: Sequence[int] | range) -> Floats:
         """Return the best weights, 0 but for the parts at these places."""
@@ -117,11 +152,11 @@ def _spread(answers: HeldAnswers, ids: Ints) -> Floats:
     return found
 
 
-def _most_worth(truth: csr_array, inverse: Floats) -> float:
-    """Return the sum over points of the largest worth that five labels can have: the divisor of PSP@5."""
+def _most_worth(truth: csr_array, inverse: Floats) -> Floats:
+    """Return the largest worth that five labels of each point can have: the divisor of PSP@5 is their sum."""
     worth = truth.data * inverse[truth.indices]
     of_points = (worth[start:stop] for start, stop in pairwise(truth.indptr.tolist()))
-    return float(sum(np.sort(each)[::-1][:DEPTH].sum() for each in of_points))
+    return np.array([np.sort(each)[::-1][:DEPTH].sum() for each in of_points])
 
 
 def _simplex(size: int, total: int) -> Iterator[tuple[int, ...]]:

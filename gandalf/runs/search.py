@@ -20,7 +20,7 @@ from gandalf.metrics.evaluate import Scores
 from gandalf.model import Calibration, Mix, Part, load_model, save_model
 from gandalf.predict.calibration import fit_calibration
 from gandalf.recipe import Memory, Recipe
-from gandalf.runs.budget import Clock, Size, fitted, speed
+from gandalf.runs.budget import Clock, Size, fitted, patience, speed
 from gandalf.runs.hardware import resolved_device
 from gandalf.runs.limits import check_encoder, check_points, check_recipe
 from gandalf.runs.material import cut
@@ -29,6 +29,7 @@ from gandalf.runs.mixing import Fitted, fit_mix
 from gandalf.runs.place import CHECKPOINTS, Place
 from gandalf.runs.remember import MODEL as WHOLE
 from gandalf.runs.remember import MemoryOptions, Remembered, Trial, add_memory, forget_texts
+from gandalf.runs.repeats import repeated_answers
 from gandalf.runs.run import train
 from gandalf.runs.trained import HeldAnswers, Trained
 from gandalf.runs.validation import PLACES
@@ -39,7 +40,8 @@ from gandalf.systems import recipe as recipe_of
 
 MARK = "search.json"  # beside the checkpoints while a search goes on
 HELD, FACTS, MODEL = "held.npz", "trained.json", "model"  # what is kept of a candidate that is trained
-FEW = 50  # held-out points: with fewer nothing can be told
+FEW = 50  # held-out points: with fewer the weights are fitted by repeated trials
+FEWEST = 20  # held-out points of all trials together: with fewer nothing can be told
 STRETCH = 0.15  # of a network's updates: the held-out points come back
 MATCHED = 0.1  # share of label texts that are training texts, from which the graph is worth a trial
 FIRST_SHARE = 0.7  # of the time that is left, for each network but the last
@@ -47,7 +49,7 @@ VALIDATIONS = 3  # of a network: each costs as much as predicting all held-out p
 FIRST = "linear"  # the candidate that is trained first and left on disk at once
 READER = "frozen"  # whose vectors a memory looks up: it never learns, so held-out points are new to it
 MEMORY = "memory"
-UNCHOSEN = (FIRST, READER)  # what is mixed in equal parts where too few points can be held out to choose by
+UNCHOSEN = (FIRST, READER)  # what is mixed where too few points can be held out to choose by
 
 Say = Callable[[str], None]
 
@@ -131,7 +133,7 @@ class _Search:
         self.recipe, self.place, self.teller = recipe, place, teller
         self.size = Size.of(splits.train)
         self.device = resolved_device(recipe.device)
-        self.minutes = recipe.search.minutes or self.size.minutes
+        self.minutes = recipe.search.minutes or self.size.minutes * patience(self._speed)
         self.clock = Clock(self.minutes)
         self.tried: list[Tried] = []
         self.trained: dict[str, Trained] = {}
@@ -290,21 +292,39 @@ class _Search:
     # ---- what is chosen
 
     def _too_few(self, held: int) -> Found:
-        """Return equal parts of models that learn in seconds, from all points: nothing tells the best."""
-        usual = [each for each in self.candidates if each.name in UNCHOSEN]
-        for candidate in usual or self.candidates[:1]:
+        """Return a mix of models that learn in seconds, from all points; repeated trials fit its weights."""
+        usual = [each for each in self.candidates if each.name in UNCHOSEN] or self.candidates[:1]
+        for candidate in usual:
             self._train_on_all(candidate)
         if not self.trained:
             raise DataError("no model could be trained", remedy="; ".join(self.notes) or "try a --system")
         names = tuple(self.trained)
-        weights = (1 / len(names),) * len(names)
+        fitted = self._fitted_by_repeats([each for each in usual if each.name in names])
+        if fitted is None:
+            weights, calibration = (1 / len(names),) * len(names), None
+            why = f"on all points: only {held} could be held out, too few to choose by"
+        else:
+            names, weights, calibration = fitted.names, fitted.weights, fitted.calibration
+            points = len(fitted.answers.held)
+            why = f"on all points: only {held} could be held out, so repeated trials with {points} chose"
         for row in self.tried:
-            row.weight = weights[0] if row.name in names else 0.0
-        mix = ", ".join(f"{name} {weights[0]:.0%}" for name in names)
-        why = f"{mix}, on all points: only {held} could be held out, too few to choose by"
-        self.teller.say(why)
-        trained = self._mixed(names, weights, None)
-        return Found(trained, self.tried, [], None, why, self.minutes, tuple(self.notes))
+            row.weight = dict(zip(names, weights, strict=True)).get(row.name, 0.0)
+        mix = ", ".join(f"{name} {weight:.0%}" for name, weight in zip(names, weights, strict=True))
+        self.teller.say(f"{mix}, {why}")
+        scores = None if fitted is None else fitted.scores
+        trained = self._mixed(names, weights, calibration)
+        return Found(trained, self.tried, [], scores, f"{mix}, {why}", self.minutes, tuple(self.notes))
+
+    def _fitted_by_repeats(self, candidates: list[Candidate]) -> Fitted | None:
+        """Return weights by several trials with other held points each, or None if even those are too few."""
+        if len(candidates) < 2:
+            return None
+        recipes = {each.name: replace(self._shared(each.recipe), memory=Memory()) for each in candidates}
+        recipes = {name: _without_stretch(recipe) for name, recipe in recipes.items()}
+        answers = repeated_answers(self.splits, recipes, self.clock)
+        if not answers or len(answers[candidates[0].name].held) < FEWEST:
+            return None
+        return fit_mix(answers)
 
     def _train_on_all(self, candidate: Candidate) -> None:
         row, before = Tried(candidate.name), self.clock.spent
@@ -408,6 +428,11 @@ class _Search:
             calibration,
         )
         return Trained(model, [], seconds, steps, {}, len(self.splits.train), label_points, held=first.held)
+
+
+def _without_stretch(recipe: Recipe) -> Recipe:
+    """Return the recipe of a trial: its model is not kept, so its held-out points need not come back."""
+    return replace(recipe, training=replace(recipe.training, last_stretch=0.0))
 
 
 def _why(best: Fitted, tried: list[Tried]) -> str:
