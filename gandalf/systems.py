@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import reduce
 from importlib import resources
 from pathlib import Path
 
@@ -265,6 +266,31 @@ def default_system(settings: Iterable[str]) -> str:
 def _is_searched(name: str) -> bool:
     table, _, last = name.rpartition(".")
     return last in SEARCHED and table in ("", "search", "validation")
+
+
+def agreed(in_file: object, wanted: Iterable[str], file: str | Path | None) -> None:
+    """Refuse to train the recipe of one system, as a file has it, under the name of another."""
+    for name in wanted:
+        if in_file is not None and name != in_file:
+            raise DataError(
+                f"is a recipe of the system {in_file}, but the system is to be {name}",
+                remedy="leave out the one or the other",
+                file=file,
+            )
+
+
+# What makes a system that system: with another one of these it is a system of another name, or of none.
+PARTS = ("encoder.kind", "encoder.residual", "head.kind", "siamese.kind", "siamese.alone", "trees.kind")
+
+
+def foreign_part(system: str, found: Recipe) -> str | None:
+    """Return the first setting, as `name=value`, by which a recipe is not one of this system."""
+    own = recipe(system)
+    for name in ("system", *PARTS):
+        value, expected = (reduce(getattr, name.split("."), each) for each in (found, own))
+        if value != expected:
+            return f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+    return None
 
 
 def published() -> dict[str, Path]:
