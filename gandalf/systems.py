@@ -113,6 +113,7 @@ def renee() -> Recipe:
         siamese=Siamese(kind="triplet", pair_epochs=30.0, pair_batch=512, pair_rate=4e-4, pair_dropout=0.1),
         # Renee's rate of 0.05 and decay of 1e-4 go with a loss summed over the batch and with longer vectors:
         # divided by 256 points of length 1, a rate of 100 moves a row as far, and 5e-8 shrinks it as little.
+        # With other batches the rate follows (train/rates.py): 400 at 1,024 points.
         head=Head(start="text", optimiser="sgd", rate=100.0, weight_decay=5e-8),
         labels=Labels(kind="every"),
         training=Training(schedule="cosine"),
