@@ -65,19 +65,19 @@ def triplet(
 ) -> Tensor:
     """NGAME's loss: the hinge margin - s(positive) + s(negative), averaged over the hardest negatives.
 
-    The average is weighted by a softmax of s(negative) / temperature over those negatives, whether they
-    violate the margin or not. The weights are constants: no gradient flows through them, or it would pay to
-    shift weight instead of vectors. That, and the softmax of plain similarities, is our reading of NGAME;
-    margin, number and temperature are its own. A point without negatives adds nothing.
+    The average is weighted by a softmax of s(negative) / temperature over those negatives, where 0 stands for
+    s(negative) if that does not violate the margin. The gradient flows through the weights, too. So has one
+    released version; margin, number and temperature are NGAME's own. A point without negatives adds nothing.
     """
     scores = x @ rows.T  # shape: (B, C)
     positive = scores.gather(1, own[:, None])  # shape: (B, 1)
     true = _true(scores.shape, own, positives)
     negative = _hardest(scores, true, options.hardest)  # shape: (B, h), -inf where there is none
-    # A row of -inf has no softmax; its hinges are 0 whatever they are weighted with.
-    share = torch.softmax(negative.detach() / options.temperature, dim=1).nan_to_num(0.0)
-    per_point = (share * F.relu(options.margin - positive + negative)).sum(dim=1)
-    return _total(per_point, weights)
+    hinge = F.relu(options.margin - positive + negative)
+    logits = negative.masked_fill(hinge == 0, 0.0) / options.temperature
+    # Not -inf: a row of nothing else has no softmax. So it has one, over hinges that are 0.
+    logits = logits.masked_fill(negative.isneginf(), torch.finfo(logits.dtype).min)
+    return _total((torch.softmax(logits, dim=1) * hinge).sum(dim=1), weights)
 
 
 def contrastive(
