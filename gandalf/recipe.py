@@ -17,6 +17,7 @@ Terms = Literal["auto", "words", "pairs", "characters"]
 Hardening = Literal["threshold", "any", "sample", "copies"]
 TextKind = Literal["words", "subwords", "pretrained"]
 EncoderKind = Literal["bag-of-words", "inception", "transformer"]
+AttentionName = Literal["self", "cross"]
 BlockName = Literal["astec", "decaf", "eclare"]
 HeadKind = Literal["table", "gated", "attention"]
 HeadStart = Literal["points", "text", "graph-text", "random"]
@@ -74,6 +75,11 @@ class Encoder:
     dim: int = setting(300, "Numbers in a word's vector (a transformer has its own).")
     dropout: float = setting(0.5, "Share of numbers dropped while training.")
     last_dropout: float = setting(0.5, "The same before the head (inception only).")
+    attention: AttentionName = setting(
+        "cross",
+        "What the second attention of inception asks. cross: the words, as InceptionXML's. self: what the "
+        "first one made of them.",
+    )
     optimiser: OptimiserName = setting("adamw", "adamw or sgd (with momentum); words always by Adam.")
     rate: float = setting(
         1e-3, "Highest learning rate of the layers; by sgd for a batch of 256, and it grows with the batch."
@@ -109,6 +115,10 @@ class Siamese:
     margin: float = setting(0.3, "By how much nearer a text must be to its label than to others (triplet).")
     negatives: int = setting(10, "Hardest labels of the batch that a text is to be far from (triplet).")
     temperature: float = setting(0.1, "The smaller, the more the hardest of them count (triplet).")
+    cluster_share: float = setting(
+        0.32,
+        "Most points of a cluster of near ones, as a share of the batch (triplet): NGAME's 512 of 1,600.",
+    )
 
 
 @dataclass(frozen=True)
