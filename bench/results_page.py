@@ -73,6 +73,9 @@ Written by `python -m bench.results_page` from the lines that `python -m bench.e
   which is half the 95 % interval of a difference of two means, the spread between seeds pooled over the rows.
   Gains are given ± that noise and are bold where they are larger. It is the noise of training; the test
   points are the same in every row.
+- All rows of `inceptionxml`, `inceptionxml-lf`, `siamesexml`, `ngame` and `renee` are of
+  [former parts](systems.md#former-parts): commit 0f17dd6 is the last with them. `renee` on Docs was run with
+  `head.rate=400`.
 - Encoder, epochs and whether a system is at a plateau: [below](#how-they-were-trained).
 - Label text, new text: test points whose text is, and is not, the text of some label.
 - Seconds are those of training. Other runs shared the card or the cores, more at some times than at others,

@@ -16,6 +16,7 @@ from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
 from gandalf.nets.blocks import settle
 from gandalf.nets.encoders import ENCODERS, build_encoder
 from gandalf.nets.heads import Table
+from gandalf.nets.inception import GatedAttention
 from gandalf.nets.word_table import WordTable
 from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
 
@@ -267,26 +268,83 @@ def test_inceptionxml_has_the_published_size():
     assert build_encoder({"kind": "inception"}, 10).dim == 480
 
 
+def test_attention_by_hand():
+    """Rows of X ask those of Y: X Y^T is (1, 4), (1, 1), and times Y it is (9, 4, 1), (3, 1, 1).
+
+    With the identity as the map, 0.3 / 3 of it is added to X. Turned, the other square is made.
+    """
+    x = torch.tensor([[[1.0, 2.0, 0.0], [0.0, 1.0, 1.0]]])
+    of = torch.tensor([[[1.0, 0.0, 1.0], [2.0, 1.0, 0.0]]])
+    found = [asking(2, 0.3)(x, each) for each in (of, x)]
+    torch.testing.assert_close(found[0], torch.tensor([[[1.9, 2.4, 0.1], [0.3, 1.1, 1.1]]]))
+    torch.testing.assert_close(found[1], torch.tensor([[[1.5, 3.2, 0.2], [0.2, 1.6, 1.2]]]))
+    # Turned, X Y^T is (1, 0, 1), (4, 1, 2), (2, 1, 0), and times Y it is (2, 2), (6, 9), (2, 5).
+    turned = asking(3, 0.2)(x.transpose(1, 2), of.transpose(1, 2))
+    torch.testing.assert_close(turned, torch.tensor([[[1.2, 0.2], [2.6, 1.9], [0.2, 1.5]]]))
+
+
+def asking(size, gate):
+    """Attention whose map is the identity, with its gate open."""
+    attention = GatedAttention(size)  # not in eval(), where the norm of the map would be that of another
+    with torch.no_grad():
+        attention.project.weight = torch.eye(size)[:, :, None]
+        attention.gate.fill_(gate)
+    return attention
+
+
+FILLED = {
+    "self": (0.2320827991, -0.0942240506, -0.0644773766, 0.1958543956, 0.2692919075, -0.2480780035),
+    "cross": (0.2324507236, -0.0941317677, -0.0647131801, 0.19512555, 0.2461721748, -0.2046647966),
+}
+
+
+@pytest.mark.parametrize("attention", [None, "self", "cross"])
+def test_inceptionxml_without_a_kind_of_attention_is_that_of_before_there_were_two(attention):
+    """The numbers of `self` were written down at commit 0f17dd6, whose model folders name no kind."""
+    shape = {"words": 6, "word_dim": 64, "dropout": 0.0, "last_dropout": 0.0}
+    named = {} if attention is None else {"attention": attention}
+    encoder = build_encoder({"kind": "inception", **shape, **named}, 20).double().eval()
+    with torch.no_grad():
+        for name, each in encoder.state_dict().items():
+            wave = torch.cos(torch.arange(each.numel(), dtype=torch.float64) * 1.3).view(each.shape) * 0.3
+            if name.endswith(("._u", "._v")):
+                each.copy_(F.normalize(torch.cos(torch.arange(len(each), dtype=torch.float64)), dim=0))
+            elif "running" not in name and "tracked" not in name:
+                each.copy_(torch.full_like(each, 0.7) if name.endswith("gate") else wave)
+        found = encoder(torch.tensor([[3, 1, 4, 1, 5, 9], [2, 6, 5, 0, 0, 0]]))
+    expected = FILLED[attention or "self"]
+    assert found[:, ::8].flatten()[:6].tolist() == pytest.approx(expected, abs=1e-9)
+
+
+def test_an_unknown_attention_is_named():
+    with pytest.raises(DataError, match="there is no attention 'crossed'; choose from self, cross"):
+        build("inception", attention="crossed")
+
+
 def by_convolutions(encoder, ids):
     """InceptionXML's encoder as it is told: its own convolutions, and attention as it is written."""
 
-    def attended(attention, x):
-        asked = torch.einsum("bin,bjn,bjm->bim", x, x, attention.project(x))
+    def attended(attention, x, of):
+        asked = torch.einsum("bin,bjn,bjm->bim", x, of, attention.project(of))
         return x + attention.gate / x.shape[2] * asked
 
-    x = attended(encoder.over_words, encoder.words(ids))
-    x = attended(encoder.over_embedding, x.transpose(1, 2)).transpose(1, 2)
+    embedded = encoder.words(ids)
+    x = attended(encoder.over_words, embedded, embedded)
+    of = embedded if encoder.crosses else x
+    x = attended(encoder.over_embedding, x.transpose(1, 2), of.transpose(1, 2)).transpose(1, 2)
     x = encoder.mix(x)
     x = encoder.after(torch.cat([convolve(x) for convolve in encoder.parallel], dim=1))
     x = encoder.last(x).flatten(1)
     return (x + encoder.residual(x)).float() * encoder.scale
 
 
+@pytest.mark.parametrize("attention", ["self", "cross"])
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("word_dim", [128, 130, 64])  # 130: no multiple of the step
 @pytest.mark.parametrize("words", [LENGTH, 70])  # more words than numbers: the other square
-def test_inceptionxmls_products_are_its_convolutions(words, word_dim, training):
-    one = build("inception", words=words, word_dim=word_dim, dropout=0.0, last_dropout=0.0).double()
+def test_inceptionxmls_products_are_its_convolutions(words, word_dim, training, attention):
+    shape = {"words": words, "word_dim": word_dim, "attention": attention}
+    one = build("inception", **shape, dropout=0.0, last_dropout=0.0).double()
     for name, parameter in one.named_parameters():
         if name.endswith("gate"):
             parameter.data.fill_(0.7)

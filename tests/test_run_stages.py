@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_array
 from small_runs import at_step, same, small, small_splits
 from torch.nn import functional as F
 
 from gandalf.errors import DataError
 from gandalf.model import save_model
-from gandalf.recipe import Targets
+from gandalf.recipe import Siamese, Targets
 from gandalf.runs import siamese as stage
 from gandalf.runs.hooks import Interrupted
 from gandalf.runs.material import augmented, fit_tokens, loop_points
@@ -131,7 +132,13 @@ def _triples(targets, rows):
     return point[order], label[order].astype(np.int64), np.ones(len(point), dtype=np.float32)
 
 
-def test_clusters_grow_as_ngames_do_and_are_of_vectors_that_training_saw(splits, monkeypatch):
+@pytest.mark.parametrize(
+    ("settings", "largest"),
+    [((), 10), (("siamese.cluster_share=1",), 32), (("siamese.cluster_share=0.5",), 16)],
+)
+def test_clusters_grow_as_ngames_do_and_are_of_vectors_that_training_saw(
+    settings, largest, splits, monkeypatch
+):
     sizes = []
     made = stage.clusters
 
@@ -141,11 +148,22 @@ def test_clusters_grow_as_ngames_do_and_are_of_vectors_that_training_saw(splits,
         return made(vectors, size, seed)
 
     monkeypatch.setattr(stage, "clusters", spy)
-    train(splits, small(*triplet, "siamese.pair_epochs=12", "siamese.alone=true"))
+    train(splits, small(*triplet, "siamese.pair_epochs=12", "siamese.alone=true", *settings))
     starts = doublings(12)
     # The last batch of the first epoch begins the second, whose order stands by then.
-    assert sizes == [min(cluster_size(epoch, starts), 32) for epoch in range(2, 12)]
-    assert sizes[0] == 16 and sizes[-1] == 32
+    assert sizes == [min(cluster_size(epoch, starts), largest) for epoch in range(2, 12)]
+    assert sizes[0] == min(16, largest) and sizes[-1] == largest
+
+
+def test_a_batch_holds_several_clusters():
+    """512 of 1,600 as published: of 512 points 163 at most, of 100 points in all 32, and never none."""
+    sizes = {}
+    for number, batch in ((2000, 1600), (2000, 512), (100, 512), (2, 512)):
+        options = Siamese(kind="triplet", pair_batch=batch)
+        targets = csr_array(np.ones((number, 1), dtype=np.float32))
+        (mining,) = stage.siamese(options, targets, np.ones(number, dtype=bool), 0).refreshing
+        sizes[number, batch] = mining.largest
+    assert sizes == {(2000, 1600): 512, (2000, 512): 163, (100, 512): 32, (2, 512): 1}
 
 
 def test_ctrl_c_in_the_last_step_of_a_stage_loses_nothing(splits, tmp_path, monkeypatch):

@@ -172,6 +172,17 @@ def test_inceptionxmls_encoder(system, build):
     assert encoder.over_words.gate.item() == encoder.over_embedding.gate.item() == 0
     assert encoder.over_words.project.in_channels == 32
     assert encoder.over_embedding.project.in_channels == 300
+    # The second attention asks the words themselves, not what the first made of them.
+    x = torch.randn(2, 32, 300, generator=torch.Generator().manual_seed(0))
+    asked = []
+    hook = encoder.over_embedding.register_forward_pre_hook(lambda part, given: asked.extend(given))
+    with torch.no_grad():
+        encoder.over_words.gate.fill_(0.5)
+        encoder.eval().behind(x)
+        encoder.over_words.gate.fill_(0.0)
+    encoder.train()
+    hook.remove()
+    assert torch.equal(asked[1], x.transpose(1, 2)) and not torch.equal(asked[0], asked[1])
 
 
 @pytest.mark.parametrize("system", ["inceptionxml", "inceptionxml-lf"])
@@ -220,12 +231,12 @@ def test_siamesexml_learns_pairs_by_its_constants(build):
     x, rows, own = unit(ANGLES), unit(LABEL_ANGLES), torch.tensor([0, 4, 9])
     none = torch.zeros(0, dtype=torch.int64)
     expected = 0.0
-    for place in range(3):
-        second = F.normalize(x[3 + place] + rows[own[place]], dim=0)
-        for share, anchor in ((0.7, x[place]), (0.3, second)):
-            likely = [0.9 * math.exp(1.5 * (float(anchor @ row) - 1)) for row in rows]
-            hardest = max(each for column, each in enumerate(likely) if column != own[place])
-            expected += share * (-math.log(likely[own[place]]) - math.log(1 - hardest))
+    centroids = F.normalize(x[:3] + x[3:], dim=1)
+    for place in range(3):  # labels meet points, of which each is true of the one that drew it
+        for share, points in ((0.7, x[:3]), (0.3, centroids)):
+            likely = [0.9 * math.exp(1.5 * (float(rows[own[place]] @ point) - 1)) for point in points]
+            hardest = max(each for column, each in enumerate(likely) if column != place)
+            expected += share * (-math.log(likely[place]) - math.log(1 - hardest))
     assert stage.pairs(x, rows, own, (none, none)).item() == pytest.approx(expected, rel=1e-5)
 
 
@@ -237,6 +248,8 @@ def test_ngame_learns_pairs_by_its_constants_and_mines_by_clusters(system, build
     assert stage.seen is mining.cache and mining.order is stage.order and stage.schedule == "linear"
     # 10, 20, 25, 50, 75, 100, 125, 150 and 200 of 300 epochs; of 30 here.
     assert mining.starts == pytest.approx((1, 2, 2.5, 5, 7.5, 10, 12.5, 15, 20))
+    # 512 of 1,600 points; there are fewer than 512 here, and all are in a batch.
+    assert stage.order.batch == 512 and mining.largest == int(0.32 * len(stage.order.points)) == 96
     assert min(mining.at) == 1 and not material.made.is_label[stage.order.points].any()
     x, rows, own = unit(ANGLES), unit(LABEL_ANGLES), torch.tensor([0, 4, 9, 3, 7, 7])
     none = torch.zeros(0, dtype=torch.int64)
@@ -245,8 +258,9 @@ def test_ngame_learns_pairs_by_its_constants_and_mines_by_clusters(system, build
         scores = [float(x[place] @ row) for row in rows]
         others = sorted((each for column, each in enumerate(scores) if column != own[place]), reverse=True)
         hardest = others[:10]
-        weights = [math.exp(each / 0.1) for each in hardest]
         hinges = [max(0.0, 0.3 - scores[own[place]] + each) for each in hardest]
+        logits = [each if hinge else 0.0 for each, hinge in zip(hardest, hinges, strict=True)]
+        weights = [math.exp(each / 0.1) for each in logits]
         pairs = zip(weights, hinges, strict=True)
         expected += sum(weight * hinge for weight, hinge in pairs) / sum(weights)
     assert stage.pairs(x, rows, own, (none, none)).item() == pytest.approx(expected, rel=1e-4)

@@ -52,7 +52,7 @@ SWITCHED = {
     ),
     "renee": (
         *("siamese.kind=none", "siamese.negatives=1", "encoder.frozen=true", "encoder.dropout=0"),
-        *("head.optimiser=adamw", "head.momentum=0", "head.weight_decay=0", "head.start=random"),
+        *("head.optimiser=adamw", "head.momentum=0", "head.start=random"),
         *("training.schedule=one-cycle", "targets.targets=none", "targets.targets=ratio"),
         *("targets.label_epochs=0.5", "labels.kind=shortlist"),
     ),
@@ -95,6 +95,17 @@ def test_without_a_part_predictions_are_others(system, setting, scores_of):
     assert differ(scores_of(system), scores_of(system, setting))
 
 
+@pytest.mark.parametrize(
+    ("system", "higher", "setting"),
+    [
+        ("renee", "training.batch=256", "head.weight_decay=0"),
+        ("inceptionxml", "encoder.rate=0.2", "encoder.attention=self"),  # its gates begin closed
+    ],
+)
+def test_at_higher_rates_small_parts_count_too(system, higher, setting, scores_of):
+    assert differ(scores_of(system, higher), scores_of(system, higher, setting))
+
+
 @pytest.mark.parametrize("system", ["eclare", "inceptionxml-lf", "siamesexml"])
 def test_without_the_walk_predictions_are_others(system, scores_of, monkeypatch):
     before = scores_of(system)
@@ -109,5 +120,6 @@ def test_without_the_walk_predictions_are_others(system, scores_of, monkeypatch)
 @pytest.mark.parametrize("system", ["ngame", "renee"])
 def test_without_clusters_predictions_are_others(system, scores_of, monkeypatch):
     before = scores_of(system, LONG)
+    assert differ(before, scores_of(system, LONG, "siamese.cluster_share=1"))
     monkeypatch.setattr(stage, "refreshes", lambda epochs: ())
     assert differ(before, scores_of(system, LONG))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from gandalf.nets.word_table import WordEncoder, WordTable
 
 KERNELS = ((4, 0), (8, 2), (16, 6))  # width and circular padding; all of them step by 4
 WIDEST, MARGIN = KERNELS[-1]  # whose windows have those of the others in their middle
+AttentionName = Literal["self", "cross"]
 CHANNELS = 32  # filters of each convolution
 LAST_KERNEL, STRIDE = 16, 4
 
@@ -27,13 +29,15 @@ class InceptionOptions:
     word_dim: int = 300
     dropout: float = 0.25
     last_dropout: float = 0.5
+    # Of the second attention. Models until commit 0f17dd6 do not say it, and have none but this.
+    attention: AttentionName = "self"
 
 
 class GatedAttention(nn.Module):
-    """X + gate (X X^T / n) P X: every row of X asks the others, along one axis; the gate starts closed.
+    """X + gate (X Y^T / n) P Y: every row of X asks those of Y, along one axis; the gate starts closed.
 
-    Departs from the published form by the mean in place of the sum over the other axis (n entries), which
-    keeps the gate's scale the same for both axes.
+    Y is X itself, or what X was made of. Departs from the published form by the mean in place of the sum over
+    the other axis (n entries), which keeps the gate's scale the same for both axes.
     """
 
     def __init__(self, size: int) -> None:
@@ -41,16 +45,17 @@ class GatedAttention(nn.Module):
         self.project = spectral_norm(nn.Conv1d(size, size, 1, bias=False))
         self.gate = nn.Parameter(torch.zeros(1))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Mix the rows by how alike they are."""  # shape: (B, size, n) -> (B, size, n)
-        project, turned = self.project.weight, x.transpose(1, 2)  # shape: (size, size, 1), (B, n, size)
+    def forward(self, x: Tensor, of: Tensor) -> Tensor:
+        """Mix the rows of the second into those of the first by how alike they are."""
+        # shape: (B, size, n), the same -> the same
+        project, turned = self.project.weight, of.transpose(1, 2)  # shape: (size, size, 1), (B, n, size)
         assert isinstance(project, Tensor)
         weight = project.flatten(1)
-        # (X X^T P) X and X (X^T P X) are the same; the shorter axis makes the smaller square.
+        # (X Y^T P) Y and X (Y^T P Y) are the same; the shorter axis makes the smaller square.
         if x.shape[1] <= x.shape[2]:
-            asked = torch.bmm(torch.bmm(x, turned) @ weight, x)
+            asked = torch.bmm(torch.bmm(x, turned) @ weight, of)
         else:
-            asked = torch.bmm(torch.bmm(F.linear(turned, weight), x), turned).transpose(1, 2)
+            asked = torch.bmm(torch.bmm(F.linear(turned, weight), of), x.transpose(1, 2)).transpose(1, 2)
         mixed: Tensor = x + (self.gate / x.shape[2]) * asked
         return mixed
 
@@ -79,6 +84,10 @@ class Inception(WordEncoder):
                 f"its convolutions need words of at least {least} numbers, not {options.word_dim}",
                 remedy=f"set encoder.dim to {least} or more",
             )
+        if options.attention not in get_args(AttentionName):
+            what = f"there is no attention {options.attention!r}"
+            raise DataError(what, remedy=f"choose from {', '.join(get_args(AttentionName))}")
+        self.crosses = options.attention == "cross"
         self.dim = CHANNELS * ((steps - LAST_KERNEL) // STRIDE + 1)
         self.length = options.words
         # Entries of size 1: the convolutions sum few of them.
@@ -115,8 +124,10 @@ class Inception(WordEncoder):
     def behind(self, x: Tensor) -> Tensor:
         """All layers, convolutions as products of matrices with channels last."""
         # shape: (B, words, word_dim) -> (B, dim)
-        x = self.over_words(self.dropout(x))
-        x = self.over_embedding(x.transpose(1, 2)).transpose(1, 2)
+        x = self.dropout(x)
+        found = self.over_words(x, x)
+        asked = x if self.crosses else found
+        x = self.over_embedding(found.transpose(1, 2), asked.transpose(1, 2)).transpose(1, 2)
         mix, *rest = self.mix
         x = F.linear(x.transpose(1, 2), mix.get_parameter("weight").flatten(1), mix.get_parameter("bias"))
         x = _through(rest, x)  # shape: (B, word_dim, 32)

@@ -48,6 +48,7 @@ def encoder_options(encoder: Encoder, max_length: int) -> dict[str, Any]:
             "word_dim": encoder.dim,
             "dropout": encoder.dropout,
             "last_dropout": encoder.last_dropout,
+            "attention": encoder.attention,
         }
     if encoder.kind == "transformer":
         config = read_config(model_folder(encoder.model))

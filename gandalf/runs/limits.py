@@ -61,6 +61,7 @@ LIMITS: dict[str, Limit] = {
     "siamese.margin": ("in (0, 2]", lambda value: 0 < value <= 2),
     "siamese.negatives": _at_least(1),
     "siamese.temperature": _POSITIVE,
+    "siamese.cluster_share": ("in (0, 1]", lambda value: 0 < value <= 1),
     "trees.number": _at_least(1),
     "trees.words": _at_least(1),
     "trees.cost": _POSITIVE,

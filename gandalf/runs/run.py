@@ -17,7 +17,7 @@ from gandalf.model import Model
 from gandalf.nets.heads import Table
 from gandalf.nets.transformer import Transformer
 from gandalf.predict.calibration import fit_calibration
-from gandalf.recipe import Baselines, Recipe
+from gandalf.recipe import Recipe
 from gandalf.runs.assemble import assemble_encoder, encoder_options, some_texts
 from gandalf.runs.baselines import with_synonyms
 from gandalf.runs.first_stages import kept
@@ -32,6 +32,7 @@ from gandalf.runs.rank_limits import check_ranks, rank_shape
 from gandalf.runs.shape import fitted, run_shape
 from gandalf.runs.stages import Material, begin, stages_of
 from gandalf.runs.teacher import sound_teacher
+from gandalf.runs.told_apart import told_apart
 from gandalf.runs.trained import HeldAnswers, Trained
 from gandalf.runs.trees import train_trees
 from gandalf.runs.validation import PLACES, Held
@@ -229,16 +230,8 @@ class _Run:
     @cached_property
     def about(self) -> dict[str, Any]:
         """What tells this run from another: its settings, and the data as the loop and validation see it."""
-        config, points, held = to_dict(self.recipe), self.material.points, self.material.held
+        config, points, held = told_apart(self.recipe), self.material.points, self.material.held
         config["labels"]["block"] = self.asked_block  # others may be taken when it is resumed
-        # Checkpoints from before there were these settings are still this run's.
-        if self.recipe.baselines == Baselines():
-            del config["baselines"]
-        if not self.recipe.training.last_stretch:
-            del config["training"]["last_stretch"]
-        if not self.recipe.targets.own_weight:
-            del config["targets"]["own_weight"]
-        del config["memory"], config["search"], config["trees"]["terms"], config["trees"]["cost"]
         matrices = [points.targets] if held is None else [points.targets, held.targets]
         tables = [points.tokens] if held is None else [points.tokens, held.tokens]
         arrays = [each for matrix in matrices for each in (matrix.data, matrix.indices, matrix.indptr)]

@@ -43,8 +43,10 @@ class Cache:
 class Recluster:
     """Hook that puts near points into the same batches, by the vectors they had when last met."""
 
-    def __init__(self, order: Clustered, cache: Cache, epochs: float, seed: int) -> None:
+    def __init__(self, order: Clustered, cache: Cache, epochs: float, share: float, seed: int) -> None:
         self.order, self.cache, self.seed = order, cache, seed
+        # Below 1, a batch holds several clusters, and so negatives from near and far.
+        self.largest = max(1, int(share * min(order.batch, len(order.points))))
         self.starts, self.at = doublings(epochs), frozenset(refreshes(epochs))
         self.steps = max(1, math.ceil(len(order.points) / order.batch))
 
@@ -56,7 +58,7 @@ class Recluster:
         """Make clusters for the next epoch, where it is one of those that want new ones."""
         epoch = self.order.untouched(training.step)
         if epoch in self.at and self.cache.vectors is not None and training.step < training.steps:
-            size = min(cluster_size(epoch, self.starts), self.order.batch)
+            size = min(cluster_size(epoch, self.starts), self.largest)
             own = torch.from_numpy(self.order.points)
             vectors = self.cache.vectors[own.to(self.cache.vectors.device)].float()
             # Made once: on other hardware a near tie could fall the other way.
@@ -116,7 +118,7 @@ def _triplet(options: Options, targets: csr_array, labelled: Ints, seed: int) ->
     epoch = math.ceil(len(labelled) / options.pair_batch)
     order = Clustered(labelled, max(1, round(options.pair_epochs * epoch)), options.pair_batch, seed)
     cache = Cache(targets.shape[0])
-    mining = Recluster(order, cache, options.pair_epochs, seed)
+    mining = Recluster(order, cache, options.pair_epochs, options.cluster_share, seed)
     wanted = TripletOptions(options.margin, options.negatives, options.temperature)
     return Siamese(order, InBatch(seed), partial(triplet, options=wanted), epoch, cache, [mining])
 
