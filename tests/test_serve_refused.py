@@ -112,14 +112,15 @@ def test_a_full_queue_answers_503_at_once(predictor):
             first = asyncio.create_task(ask.post("/predict", json={"text": "gzip"}))
             await asyncio.get_running_loop().run_in_executor(None, service.began.wait, 10)
             second = asyncio.create_task(ask.post("/predict", json={"text": ["gzip", "disk"]}))
-            while (await ask.get("/ready")).status_code == 200:
+            for _ in range(100):  # until it is in the queue: there is no thread on its way there
                 await asyncio.sleep(0)
-            busy = await ask.post("/predict", json={"text": "gzip"})
+            busy, unready = await ask.post("/predict", json={"text": "gzip"}), await ask.get("/ready")
             service.go_on.set()
-            return await first, await second, busy, await ask.get("/ready")
+            return await first, await second, busy, unready, await ask.get("/ready")
 
-    first, second, busy, ready = asyncio.run(main())
-    assert "busy" in refused(busy, 503) and busy.headers["retry-after"] == "1"
+    first, second, busy, unready, ready = asyncio.run(main())
+    for answer in (busy, unready):
+        assert "busy" in refused(answer, 503) and answer.headers["retry-after"] == "1"
     assert first.status_code == second.status_code == ready.status_code == 200
 
 

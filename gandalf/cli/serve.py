@@ -11,9 +11,10 @@ from rich.markup import escape
 
 from gandalf.cli.engine import device_of, engine
 from gandalf.cli.explain import TRAINED_ON, TrainedOn
-from gandalf.cli.options import offers
+from gandalf.cli.options import Bundle, offers
 from gandalf.cli.output import console
 from gandalf.cli.predict import ModelFolder
+from gandalf.serve.limits import Limits
 
 Baseline = Annotated[
     Path | None, typer.Option("--baseline", metavar="MODEL2", help="Another model, to compare with.")
@@ -51,12 +52,25 @@ Threads = Annotated[
     ),
 ]
 Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
+_PROTECTION = "What clients may do"
+Deadline = Annotated[
+    float,
+    typer.Option(
+        "--deadline",
+        min=0.1,
+        help="Seconds in which a request must be answered; later, it is told 503.",
+        rich_help_panel=_PROTECTION,
+    ),
+]
+
+LIMITS = Bundle(Limits, {"deadline": (Deadline, Limits.deadline)}, Limits)
 
 
-@offers(TRAINED_ON)
+@offers(TRAINED_ON, LIMITS)
 def serve(
     model: ModelFolder,
     trained_on: TrainedOn,
+    limits: Limits,
     baseline: Baseline = None,
     host: Host = "127.0.0.1",
     port: Port = 8000,
@@ -92,6 +106,7 @@ def serve(
         rows=rows,
         workers=workers,
         threads=threads,
+        limits=asdict(limits),
     )
     run(settings, host, port, _tell)
 

@@ -20,7 +20,7 @@ from starlette.staticfiles import StaticFiles
 from gandalf.errors import DataError
 from gandalf.serve.api import Api, Manner
 from gandalf.serve.guard import Guard, Locked
-from gandalf.serve.limits import BusyError, Limits
+from gandalf.serve.limits import Limits, UnavailableError
 from gandalf.serve.metrics import Metrics
 from gandalf.serve.schemas import (
     About,
@@ -55,7 +55,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with api.batcher.running():
+        with api.running():
             yield
 
     app = FastAPI(
@@ -75,7 +75,7 @@ def create_app(
             route.app = Locked(route.app, api.authorise)
     _add_page(app)
     _add_errors(app)
-    app.add_middleware(Guard, metrics=metrics, body=limits.body)
+    app.add_middleware(Guard, metrics=metrics, limits=limits)
     return app
 
 
@@ -124,8 +124,8 @@ def _add_errors(app: FastAPI) -> None:
     async def bad(request: Request, error: Exception) -> JSONResponse:
         return _told(400, str(error))
 
-    async def busy(request: Request, error: Exception) -> JSONResponse:
-        return _told(503, "the server is busy; ask again in a moment", {"retry-after": "1"})
+    async def unavailable(request: Request, error: Exception) -> JSONResponse:
+        return _told(503, str(error), {"retry-after": "1"})
 
     async def broken(request: Request, error: Exception) -> JSONResponse:
         return _told(500, "something went wrong in the server; its log says what")
@@ -134,7 +134,7 @@ def _add_errors(app: FastAPI) -> None:
         (RequestValidationError, invalid),
         (HTTPException, refused),
         (DataError, bad),
-        (BusyError, busy),
+        (UnavailableError, unavailable),
         (Exception, broken),
     ):
         app.add_exception_handler(kind, handler)

@@ -18,7 +18,15 @@ class Limits:
     explaining: int = 8  # explanations under way at the same time
     new_labels: int = 100  # added by one request
     examples: int = 50  # of a new label, and neighbours
+    deadline: float = 30.0  # seconds from the head of a request to the end of its answer
 
 
-class BusyError(Exception):
-    """There is more to do than the server can hold; asking again later may help."""
+class UnavailableError(Exception):
+    """The server cannot do what was asked now; asking again later may help. Its text is one sentence."""
+
+
+class BusyError(UnavailableError):
+    """There is more to do than the server can hold."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is busy; ask again in a moment")

@@ -34,6 +34,7 @@ from gandalf.runs.background import background_of
 from gandalf.serve.api import Manner
 from gandalf.serve.app import create_app
 from gandalf.serve.journal import Journal
+from gandalf.serve.limits import Limits
 from gandalf.serve.metrics import FOLDER
 from gandalf.serve.service import MakePredictor, Served, Service
 from gandalf.serve.sockets import address, bound, listen, when_open
@@ -62,6 +63,7 @@ class ServeSettings:
     rows: RowsKind = "float32"
     workers: int = 1
     threads: int | None = None  # that predict, in each worker
+    limits: dict[str, Any] = field(default_factory=dict)  # that are not the usual ones
 
 
 def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sentence: None) -> FastAPI:
@@ -74,7 +76,7 @@ def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sent
     journal = _journal(settings, served.model, tell)
     service = Service(served, baseline, journal, make)
     manner = Manner(Path(settings.model).resolve().name, settings.threads or _threads(settings))
-    return create_app(service, token=token, manner=manner)
+    return create_app(service, token=token, limits=Limits(**settings.limits), manner=manner)
 
 
 def _threads(settings: ServeSettings) -> int:
