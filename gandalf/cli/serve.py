@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -53,17 +53,37 @@ Threads = Annotated[
 ]
 Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
 _PROTECTION = "What clients may do"
-Deadline = Annotated[
-    float,
+AllowHost = Annotated[
+    list[str] | None,
     typer.Option(
-        "--deadline",
-        min=0.1,
-        help="Seconds in which a request must be answered; later, it is told 503.",
+        "--allow-host",
+        metavar="NAME",
+        help="A name by which clients reach the server, besides --host and loopback's; may be repeated.",
         rich_help_panel=_PROTECTION,
     ),
 ]
 
-LIMITS = Bundle(Limits, {"deadline": (Deadline, Limits.deadline)}, Limits)
+
+def _limit(flag: str, kind: type, least: float, most: float, help: str) -> Any:  # noqa: ANN401  has no type
+    option = typer.Option(flag, min=least, max=most, help=help, rich_help_panel=_PROTECTION)
+    return Annotated[kind, option]
+
+
+_DEADLINE = _limit("--deadline", float, 0.1, 3_600, "Seconds in which a request is answered; later, by 503.")
+_SENDING = _limit(
+    "--client-timeout", float, 0.1, 3_600, "Seconds for a client to send headers, a body, or to read on."
+)
+_HEAD = _limit("--max-headers", int, 1_024, 1 << 20, "Bytes of the path and the headers of a request.")
+
+LIMITS = Bundle(
+    Limits,
+    {
+        "deadline": (_DEADLINE, Limits.deadline),
+        "sending": (_SENDING, Limits.sending),
+        "head": (_HEAD, Limits.head),
+    },
+    Limits,
+)
 
 
 @offers(TRAINED_ON, LIMITS)
@@ -81,6 +101,7 @@ def serve(
     rows: Rows = "float32",
     threads: Threads = None,
     device: Device = "auto",
+    allow_host: AllowHost = None,
 ) -> None:
     """Serve a model: predictions and explanations by HTTP, and a page for people at the same address.
 
@@ -106,6 +127,7 @@ def serve(
         rows=rows,
         workers=workers,
         threads=threads,
+        hosts=[host, *(allow_host or ())],
         limits=asdict(limits),
     )
     run(settings, host, port, _tell)

@@ -48,10 +48,14 @@ OfBaseline = Annotated[bool, Query(description="Of the model beside it.")]
 
 @dataclass(frozen=True)
 class Manner:
-    """What a server is called, and with how many threads it predicts; None: as many as there are."""
+    """What a server is called, which names of hosts it answers to besides loopback's, and its threads.
+
+    `threads` are those that predict; None: as many as there are.
+    """
 
     name: str = "gandalf"
     threads: int | None = None
+    hosts: tuple[str, ...] = ()
 
 
 class Api:

@@ -20,6 +20,7 @@ from starlette.staticfiles import StaticFiles
 from gandalf.errors import DataError
 from gandalf.serve.api import Api, Manner
 from gandalf.serve.guard import Guard, Locked
+from gandalf.serve.hosts import allowed_hosts
 from gandalf.serve.limits import Limits, UnavailableError
 from gandalf.serve.metrics import Metrics
 from gandalf.serve.schemas import (
@@ -50,8 +51,8 @@ def create_app(
     manner: Manner | None = None,
 ) -> FastAPI:
     """The application that serves a model; labels can be added where there is a token and a journal."""
-    metrics, limits = Metrics(), limits or Limits()
-    api = Api(service, metrics, limits, token, manner or Manner())
+    metrics, limits, manner = Metrics(), limits or Limits(), manner or Manner()
+    api = Api(service, metrics, limits, token, manner)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -65,6 +66,7 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,  # they load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # they would lead to whatever host was asked for
     )
     _add_paths(app, api)
     changing = (api.add_labels, api.add_examples, api.remove_example)
@@ -75,7 +77,7 @@ def create_app(
             route.app = Locked(route.app, api.authorise)
     _add_page(app)
     _add_errors(app)
-    app.add_middleware(Guard, metrics=metrics, limits=limits)
+    app.add_middleware(Guard, metrics=metrics, limits=limits, hosts=allowed_hosts(manner.hosts))
     return app
 
 

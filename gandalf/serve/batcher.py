@@ -83,13 +83,16 @@ class Batcher(Generic[Question, Answered]):
             yield
         finally:
             self._bell.put(False)
-            assert self._thread is not None
-            self._thread.join(self._drain)
+            joined: threading.Thread | None = None
+            while self._thread is not None and joined is not self._thread:  # it may have been replaced
+                joined = self._thread
+                joined.join(self._drain)
 
     def _start(self) -> None:
         # As a daemon: a thread that hangs does not keep the process from ending.
-        self._thread = threading.Thread(target=self._work, name="predict", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._work, name="predict", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def _work(self) -> None:
         begun = False

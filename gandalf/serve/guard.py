@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gandalf.serve.hosts import asked_host, is_own_address
 from gandalf.serve.limits import Limits
 from gandalf.serve.metrics import Metrics
 
-TOO_LARGE, LATE = 413, 503
+BAD, TOO_LARGE, NOT_HERE, LATE = 400, 413, 421, 503
 PATIENCE = 16  # times the limit: so much is read and dropped, since who is still sending reads no answer
 HEADERS = (
     (b"content-security-policy", b"default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"),
@@ -26,12 +27,13 @@ HEADERS = (
 class Guard:
     """The outermost layer of the application."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, limits: Limits, hosts: Collection[str]) -> None:
         self._app, self._metrics, self._most, self._deadline = app, metrics, limits.body, limits.deadline
+        self._hosts = hosts
         self._sentence = f"the request is larger than {limits.body:,} bytes"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, unless it says that it is too large."""
+        """Pass the request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -66,8 +68,15 @@ class Guard:
 
         uvicorn reads on and drops the body, unless it is told to hang up.
         """
-        announced = _announced(scope)
-        if announced > self._most:
+        announced, host = _announced(scope), asked_host(scope)
+        if host is None:
+            await _refuse(send, BAD, "the request must name its host, in one Host header")
+        elif host not in self._hosts and not is_own_address(host, scope):
+            other = (
+                f"this server does not answer to the name {host[:100]!r}; its option --allow-host adds names"
+            )
+            await _refuse(send, NOT_HERE, other)
+        elif announced > self._most:
             hang_up = announced > PATIENCE * self._most
             await _refuse(send, TOO_LARGE, self._sentence, *[(b"connection", b"close")] * hang_up)
         else:

@@ -18,6 +18,8 @@ class Limits:
     explaining: int = 8  # explanations under way at the same time
     new_labels: int = 100  # added by one request
     examples: int = 50  # of a new label, and neighbours
+    head: int = 1 << 14  # bytes of the path and the headers of a request
+    sending: float = 10.0  # seconds for a client to send a head, and again a body, and to read on
     deadline: float = 30.0  # seconds from the head of a request to the end of its answer
 
 

@@ -33,6 +33,7 @@ from gandalf.predict.predictor import Predictor
 from gandalf.runs.background import background_of
 from gandalf.serve.api import Manner
 from gandalf.serve.app import create_app
+from gandalf.serve.connection import Connection
 from gandalf.serve.journal import Journal
 from gandalf.serve.limits import Limits
 from gandalf.serve.metrics import FOLDER
@@ -63,6 +64,7 @@ class ServeSettings:
     rows: RowsKind = "float32"
     workers: int = 1
     threads: int | None = None  # that predict, in each worker
+    hosts: list[str] = field(default_factory=list)  # names that it answers to, besides loopback's
     limits: dict[str, Any] = field(default_factory=dict)  # that are not the usual ones
 
 
@@ -75,7 +77,8 @@ def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sent
     baseline = None if settings.baseline is None else _served(settings.baseline, settings, splits, tell)[0]
     journal = _journal(settings, served.model, tell)
     service = Service(served, baseline, journal, make)
-    manner = Manner(Path(settings.model).resolve().name, settings.threads or _threads(settings))
+    threads = settings.threads or _threads(settings)
+    manner = Manner(Path(settings.model).resolve().name, threads, tuple(settings.hosts))
     return create_app(service, token=token, limits=Limits(**settings.limits), manner=manner)
 
 
@@ -183,20 +186,22 @@ def serve(settings: ServeSettings, host: str, port: int, tell: Callable[[str], N
             _stays()
             listen(own)
             tell(where)
-            uvicorn.Server(uvicorn.Config(app, **_HOW)).run(sockets=[own])
+            uvicorn.Server(uvicorn.Config(app, **_how(settings))).run(sockets=[own])
             return
     del app
     gc.collect()  # the workers have models of their own
     when_open(host, port, lambda: tell(where))
     with tempfile.TemporaryDirectory(prefix="gandalf-metrics-") as folder:
         os.environ |= {SETTINGS: json.dumps(asdict(settings)), FOLDER: folder}
-        uvicorn.run(FACTORY, factory=True, host=host, port=port, workers=settings.workers, **_HOW)
+        uvicorn.run(FACTORY, factory=True, host=host, port=port, workers=settings.workers, **_how(settings))
 
 
-_HOW: dict[str, Any] = {
-    "log_level": "warning",
-    "access_log": False,
-    "server_header": False,
-    "ws": "none",
-    "timeout_graceful_shutdown": DRAIN,
-}
+def _how(settings: ServeSettings) -> dict[str, Any]:
+    return {
+        "log_level": "warning",
+        "access_log": False,
+        "server_header": False,
+        "http": partial(Connection, limits=Limits(**settings.limits)),
+        "ws": "none",
+        "timeout_graceful_shutdown": DRAIN,
+    }
