@@ -107,6 +107,7 @@ class Api:
 
     async def explain(self, request: ExplainRequest) -> JSONResponse:
         """Why a text gets a label: words that carry the score, and what taught it."""
+        await self._catch_up()
         served = self._served(request.baseline)
         label = await self._beside(lambda: _known(lambda: served.names.one(request.label)))
         found = await self._apart(lambda: self.service.explain(request.text, label, request.baseline))
@@ -114,12 +115,14 @@ class Api:
 
     async def neighbours(self, label: LabelNumber, baseline: OfBaseline = False) -> JSONResponse:
         """Labels around one, in the label graph or, without training data, by their weights."""
+        await self._catch_up()
         served = self._served(baseline)
         _known(lambda: served.names.one(label))
         return JSONResponse(asdict(await self._apart(lambda: self.service.near(label, baseline))))
 
     async def find_labels(self, search: SearchWords = "", limit: SearchLimit = 20) -> JSONResponse:
         """Labels by words of their texts; those that begin with them come first."""
+        await self._catch_up()
         served = self.service.served
         found = await self._beside(lambda: served.names.search(search, limit))
         return JSONResponse(_listed(found, served))
@@ -152,6 +155,7 @@ class Api:
 
     async def about(self) -> JSONResponse:
         """What is served."""
+        await self._catch_up()
         served, baseline = self.service.served, self.service.baseline
         return JSONResponse(
             {
@@ -184,18 +188,21 @@ class Api:
         except Exception as error:
             log.exception("predictions fail")
             raise UnavailableError("predictions fail; the log of the server says why") from error
-        return JSONResponse({"status": "ok"})
+        can_add = self.token is not None and self.service.adds
+        adding = await self._beside(lambda: self.service.trouble() or "on") if can_add else "off"
+        return JSONResponse({"status": "ok", "adding": adding})
 
     async def metrics(self) -> Response:
         """Counts for Prometheus."""
         return Response(self.counts.text(), media_type=CONTENT_TYPE)
 
     async def _query(self, request: PredictRequest, texts: Sequence[str], baseline: bool) -> queries.Query:
+        self._served(baseline)  # or a 404
         plain = queries.Query(tuple(texts), request.k, request.threshold)
-        served = self._served(baseline)
         if request.allow is None and not request.deny:
             return plain
-        numbers = served.names.numbers
+        await self._catch_up()
+        numbers = self._served(baseline).names.numbers
         # Looked up in a thread: of very many labels, the first time takes seconds.
         allow = await self._beside(lambda: _known(lambda: numbers(request.allow or ())))
         deny = await self._beside(lambda: _known(lambda: numbers(request.deny)))
@@ -213,6 +220,11 @@ class Api:
             }
             for text, answer in zip(texts, answers, strict=True)
         ]
+
+    async def _catch_up(self) -> None:
+        """Know what other workers have acknowledged."""
+        if self.service.is_behind():
+            await self._beside(self.service.catch_up)
 
     async def _beside(self, work: Callable[[], Found]) -> Found:
         """Work in a thread that is left to itself if nobody waits for it any more."""

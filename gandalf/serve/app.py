@@ -31,6 +31,7 @@ from gandalf.serve.schemas import (
     Labels,
     Near,
     Predictions,
+    Readiness,
     Status,
 )
 from gandalf.serve.service import Service
@@ -39,7 +40,7 @@ from gandalf.serve.straight import Straight
 STATIC = Path(str(resources.files("gandalf.serve") / "static"))
 BAD, BUSY, UNKNOWN, REFUSED = (
     {status: {"model": Error} for status in some}
-    for some in ((400, 413, 415, 422), (503,), (404,), (401, 403, 409))
+    for some in ((400, 413, 415, 421, 422), (503,), (404,), (401, 403, 409, 507))
 )
 
 
@@ -88,14 +89,14 @@ def _add_paths(app: FastAPI, api: Api) -> None:
 
     add("/predict", "POST", api.predict, Predictions, BAD, UNKNOWN, BUSY)
     add("/explain", "POST", api.explain, Explanation, BAD, UNKNOWN, BUSY)
-    add("/labels", "GET", api.find_labels, Labels, BAD)
+    add("/labels", "GET", api.find_labels, Labels, BAD, BUSY)
     add("/labels", "POST", api.add_labels, Labels, BAD, UNKNOWN, REFUSED, BUSY, status_code=201)
     add("/examples", "POST", api.add_examples, Examples, BAD, UNKNOWN, REFUSED, BUSY, status_code=201)
     add("/examples/{id:path}", "DELETE", api.remove_example, Examples, BAD, UNKNOWN, REFUSED, BUSY)
     add("/labels/{label}/neighbours", "GET", api.neighbours, Near, BAD, UNKNOWN, BUSY)
-    add("/about", "GET", api.about, About)
+    add("/about", "GET", api.about, About, BUSY)
     add("/health", "GET", api.health, Status)
-    add("/ready", "GET", api.ready, Status, BUSY)
+    add("/ready", "GET", api.ready, Readiness, BUSY)
     app.add_api_route("/metrics", api.metrics, methods=["GET"], response_class=Response)
 
 
@@ -127,7 +128,8 @@ def _add_errors(app: FastAPI) -> None:
         return _told(400, str(error))
 
     async def unavailable(request: Request, error: Exception) -> JSONResponse:
-        return _told(503, str(error), {"retry-after": "1"})
+        assert isinstance(error, UnavailableError)
+        return _told(error.status, str(error), {"retry-after": "1"})
 
     async def broken(request: Request, error: Exception) -> JSONResponse:
         return _told(500, "something went wrong in the server; its log says what")

@@ -26,9 +26,17 @@ class Limits:
 class UnavailableError(Exception):
     """The server cannot do what was asked now; asking again later may help. Its text is one sentence."""
 
+    status = 503
+
 
 class BusyError(UnavailableError):
     """There is more to do than the server can hold."""
 
     def __init__(self) -> None:
         super().__init__("the server is busy; ask again in a moment")
+
+
+class FullError(UnavailableError):
+    """There is no room on the disk."""
+
+    status = 507
