@@ -81,8 +81,7 @@ def main() -> int:
     assert isinstance(keys, DenseKeys)
     found: dict[str, Any] = {"set": chosen.set, "labels": model.num_labels, "keys": len(keys)}
     for name, part in (("model", model), ("model and memory", both)):
-        predictor = Predictor(part)
-        predictor.search = index.over(predictor.network.head)
+        predictor = Predictor(part, search=index.over(Predictor(part).network.head))
         found[name] = timed(predictor, texts)
     found["recall"] = recall(keys, as_queries(model.unit_vectors(texts[:EXACT])), 50)
     found["key_mb"] = round((keys.codes.nbytes + keys.scales.nbytes) / 1e6, 1)

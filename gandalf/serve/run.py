@@ -118,9 +118,7 @@ def _index(kind: IndexKind, model: Part, folder: Path, rows: RowsKind) -> tuple[
 
 def _searched(model: Part, index: Hnsw | Codes) -> Predictor:
     """Return a predictor of a network that may have more labels than the index."""
-    found = Predictor(model)
-    found.search = index.over(found.network.head)
-    return found
+    return Predictor(model, search=index.over(Predictor(model).network.head))
 
 
 def _about_index(folder: str, index: Hnsw | Codes, new: bool) -> str:

@@ -90,10 +90,11 @@ class Service:
         self._current = False  # all of them are, and the lock of the journal keeps more from coming
         # What new labels need is fitted now: it may take seconds, and who adds the first should not wait.
         self._base: Part = served.model if journal is None else served.model.with_label_maker()
-        self._growing = self._base  # with all changes of the journal
+        self._growing = self._base  # with all changes of the journal; its rows lie behind those of the base
         self._known: tuple[Sequence[str], KnownLabels] | None = None
         self._sure: int | None = None  # labels up to a damaged line: later ones may have other numbers
         if journal is not None:
+            self._replace(self._base)
             self._apply(*journal.new(strict=True), strict=True)
 
     @property
@@ -258,6 +259,8 @@ class Service:
 
     def _numbered(self, model: Part, change: Change) -> Change:
         """Return the change with labels of examples as numbers, which mean the same whenever it is read."""
+        if not change.examples:
+            return change
         known = self._known_labels(model)
         return replace(change, examples=tuple(numbered(example, known) for example in change.examples))
 
