@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from gandalf.errors import DataError
 from gandalf.serve.api import Api, Manner
@@ -109,7 +110,17 @@ def _add_page(app: FastAPI) -> None:
 
     app.add_api_route("/", page, methods=["GET"], include_in_schema=False)
     app.add_api_route("/docs", docs, methods=["GET"], include_in_schema=False)
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.mount("/static", _Static(directory=STATIC), name="static")
+
+
+class _Static(StaticFiles):
+    """Files of the page; a path that no file can have is one that is not there."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        try:
+            return await super().get_response(path, scope)
+        except ValueError as error:  # a NUL in it
+            raise HTTPException(404) from error
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Callable
@@ -71,7 +72,7 @@ class ServeSettings:
 def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sentence: None) -> FastAPI:
     """Load everything, and make the application of it."""
     sys.setswitchinterval(SWITCH)
-    token = None if settings.token_file is None else read_token(Path(settings.token_file))
+    token = None if settings.token_file is None else read_token(Path(settings.token_file), tell)
     splits = None if settings.data is None else load(settings.data, options=_options(settings.table))
     served, make = _served(settings.model, settings, splits, tell)
     baseline = None if settings.baseline is None else _served(settings.baseline, settings, splits, tell)[0]
@@ -149,16 +150,19 @@ def _journal_path(settings: ServeSettings) -> Path:
     return model.with_name(f"{model.name}.added.jsonl")
 
 
-def read_token(path: Path) -> str:
-    """The token of a file: its first line."""
+def read_token(path: Path, tell: Callable[[str], None]) -> str:
+    """The token of a file: its first line. Whether others can read the file is told."""
     try:
+        mode = path.stat().st_mode
         lines = path.read_text("ascii").split()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not plain text"
         raise DataError(f"no token can be read ({reason})", remedy="write one into it", file=path) from error
     if len(lines) != 1 or len(lines[0]) < LEAST_TOKEN:
         what = f"does not hold one word of at least {LEAST_TOKEN} characters"
-        raise DataError(what, remedy="for example: openssl rand -hex 16 > token", file=path)
+        raise DataError(what, remedy="for example: (umask 077; openssl rand -hex 16 > token)", file=path)
+    if os.name == "posix" and mode & stat.S_IROTH:
+        tell(f"warning: {path}: everybody on this machine can read the token; chmod 600 {path}")
     return lines[0]
 
 
