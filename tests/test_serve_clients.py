@@ -10,7 +10,7 @@ import httpx
 import pytest
 from http_server import process
 
-SENDING = 1.0  # seconds that a client has
+SENDING = 2.0  # seconds that a client has
 HEAD = 2_048  # bytes
 LOCAL = b"host: localhost\r\n"
 BODY = b'{"text": "gzip"}'
@@ -59,8 +59,8 @@ def test_who_begins_and_stops_is_told_and_not_kept(server, begun):
     with connected(server) as slow:
         start = time.monotonic()
         slow.sendall(begun)
-        assert "1 seconds" in told(everything(slow))[1]
-        assert SENDING / 2 < time.monotonic() - start < 10
+        assert f"{SENDING:g} seconds" in told(everything(slow))[1]
+        assert SENDING / 2 < time.monotonic() - start < 20
 
 
 @pytest.mark.parametrize("begun", [b"", GET, POST + b"transfer-encoding: chunked\r\n\r\n"])
@@ -69,7 +69,7 @@ def test_drops_do_not_keep_a_connection(server, begun):
     drop = {b"": b"\r\n", GET: b"x: y\r\n"}.get(begun, b"1\r\nx\r\n")
     with connected(server) as slow:
         slow.sendall(begun)
-        end = time.monotonic() + 10
+        end = time.monotonic() + 20
         with pytest.raises(OSError):  # it was closed
             while time.monotonic() < end:
                 slow.sendall(drop)
@@ -80,7 +80,7 @@ def test_drops_after_an_answer_do_not_keep_a_connection(server):
     with connected(server) as slow:
         slow.sendall(GET + b"\r\n")
         assert slow.recv(1 << 16).startswith(b"HTTP/1.1 200")
-        end = time.monotonic() + 10
+        end = time.monotonic() + 20
         with pytest.raises(OSError):
             while time.monotonic() < end:
                 slow.sendall(b"\r\n")
@@ -92,7 +92,7 @@ def test_a_connection_may_be_used_slowly_within_the_limits(server):
         for _ in range(3):
             for part in (POST[:20], POST[20:], b"content-length: 16\r\n\r\n", BODY[:4], BODY[4:]):
                 steady.sendall(part)
-                time.sleep(0.15)
+                time.sleep(0.1)
             answer = steady.recv(1 << 16)
             assert answer.startswith(b"HTTP/1.1 200") and b"gzip" in answer
 
@@ -102,7 +102,7 @@ def test_hundreds_of_silent_clients_do_not_stay(server):
     with httpx.Client(base_url=f"http://localhost:{server[1]}") as client:
         assert client.get("/health").status_code == 200
     for each in silent:
-        each.settimeout(10)
+        each.settimeout(20)
         assert each.recv(1) == b""
         each.close()
 
@@ -182,7 +182,7 @@ def test_who_does_not_read_is_not_kept(server):
     asked = POST + b"content-length: %d\r\n\r\n" % len(body) + body
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
-        deaf.settimeout(10)
+        deaf.settimeout(20)
         deaf.connect(server)
         with pytest.raises(ConnectionError):
             while True:
