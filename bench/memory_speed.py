@@ -104,8 +104,7 @@ def in_process(both: ModelWithMemory, texts: list[str]) -> dict[str, Any]:
     assert isinstance(keys, DenseKeys)
     found: dict[str, Any] = {"labels": model.num_labels, "keys": len(keys)}
     for name, part in (("model", model), ("model and memory", both)):
-        predictor = Predictor(part)
-        predictor.search = index.over(predictor.network.head)
+        predictor = Predictor(part, search=index.over(Predictor(part).network.head))
         found[name] = timed(predictor, texts)
     found["recall"] = recall(keys, as_queries(model.unit_vectors(texts[:EXACT])), 50)
     found["memory_mb"] = round(both.memory.nbytes / 1e6, 1)

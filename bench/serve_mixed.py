@@ -28,7 +28,7 @@ from gandalf.model import load_network
 
 TOKEN = "0123456789abcdef"
 JSON = {"content-type": "application/json"}
-BROKEN_OFF = b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 90\r\n\r\n{"
+BROKEN_OFF = b"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 90\r\n\r\n{"
 BUSY = 503
 CLIENTS, PAUSE = 8, 0.05  # seconds between two requests of a client
 EVERY = 10.0  # seconds between two looks at the memory
@@ -118,9 +118,7 @@ class Mixed:
     def _break_off(self, rng: random.Random) -> None:
         """Leave in the midst of a request."""
         with socket.create_connection(self._address) as left:
-            left.sendall(
-                b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 90\r\n\r\n{"[: rng.randint(1, 60)]
-            )
+            left.sendall(BROKEN_OFF[: rng.randint(1, 60)])
         with self._counting:
             self.hung_up_on += 1
 

@@ -32,6 +32,7 @@ def process(*words: object):
 def token_file(folder):
     path = folder / "token"
     path.write_text(TOKEN + "\n")
+    path.chmod(0o600)
     return path
 
 

@@ -105,7 +105,8 @@ def test_about_health_ready_metrics(client):
     about = client.get("/about").json()
     assert (about["labels"], about["adds_labels"], about["has_data"]) == (5, False, False)
     assert (about["search"], about["recall"]) == ("exact", None)
-    assert client.get("/health").json() == client.get("/ready").json() == {"status": "ok"}
+    assert client.get("/health").json() == {"status": "ok"}
+    assert client.get("/ready").json() == {"status": "ok", "adding": "off"}
     client.post("/predict", json={"text": "x"})
     client.get("/some/path/1"), client.get("/some/path/2"), client.get("/labels/1/neighbours")
     lines = client.get("/metrics").text.splitlines()

@@ -7,6 +7,7 @@ import json
 import threading
 
 import pytest
+from http_server import TOKEN, token_file
 from small_model import LABELS, small_model
 
 from gandalf.data.matching import text_key
@@ -18,6 +19,7 @@ from gandalf.serve.batcher import Batcher
 from gandalf.serve.journal import Journal
 from gandalf.serve.limits import BusyError
 from gandalf.serve.names import LabelNames
+from gandalf.serve.run import read_token
 from gandalf.serve.service import Served, Service
 
 # ---- batches
@@ -244,6 +246,15 @@ def test_the_journal_of_another_model_is_refused(model, tmp_path):
 def test_without_a_journal_nothing_is_added(model):
     with pytest.raises(DataError, match="nothing can be added"):
         Service(Served(Predictor(model))).add([NewLabel("x")])
+
+
+@pytest.mark.parametrize(("mode", "said"), [(0o600, False), (0o640, False), (0o644, True)])
+def test_a_token_that_everybody_can_read_is_warned_of(tmp_path, mode, said):
+    told = []
+    path = token_file(tmp_path)
+    path.chmod(mode)
+    assert read_token(path, told.append) == TOKEN
+    assert [f"chmod 600 {path}" in each for each in told] == [True] * said
 
 
 def test_a_baseline_answers_for_itself(model):

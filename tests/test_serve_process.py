@@ -100,7 +100,7 @@ def test_who_sends_too_much_reads_why(folder):
         assert client.post("/predict", content=parts).status_code == 413
         host, port = address.removeprefix("http://").rstrip("/").split(":")
         with socket.create_connection((host, int(port)), timeout=30) as more:
-            more.sendall(b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n")
+            more.sendall(b"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n")
             told = b"".join(iter(lambda: more.recv(4096), b""))  # until it hangs up
         assert told.startswith(b"HTTP/1.1 413") and b"connection: close" in told.lower()
 
@@ -118,8 +118,32 @@ def test_workers_share_what_is_added(folder, tmp_path):
             'gandalf_requests_total{path="/predict",status="200"} 12.0'
             in httpx.get(f"{address}metrics", timeout=30).text
         )
+        _read_their_writes(address)
         started.terminate()
         assert started.wait(30) in (0, -signal.SIGTERM)
+
+
+def _read_their_writes(address):
+    """Whatever was acknowledged by one worker is known to all, over connections that any of them may take."""
+    for number in range(12):
+        name = f"label {number} of many"
+        assert add(address, name).status_code == 201
+        example = {"text": "compress tar", "labels": [name], "id": f"e{number}"}
+        assert (
+            httpx.post(f"{address}examples", json={"examples": [example]}, headers=BEARER).status_code == 201
+        )
+        for _ in range(4):  # each by a connection of its own
+            asked = {"text": "compress tar", "allow": [name]}
+            found = httpx.post(f"{address}predict", json=asked, timeout=30)
+            assert found.status_code == 200, found.text
+            assert found.json()["results"][0]["labels"][0]["text"] == name
+            explained = httpx.post(f"{address}explain", json={"text": "tar", "label": name}, timeout=30)
+            assert explained.status_code == 200 and explained.json()["remembered"] is not None
+            labels = httpx.get(f"{address}labels", params={"search": name}, timeout=30).json()["labels"]
+            assert [each["text"] for each in labels] == [name]
+    for number in range(12):
+        answers = [httpx.delete(f"{address}examples/e{number}", headers=BEARER, timeout=30) for _ in range(3)]
+        assert [each.status_code for each in answers] == [200, 404, 404]
 
 
 fails = command_line.fails

@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from http_client import JSON, both_ways
 from http_server import refused
+from starlette.staticfiles import StaticFiles
 
 from gandalf.serve.app import create_app
 from gandalf.serve.limits import Limits
@@ -112,15 +113,36 @@ def test_a_full_queue_answers_503_at_once(predictor):
             first = asyncio.create_task(ask.post("/predict", json={"text": "gzip"}))
             await asyncio.get_running_loop().run_in_executor(None, service.began.wait, 10)
             second = asyncio.create_task(ask.post("/predict", json={"text": ["gzip", "disk"]}))
-            while (await ask.get("/ready")).status_code == 200:
+            for _ in range(100):  # until it is in the queue: there is no thread on its way there
                 await asyncio.sleep(0)
-            busy = await ask.post("/predict", json={"text": "gzip"})
+            busy, unready = await ask.post("/predict", json={"text": "gzip"}), await ask.get("/ready")
             service.go_on.set()
-            return await first, await second, busy, await ask.get("/ready")
+            return await first, await second, busy, unready, await ask.get("/ready")
 
-    first, second, busy, ready = asyncio.run(main())
-    assert "busy" in refused(busy, 503) and busy.headers["retry-after"] == "1"
+    first, second, busy, unready, ready = asyncio.run(main())
+    for answer in (busy, unready):
+        assert "busy" in refused(answer, 503) and answer.headers["retry-after"] == "1"
     assert first.status_code == second.status_code == ready.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/%00", "/static/page.js%00", "/static/a%00/b", "/%00", "/labels/%00"]
+)
+def test_a_nul_in_a_path(client, path, monkeypatch):
+    """Older releases of starlette let an error of the file system through."""
+    with monkeypatch.context() as patched:
+        patched.setattr(StaticFiles, "get_response", _older(StaticFiles.get_response))
+        refused(client.get(path), 404)
+        assert client.get("/static/page.js").status_code == 200
+
+
+def _older(usual):
+    async def get_response(self, path, scope):
+        if "\0" in path:
+            raise ValueError("embedded null byte")
+        return await usual(self, path, scope)
+
+    return get_response
 
 
 def test_an_unforeseen_error_is_a_sentence(predictor, monkeypatch):

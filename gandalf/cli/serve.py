@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
 
 from gandalf.cli.engine import device_of, engine
 from gandalf.cli.explain import TRAINED_ON, TrainedOn
-from gandalf.cli.options import offers
+from gandalf.cli.options import Bundle, offers
 from gandalf.cli.output import console
 from gandalf.cli.predict import ModelFolder
+from gandalf.serve.limits import Limits
 
 Baseline = Annotated[
     Path | None, typer.Option("--baseline", metavar="MODEL2", help="Another model, to compare with.")
@@ -51,12 +52,45 @@ Threads = Annotated[
     ),
 ]
 Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
+_PROTECTION = "What clients may do"
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host",
+        metavar="NAME",
+        help="A name by which clients reach the server, besides --host and loopback's; may be repeated.",
+        rich_help_panel=_PROTECTION,
+    ),
+]
 
 
-@offers(TRAINED_ON)
+def _limit(flag: str, kind: type, least: float, most: float, help: str) -> Any:  # noqa: ANN401  has no type
+    option = typer.Option(flag, min=least, max=most, help=help, rich_help_panel=_PROTECTION)
+    return Annotated[kind, option]
+
+
+_DEADLINE = _limit("--deadline", float, 0.1, 3_600, "Seconds in which a request is answered; later, by 503.")
+_SENDING = _limit(
+    "--client-timeout", float, 0.1, 3_600, "Seconds for a client to send headers, a body, or to read on."
+)
+_HEAD = _limit("--max-headers", int, 1_024, 1 << 20, "Bytes of the path and the headers of a request.")
+
+LIMITS = Bundle(
+    Limits,
+    {
+        "deadline": (_DEADLINE, Limits.deadline),
+        "sending": (_SENDING, Limits.sending),
+        "head": (_HEAD, Limits.head),
+    },
+    Limits,
+)
+
+
+@offers(TRAINED_ON, LIMITS)
 def serve(
     model: ModelFolder,
     trained_on: TrainedOn,
+    limits: Limits,
     baseline: Baseline = None,
     host: Host = "127.0.0.1",
     port: Port = 8000,
@@ -67,6 +101,7 @@ def serve(
     rows: Rows = "float32",
     threads: Threads = None,
     device: Device = "auto",
+    allow_host: AllowHost = None,
 ) -> None:
     """Serve a model: predictions and explanations by HTTP, and a page for people at the same address.
 
@@ -92,6 +127,8 @@ def serve(
         rows=rows,
         workers=workers,
         threads=threads,
+        hosts=[host, *(allow_host or ())],
+        limits=asdict(limits),
     )
     run(settings, host, port, _tell)
 

@@ -169,10 +169,13 @@ class Model(Extendable):
         return tensors
 
     def with_label_maker(self) -> Model:
-        """Return the model with a maker of new rows: fitted on its labels, which takes a while."""
+        """Return the model with a maker of new rows, fitted on its labels, and with room for the rows.
+
+        Fitting takes a while. Models with more labels share their rows with this one.
+        """
         from gandalf.model.new_labels import row_maker  # not above: it needs this class
 
-        return self if self.maker is not None else replace(self, maker=row_maker(self))
+        return replace(self, maker=self.maker or row_maker(self), head=self.head.with_room())
 
     def with_labels(self, labels: Sequence[NewLabel]) -> Model:
         """Return a model that also has these labels, made from what is known of them; this one stays."""

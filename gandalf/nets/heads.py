@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gandalf.nets.label_text import BLOCK, Frozen, LabelText, as_computed
+from gandalf.nets.room import Rooms, lengthened, with_rooms
 
 Labels = slice | Tensor  # a range, or the ids of some
 
@@ -21,6 +22,7 @@ class Table(nn.Module):
     def __init__(self, num_labels: int, dim: int) -> None:
         super().__init__()
         self.num_labels, self.dim = num_labels, dim
+        self.rooms: Rooms = {}  # where its tensors lie, if more rows are to come
         self.rows = nn.Parameter(torch.empty(num_labels, dim))
         # A point has a few of L labels: at the start each is as likely as that.
         self.bias = nn.Parameter(torch.full((num_labels,), -math.log(max(num_labels, 2))))
@@ -63,14 +65,19 @@ class Table(nn.Module):
             self.rows.data = rows.to(device)
 
     def extended(self, rows: Tensor, biases: Tensor) -> Table:
-        """With more labels; this one stays."""
+        """With more labels; this one stays. A table with room shares its rows with the longer one."""
+        return self._of(*lengthened(self.state_dict(), {"rows": rows, "bias": biases}, self.rooms))
+
+    def with_room(self) -> Table:
+        """Return the same table, with room for labels to come."""
+        return self if self.rooms else self._of(*with_rooms(self.state_dict()))
+
+    def _of(self, tensors: Mapping[str, Tensor], rooms: Rooms) -> Table:
         with torch.device("meta"):  # every one of its numbers is about to be replaced
-            longer = Table(self.num_labels + len(rows), self.dim)
-        old, new = self.state_dict(), {"rows": rows, "bias": biases}
-        longer.load_state_dict(
-            {name: torch.cat([old[name], new[name].to(old[name])]) for name in old}, assign=True
-        )
-        return longer.train(self.training)
+            made = Table(len(tensors["bias"]), self.dim)
+        made.load_state_dict(tensors, assign=True)
+        made.rooms = rooms
+        return made.train(self.training)
 
     def learnt(self) -> Iterator[nn.Module]:
         """Modules that learn as the encoder does, and not row by row: none."""

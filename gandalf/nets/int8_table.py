@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from gandalf.nets.heads import Table
+from gandalf.nets.room import Rooms, lengthened, with_rooms
 
 LARGEST = 127
 
@@ -20,8 +21,9 @@ class Int8Table(nn.Module):
     scales: Tensor  # shape: (L,)
     bias: Tensor  # shape: (L,)
 
-    def __init__(self, codes: Tensor, scales: Tensor, bias: Tensor) -> None:
+    def __init__(self, codes: Tensor, scales: Tensor, bias: Tensor, rooms: Rooms | None = None) -> None:
         super().__init__()
+        self.rooms = rooms or {}  # where its tensors lie, if more rows are to come
         self.num_labels, self.dim = codes.shape
         for name, value in (("codes", codes), ("scales", scales), ("bias", bias)):
             self.register_buffer(name, value)
@@ -45,13 +47,18 @@ class Int8Table(nn.Module):
         return self.codes[ids] * self.scales[ids].unsqueeze(-1), self.bias[ids]
 
     def extended(self, rows: Tensor, biases: Tensor) -> Int8Table:
-        """With more labels; this one stays."""
+        """With more labels; this one stays. A table with room shares its rows with the longer one."""
         codes, scales = _rounded(rows.to(self.bias))
-        return Int8Table(
-            torch.cat([self.codes, codes]),
-            torch.cat([self.scales, scales]),
-            torch.cat([self.bias, biases.to(self.bias)]),
-        )
+        new = {"codes": codes, "scales": scales, "bias": biases}
+        tensors, rooms = lengthened(self.state_dict(), new, self.rooms)
+        return Int8Table(**tensors, rooms=rooms)
+
+    def with_room(self) -> Int8Table:
+        """Return the same table, with room for labels to come."""
+        if self.rooms:
+            return self
+        tensors, rooms = with_rooms(self.state_dict())
+        return Int8Table(**tensors, rooms=rooms)
 
 
 def _rounded(rows: Tensor) -> tuple[Tensor, Tensor]:

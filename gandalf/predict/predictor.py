@@ -57,7 +57,7 @@ class Predictor:
         self.model, self.precision = model, precision
         self._given_head = head
         self._fused: FusedSearch | None = None  # over the rows as they were at first
-        self.search: Search = self._exact if search is None else search
+        self._search = search
         self.calibration = model.calibration or Calibration()
 
     @property
@@ -68,6 +68,11 @@ class Predictor:
             what = "a mix or label trees have no single table of rows"
             raise DataError(what, remedy="give a model of one system, such as astec")
         return network
+
+    @property
+    def search(self) -> Search:
+        """What finds the best labels of vectors."""
+        return self._exact if self._search is None else self._search
 
     @property
     def head(self) -> Head:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Path, Query, Request
 from fastapi.responses import JSONResponse
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -20,7 +22,7 @@ from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.predict import queries
 from gandalf.serve.batcher import Batcher
-from gandalf.serve.limits import BusyError, Limits
+from gandalf.serve.limits import BusyError, Limits, UnavailableError
 from gandalf.serve.metrics import CONTENT_TYPE, Metrics
 from gandalf.serve.schemas import (
     LIMITS,
@@ -32,20 +34,28 @@ from gandalf.serve.schemas import (
 )
 from gandalf.serve.service import Served, Service, use_threads
 
+THREADS = 16  # for everything but predictions: more than there may be explanations at a time
+
 Found = TypeVar("Found")
 SearchWords = Annotated[str, Query(max_length=LIMITS.length, description="Words of its text.")]
 SearchLimit = Annotated[int, Query(ge=1, le=LIMITS.k)]
 LabelNumber = Annotated[int, Path(ge=0)]
 ExampleId = Annotated[str, Path(min_length=1, max_length=LIMITS.length)]
+
+log = logging.getLogger("uvicorn.error")
 OfBaseline = Annotated[bool, Query(description="Of the model beside it.")]
 
 
 @dataclass(frozen=True)
 class Manner:
-    """What a server is called, and with how many threads it predicts; None: as many as there are."""
+    """What a server is called, which names of hosts it answers to besides loopback's, and its threads.
+
+    `threads` are those that predict; None: as many as there are.
+    """
 
     name: str = "gandalf"
     threads: int | None = None
+    hosts: tuple[str, ...] = ()
 
 
 class Api:
@@ -68,8 +78,16 @@ class Api:
             seen=metrics.batches.observe,
             begin=lambda: None if manner.threads is None else use_threads(manner.threads),
         )
-        self._explaining = 0
+        self._threads = ThreadPoolExecutor(THREADS, "beside")
+        self._explaining = set[Future[Any]]()  # also those that nobody waits for any more
         metrics.labels.set(service.served.model.num_labels)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Answer for as long as the block lasts; to be entered in the event loop that asks."""
+        with self.batcher.running():
+            yield
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def predict(self, request: PredictRequest) -> JSONResponse:
         """The most probable labels of one text or many."""
@@ -89,30 +107,31 @@ class Api:
 
     async def explain(self, request: ExplainRequest) -> JSONResponse:
         """Why a text gets a label: words that carry the score, and what taught it."""
+        await self._catch_up()
         served = self._served(request.baseline)
-        label = await run_in_threadpool(_known, lambda: served.names.one(request.label))
+        label = await self._beside(lambda: _known(lambda: served.names.one(request.label)))
         found = await self._apart(lambda: self.service.explain(request.text, label, request.baseline))
         return JSONResponse(asdict(found))
 
     async def neighbours(self, label: LabelNumber, baseline: OfBaseline = False) -> JSONResponse:
         """Labels around one, in the label graph or, without training data, by their weights."""
+        await self._catch_up()
         served = self._served(baseline)
         _known(lambda: served.names.one(label))
         return JSONResponse(asdict(await self._apart(lambda: self.service.near(label, baseline))))
 
     async def find_labels(self, search: SearchWords = "", limit: SearchLimit = 20) -> JSONResponse:
         """Labels by words of their texts; those that begin with them come first."""
+        await self._catch_up()
         served = self.service.served
-        found = await run_in_threadpool(served.names.search, search, limit)
+        found = await self._beside(lambda: served.names.search(search, limit))
         return JSONResponse(_listed(found, served))
 
     async def add_labels(self, request: Request, labels: AddRequest) -> JSONResponse:
         """Add labels by text, with `Authorization: Bearer TOKEN`; they are on disk when it answers."""
         self.authorise(request)
-        try:
-            added = await run_in_threadpool(self.service.add, [_new_label(each) for each in labels.labels])
-        except DataError as error:
-            raise HTTPException(409, str(error)) from error
+        chosen = [_new_label(each) for each in labels.labels]
+        added = await self._change(lambda: self.service.add(chosen))
         self.counts.labels.set(self.service.served.model.num_labels)
         return JSONResponse(_listed(added, self.service.served), status_code=201)
 
@@ -121,10 +140,7 @@ class Api:
         self.authorise(request)
         examples = [Example(clean(one.text), one.labels, one.values, one.id) for one in given.examples]
         labels = [_new_label(each) for each in given.new_labels]
-        try:
-            added = await run_in_threadpool(self.service.add_examples, examples, labels)
-        except DataError as error:
-            raise HTTPException(409, str(error)) from error
+        added = await self._change(lambda: self.service.add_examples(examples, labels))
         self.counts.labels.set(self.service.served.model.num_labels)
         listed = [{"id": each.id, "text": each.text} for each in added]
         found = {"examples": listed, "all_examples": self.service.examples}
@@ -133,16 +149,13 @@ class Api:
     async def remove_example(self, request: Request, id: ExampleId) -> JSONResponse:
         """Remove an example that was added; it does not count any more when it answers."""
         self.authorise(request)
-        try:
-            found = await run_in_threadpool(self.service.remove_example, id)
-        except DataError as error:
-            raise HTTPException(409, str(error)) from error
-        if not found:
+        if not await self._change(lambda: self.service.remove_example(id)):
             raise HTTPException(404, f"there is no example {id!r}")
         return JSONResponse({"examples": [], "all_examples": self.service.examples})
 
     async def about(self) -> JSONResponse:
         """What is served."""
+        await self._catch_up()
         served, baseline = self.service.served, self.service.baseline
         return JSONResponse(
             {
@@ -162,24 +175,37 @@ class Api:
         return JSONResponse({"status": "ok"})
 
     async def ready(self) -> JSONResponse:
-        """Whether it can take requests: the model is loaded and the queue has room."""
+        """Whether it can take requests: a text is predicted as those of requests are."""
         if self.batcher.waiting >= self.limits.waiting:
             raise BusyError
-        return JSONResponse({"status": "ok"})
+        text = self.service.served.model.label_texts[0]
+        models = (False,) if self.service.baseline is None else (False, True)
+        asked = (self.batcher.ask((queries.Query((text,), 1), baseline)) for baseline in models)
+        try:
+            await asyncio.gather(*asked)
+        except UnavailableError:
+            raise
+        except Exception as error:
+            log.exception("predictions fail")
+            raise UnavailableError("predictions fail; the log of the server says why") from error
+        can_add = self.token is not None and self.service.adds
+        adding = await self._beside(lambda: self.service.trouble() or "on") if can_add else "off"
+        return JSONResponse({"status": "ok", "adding": adding})
 
     async def metrics(self) -> Response:
         """Counts for Prometheus."""
         return Response(self.counts.text(), media_type=CONTENT_TYPE)
 
     async def _query(self, request: PredictRequest, texts: Sequence[str], baseline: bool) -> queries.Query:
+        self._served(baseline)  # or a 404
         plain = queries.Query(tuple(texts), request.k, request.threshold)
-        served = self._served(baseline)
         if request.allow is None and not request.deny:
             return plain
-        numbers = served.names.numbers
+        await self._catch_up()
+        numbers = self._served(baseline).names.numbers
         # Looked up in a thread: of very many labels, the first time takes seconds.
-        allow = await run_in_threadpool(_known, lambda: numbers(request.allow or ()))
-        deny = await run_in_threadpool(_known, lambda: numbers(request.deny))
+        allow = await self._beside(lambda: _known(lambda: numbers(request.allow or ())))
+        deny = await self._beside(lambda: _known(lambda: numbers(request.deny)))
         return replace(plain, allow=None if request.allow is None else allow, deny=deny)
 
     def _served(self, baseline: bool) -> Served:
@@ -195,15 +221,30 @@ class Api:
             for text, answer in zip(texts, answers, strict=True)
         ]
 
+    async def _catch_up(self) -> None:
+        """Know what other workers have acknowledged."""
+        if self.service.is_behind():
+            await self._beside(self.service.catch_up)
+
+    async def _beside(self, work: Callable[[], Found]) -> Found:
+        """Work in a thread that is left to itself if nobody waits for it any more."""
+        return await asyncio.wrap_future(self._threads.submit(work))
+
     async def _apart(self, work: Callable[[], Found]) -> Found:
-        """Done beside the predictions; only so many at a time."""
-        if self._explaining >= self.limits.explaining:
+        """Work beside the predictions that takes long; only so much at a time."""
+        if len(self._explaining) >= self.limits.explaining:
             raise BusyError
-        self._explaining += 1
+        future = self._threads.submit(work)
+        self._explaining.add(future)
+        future.add_done_callback(self._explaining.discard)
+        return await asyncio.wrap_future(future)
+
+    async def _change(self, change: Callable[[], Found]) -> Found:
+        """Make a change, or say with a 409 what cannot be added."""
         try:
-            return await run_in_threadpool(work)
-        finally:
-            self._explaining -= 1
+            return await self._beside(change)
+        except DataError as error:
+            raise HTTPException(409, str(error)) from error
 
     def authorise(self, request: Request) -> None:
         """Refuse to add labels where that is off, or to who does not have the token."""

@@ -16,11 +16,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 from gandalf.errors import DataError
 from gandalf.serve.api import Api, Manner
 from gandalf.serve.guard import Guard, Locked
-from gandalf.serve.limits import BusyError, Limits
+from gandalf.serve.hosts import allowed_hosts
+from gandalf.serve.limits import Limits, UnavailableError
 from gandalf.serve.metrics import Metrics
 from gandalf.serve.schemas import (
     About,
@@ -30,6 +32,7 @@ from gandalf.serve.schemas import (
     Labels,
     Near,
     Predictions,
+    Readiness,
     Status,
 )
 from gandalf.serve.service import Service
@@ -38,7 +41,7 @@ from gandalf.serve.straight import Straight
 STATIC = Path(str(resources.files("gandalf.serve") / "static"))
 BAD, BUSY, UNKNOWN, REFUSED = (
     {status: {"model": Error} for status in some}
-    for some in ((400, 413, 415, 422), (503,), (404,), (401, 403, 409))
+    for some in ((400, 413, 415, 421, 422), (503,), (404,), (401, 403, 409, 507))
 )
 
 
@@ -50,12 +53,12 @@ def create_app(
     manner: Manner | None = None,
 ) -> FastAPI:
     """The application that serves a model; labels can be added where there is a token and a journal."""
-    metrics, limits = Metrics(), limits or Limits()
-    api = Api(service, metrics, limits, token, manner or Manner())
+    metrics, limits, manner = Metrics(), limits or Limits(), manner or Manner()
+    api = Api(service, metrics, limits, token, manner)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with api.batcher.running():
+        with api.running():
             yield
 
     app = FastAPI(
@@ -65,6 +68,7 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,  # they load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # they would lead to whatever host was asked for
     )
     _add_paths(app, api)
     changing = (api.add_labels, api.add_examples, api.remove_example)
@@ -75,7 +79,7 @@ def create_app(
             route.app = Locked(route.app, api.authorise)
     _add_page(app)
     _add_errors(app)
-    app.add_middleware(Guard, metrics=metrics, body=limits.body)
+    app.add_middleware(Guard, metrics=metrics, limits=limits, hosts=allowed_hosts(manner.hosts))
     return app
 
 
@@ -86,14 +90,14 @@ def _add_paths(app: FastAPI, api: Api) -> None:
 
     add("/predict", "POST", api.predict, Predictions, BAD, UNKNOWN, BUSY)
     add("/explain", "POST", api.explain, Explanation, BAD, UNKNOWN, BUSY)
-    add("/labels", "GET", api.find_labels, Labels, BAD)
+    add("/labels", "GET", api.find_labels, Labels, BAD, BUSY)
     add("/labels", "POST", api.add_labels, Labels, BAD, UNKNOWN, REFUSED, BUSY, status_code=201)
     add("/examples", "POST", api.add_examples, Examples, BAD, UNKNOWN, REFUSED, BUSY, status_code=201)
     add("/examples/{id:path}", "DELETE", api.remove_example, Examples, BAD, UNKNOWN, REFUSED, BUSY)
     add("/labels/{label}/neighbours", "GET", api.neighbours, Near, BAD, UNKNOWN, BUSY)
-    add("/about", "GET", api.about, About)
+    add("/about", "GET", api.about, About, BUSY)
     add("/health", "GET", api.health, Status)
-    add("/ready", "GET", api.ready, Status, BUSY)
+    add("/ready", "GET", api.ready, Readiness, BUSY)
     app.add_api_route("/metrics", api.metrics, methods=["GET"], response_class=Response)
 
 
@@ -106,7 +110,17 @@ def _add_page(app: FastAPI) -> None:
 
     app.add_api_route("/", page, methods=["GET"], include_in_schema=False)
     app.add_api_route("/docs", docs, methods=["GET"], include_in_schema=False)
-    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    app.mount("/static", _Static(directory=STATIC), name="static")
+
+
+class _Static(StaticFiles):
+    """Files of the page; a path that no file can have is one that is not there."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        try:
+            return await super().get_response(path, scope)
+        except ValueError as error:  # a NUL in it
+            raise HTTPException(404) from error
 
 
 def _add_errors(app: FastAPI) -> None:
@@ -124,8 +138,9 @@ def _add_errors(app: FastAPI) -> None:
     async def bad(request: Request, error: Exception) -> JSONResponse:
         return _told(400, str(error))
 
-    async def busy(request: Request, error: Exception) -> JSONResponse:
-        return _told(503, "the server is busy; ask again in a moment", {"retry-after": "1"})
+    async def unavailable(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, UnavailableError)
+        return _told(error.status, str(error), {"retry-after": "1"})
 
     async def broken(request: Request, error: Exception) -> JSONResponse:
         return _told(500, "something went wrong in the server; its log says what")
@@ -134,7 +149,7 @@ def _add_errors(app: FastAPI) -> None:
         (RequestValidationError, invalid),
         (HTTPException, refused),
         (DataError, bad),
-        (BusyError, busy),
+        (UnavailableError, unavailable),
         (Exception, broken),
     ):
         app.add_exception_handler(kind, handler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -11,10 +12,14 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from gandalf.serve.limits import BusyError
+from gandalf.serve.limits import BusyError, UnavailableError
 
 Question = TypeVar("Question")
 Answered = TypeVar("Answered")
+
+BROKEN = "the prediction broke off; ask again in a moment"
+
+log = logging.getLogger("uvicorn.error")
 
 
 @dataclass(eq=False)
@@ -27,7 +32,8 @@ class _Waiting(Generic[Question, Answered]):
 class Batcher(Generic[Question, Answered]):
     """Answers questions in the order they come, many at once, in one thread of its own.
 
-    Nobody waits for a batch to fill: a question that comes alone is answered alone, at once.
+    Nobody waits for a batch to fill: a question that comes alone is answered alone, at once. What is no
+    `Exception`, such as a panic of a library written in Rust, ends the thread; another one takes its place.
     """
 
     def __init__(
@@ -37,12 +43,16 @@ class Batcher(Generic[Question, Answered]):
         most: int,
         waiting: int,
         seen: Callable[[int], None] = lambda size: None,
-        begin: Callable[[], None] = lambda: None,  # called once in the thread
+        begin: Callable[[], None] = lambda: None,  # called once in each thread
+        drain: float = 5.0,  # seconds that a thread has at the end
     ) -> None:
         self._answer, self._most, self._room, self._seen, self._begin = answer, most, waiting, seen, begin
+        self._drain = drain
         self._queue: deque[_Waiting[Question, Answered]] = deque()
+        self._under_way: list[_Waiting[Question, Answered]] = []
         self._bell: SimpleQueue[bool] = SimpleQueue()  # wakes the thread: there is something, or no more
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         # Sizes of all that came and of all that was taken: each is changed in one thread alone.
         self._came, self._went = 0, 0
 
@@ -52,7 +62,7 @@ class Batcher(Generic[Question, Answered]):
         return self._came - self._went
 
     async def ask(self, question: Question, size: int = 1) -> Answered:
-        """The answer, or `BusyError` at once if the queue is full."""
+        """Return the answer, or raise `BusyError` at once if the queue is full."""
         waiting = self.waiting
         if waiting and waiting + size > self._room:
             raise BusyError
@@ -68,17 +78,39 @@ class Batcher(Generic[Question, Answered]):
     def running(self) -> Iterator[None]:
         """Answer for as long as the block lasts; to be entered in the event loop that asks."""
         self._loop = asyncio.get_running_loop()
-        threading.Thread(target=self._work, name="predict").start()
+        self._start()
         try:
             yield
         finally:
             self._bell.put(False)
+            joined: threading.Thread | None = None
+            while self._thread is not None and joined is not self._thread:  # it may have been replaced
+                joined = self._thread
+                joined.join(self._drain)
+
+    def _start(self) -> None:
+        # As a daemon: a thread that hangs does not keep the process from ending.
+        thread = threading.Thread(target=self._work, name="predict", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def _work(self) -> None:
-        self._begin()
-        while self._bell.get():
-            while batch := self._taken():
-                self._settle(batch)
+        begun = False
+        try:
+            while True:
+                while batch := self._taken():
+                    self._under_way = batch
+                    if not begun:  # here, since what fails here fails somebody's question
+                        self._begin()
+                        begun = True
+                    self._settle(batch)
+                if not self._bell.get():
+                    return
+        except BaseException:  # whatever it is, somebody waits for an answer
+            log.exception("the thread that predicts broke off; another one takes its place")
+            for one in self._under_way:
+                self._in_loop(_fail, one, UnavailableError(BROKEN))
+            self._start()
 
     def _taken(self) -> list[_Waiting[Question, Answered]]:
         """As many as fit into a batch, without those that nobody waits for any more."""

@@ -1,18 +1,21 @@
-"""Around requests: size is limited, time counted, the token asked for, and nothing loaded from elsewhere."""
+"""Around requests: size and time are limited, the token asked for, and nothing loaded from elsewhere."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gandalf.serve.hosts import asked_host, is_own_address
+from gandalf.serve.limits import Limits
 from gandalf.serve.metrics import Metrics
 
-TOO_LARGE = 413
+BAD, TOO_LARGE, NOT_HERE, LATE = 400, 413, 421, 503
 PATIENCE = 16  # times the limit: so much is read and dropped, since who is still sending reads no answer
 HEADERS = (
     (b"content-security-policy", b"default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"),
@@ -24,16 +27,17 @@ HEADERS = (
 class Guard:
     """The outermost layer of the application."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, body: int) -> None:
-        self._app, self._metrics, self._most = app, metrics, body
-        self._sentence = f"the request is larger than {body:,} bytes"
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, limits: Limits, hosts: Collection[str]) -> None:
+        self._app, self._metrics, self._most, self._deadline = app, metrics, limits.body, limits.deadline
+        self._hosts = hosts
+        self._sentence = f"the request is larger than {limits.body:,} bytes"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, unless it says that it is too large."""
+        """Pass the request on, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status, head_alone = time.perf_counter(), 500, scope["method"] == "HEAD"
+        began, status, head_alone = time.perf_counter(), 0, scope["method"] == "HEAD"
         if head_alone:  # as GET, without what it would show
             scope = {**scope, "method": "GET"}
 
@@ -47,15 +51,36 @@ class Guard:
             await send(message)
 
         try:
-            announced = _announced(scope)
-            if announced > self._most:
-                await self._refuse(sending, hang_up=announced > PATIENCE * self._most)
-            else:
-                await self._app(scope, self._counted(receive), sending)
+            async with asyncio.timeout(self._deadline):
+                await self._within_limits(scope, receive, sending)
+        except TimeoutError:
+            if status:  # half an answer: the connection is closed
+                raise
+            late = f"there was no answer within {self._deadline:g} seconds; ask again in a moment"
+            await _refuse(sending, LATE, late, (b"retry-after", b"1"))
         finally:
             path = getattr(scope.get("route"), "path", "other")  # one of a few, whatever is asked
-            self._metrics.requests.labels(path, str(status)).inc()
+            self._metrics.requests.labels(path, str(status or 500)).inc()
             self._metrics.seconds.labels(path).observe(time.perf_counter() - began)
+
+    async def _within_limits(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it before its body is there.
+
+        uvicorn reads on and drops the body, unless it is told to hang up.
+        """
+        announced, host = _announced(scope), asked_host(scope)
+        if host is None:
+            await _refuse(send, BAD, "the request must name its host, in one Host header")
+        elif host not in self._hosts and not is_own_address(host, scope):
+            other = (
+                f"this server does not answer to the name {host[:100]!r}; its option --allow-host adds names"
+            )
+            await _refuse(send, NOT_HERE, other)
+        elif announced > self._most:
+            hang_up = announced > PATIENCE * self._most
+            await _refuse(send, TOO_LARGE, self._sentence, *[(b"connection", b"close")] * hang_up)
+        else:
+            await self._app(scope, self._counted(receive), send)
 
     def _counted(self, receive: Receive) -> Receive:
         """The same messages, until they are too many bytes: a request need not say how long it is."""
@@ -71,14 +96,6 @@ class Guard:
 
         return receiving
 
-    async def _refuse(self, send: Send, hang_up: bool) -> None:
-        """Tell it before the body is there: uvicorn reads on and drops it, unless it is told to hang up."""
-        body = json.dumps({"error": self._sentence}).encode()
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        headers += [(b"connection", b"close")] * hang_up
-        await send({"type": "http.response.start", "status": TOO_LARGE, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
-
 
 class Locked:
     """Stands in front of a route's own application: who may not ask is told so before a body is read."""
@@ -90,6 +107,13 @@ class Locked:
         """Pass the request on, or raise what is wrong with its token."""
         self._authorise(Request(scope))
         await self._app(scope, receive, send)
+
+
+async def _refuse(send: Send, status: int, sentence: str, *more: tuple[bytes, bytes]) -> None:
+    body = json.dumps({"error": sentence}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _announced(scope: Scope) -> int:

@@ -5,26 +5,35 @@ One line for each request. A line without its end was never acknowledged, and th
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from gandalf.data.files import sync_path, written
 from gandalf.data.new_examples import Example
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.model import Part
+from gandalf.serve.limits import FullError, UnavailableError
 
 FORMAT = "gandalf added labels"
 RECORDS = {"format", "labels", "examples", "removed"}  # a line has at least one of these
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+SHORTER = "the journal of the server is shorter than it was"
+LOCKED = 30.0  # seconds that another process may take to write
 KEPT = ("text", "id", "examples", "neighbours")  # of a label
+
+log = logging.getLogger("uvicorn.error")
 
 
 @dataclass(frozen=True)
@@ -59,45 +68,151 @@ class Change:
 
 
 class Journal:
-    """The changes of a file in their order; several processes may read and write it."""
+    """The changes of a file in their order; several processes may read and write it.
+
+    What goes wrong with the file at the start is a `DataError`. Later it never keeps anyone from reading:
+    `trouble` says why nothing can be written, and writing raises an `UnavailableError`.
+    """
 
     def __init__(self, path: Path, model: Part) -> None:
+        self._file: FileIO | None = None  # held open: so long, its inode goes to no other file
         self.path, self._header = path, {"format": FORMAT, "version": 1, **_fingerprint(model)}
-        self._lock = FileLock(f"{path}.lock")
-        self._read = 0  # bytes
-        self._file: BinaryIO | None = None  # that so much was read of
-        self._identity = (0, 0)  # its device and inode
-        with self.locked():
+        self._lock = FileLock(f"{path}.lock", timeout=LOCKED)
+        self._identity = (0, 0)  # of that file: device and inode
+        self._bad: int | None = None  # the first line of it that is no change
+        self._wrong: str | None = None  # what is wrong with the file as a whole
+        self._changed: str | None = None  # that what was read of it is not there any more
+        self._ignored: os.stat_result | None = None  # another file under its name that is no journal
+        self._read, self._seen = 0, 0  # bytes of it that were taken in, and those that were looked at
+        self._lines, self._mark = 0, 0  # of what was taken in: its lines and their checksum
+        with self._lock:
             first = _first_line(path)
             if not first.endswith(b"\n"):  # nothing was ever acknowledged
-                self._write(self._header)
-            elif self._line(first) != self._header:
+                self._create()
+            elif self._record(first) != self._header:
                 what = "holds labels that were added to another model, or is no such file"
                 raise DataError(what, remedy="name another file with --added, or move it away", file=path)
             self._open()
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be written now, without saying where the file is."""
+        wrong = self._wrong or self._changed
+        if wrong is not None:
+            return f"nothing can be added now: {wrong}"
+        if self._bad is not None:
+            return f"nothing can be added now: line {self._bad} of the journal of the server is damaged"
+        return None
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Nobody else writes."""
-        with self._lock:
+        try:
+            self._lock.acquire()
+        except (OSError, Timeout) as error:
+            log.error("%s: cannot be locked (%s)", self.path, error)
+            raise UnavailableError("nothing can be added now: the journal cannot be locked") from error
+        try:
             yield
+        finally:
+            self._lock.release()
 
-    def grown(self) -> bool:
-        """Return True if there is something that was not read yet, or is being written."""
-        return self.path.stat().st_size > self._read or self._is_replaced()
+    def behind(self) -> bool:
+        """Return True if there is something that was not read yet; a thread that predicts asks too."""
+        try:
+            found = self.path.stat()
+        except OSError as error:
+            self._say(_unreadable(error))
+            return False
+        if _identity(found) != self._identity:
+            return self._ignored is None or _version(found) != _version(self._ignored)
+        self._say(SHORTER if found.st_size < self._read else None)
+        return found.st_size > self._seen
 
-    def _is_replaced(self) -> bool:
-        """Return True if the file is another one than was read so far; a thread that predicts asks too."""
-        found = self.path.stat()
-        return (found.st_dev, found.st_ino) != self._identity
+    def new(self, *, strict: bool = False) -> tuple[bool, list[Change | None]]:
+        """Return what anyone changed since this was last asked; None stands for a line that is no change.
 
-    def _open(self) -> None:
-        """Hold the file that is there now: while it is open, its inode goes to no other file."""
-        before, self._file = self._file, open(self.path, "rb")  # noqa: SIM115  for as long as it is read
-        found = os.fstat(self._file.fileno())
-        self._identity = (found.st_dev, found.st_ino)
-        if before is not None:
-            before.close()
+        True with it: the file was written anew; the changes are all there are, and stand in place of those
+        that were returned before. `strict` refuses a line that is no change.
+        """
+        try:
+            afresh = self._reopened()
+            assert self._file is not None
+            self._file.seek(self._read)
+            content = self._file.read()
+        except OSError as error:
+            self._say(_unreadable(error))
+            return False, []
+        self._seen = self._read + len(content)
+        found = list[Change | None]()
+        for line in content[: _whole(content)].splitlines(keepends=True):  # the rest may be under way
+            self._read, self._lines = self._read + len(line), self._lines + 1
+            self._mark = zlib.crc32(line, self._mark)
+            try:
+                if self._lines > 1:
+                    found.append(Change.of(self._record(line)))
+            except DataError as error:
+                if strict:
+                    raise
+                log.error("%s", error)
+                self._bad = self._bad or self._lines
+                found.append(None)
+        return afresh, found
+
+    def verify(self) -> str | None:
+        """Return why nothing can be written, also if something else has changed what was read."""
+        self.behind()
+        try:
+            same = zlib.crc32(self._content()) == self._mark
+        except OSError as error:
+            self._say(_unreadable(error))
+        else:
+            self._changed = None if same else "the journal of the server was changed by something else"
+        return self.trouble
+
+    def check(self) -> None:
+        """Raise an error if nothing can be written. Hold the lock, and have read what is there."""
+        trouble = self.verify()
+        if trouble is not None:
+            raise UnavailableError(trouble)
+
+    def append(self, change: Change) -> None:
+        """Write a change; on return it is on the disk. Hold the lock, and have checked the file."""
+        line = _line(change.as_record())
+        with self._written(), open(self.path, "r+b", buffering=0) as file:
+            file.truncate(self._read)  # what was cut short was never acknowledged
+            file.seek(self._read)
+            try:
+                _write(file, line)
+            except OSError:
+                with suppress(OSError):
+                    file.truncate(self._read)
+                raise
+        self._read, self._lines = self._read + len(line), self._lines + 1
+        self._seen, self._mark = self._read, zlib.crc32(line, self._mark)
+
+    def remove(self, id: str) -> None:
+        """Remove an example: of one that was added here nothing is left in the file.
+
+        Hold the lock, and have checked the file.
+        """
+        changes, found = list[Change](), False
+        for line in self._content().splitlines()[1:]:
+            change = Change.of(self._record(line))
+            kept = tuple(example for example in change.examples if example.id != id)
+            found = found or len(kept) < len(change.examples)
+            if change.labels or kept or change.removed:
+                changes.append(replace(change, examples=kept))
+        if not found:
+            self.append(Change(removed=(id,)))
+            return
+        with self._written(), written(self.path, "wb", sync=True) as file:
+            for record in (self._header, *(change.as_record() for change in changes)):
+                file.write(_line(record))
+
+    def spoilt(self) -> None:
+        """Note that a change that was read cannot be made: then the next ones may not mean what they say."""
+        self._bad = self._bad or self._lines
 
     def close(self) -> None:
         """Let go of the file."""
@@ -108,73 +223,73 @@ class Journal:
     def __del__(self) -> None:
         self.close()
 
-    def new(self) -> tuple[bool, list[Change]]:
-        """Return what anyone changed since this was last asked.
-
-        True with it: an example was removed, so the file was written anew; the changes are all there are, and
-        stand in place of those that were returned before.
-        """
-        afresh = self._is_replaced()
-        if afresh:
-            self._open()
-            self._read = 0
+    def _content(self) -> bytes:
+        """Return what was read, as it is in the file now."""
         assert self._file is not None
-        self._file.seek(self._read)
-        lines = self._file.read().splitlines(keepends=True)
-        found = []
-        for line in lines:
-            if not line.endswith(b"\n"):
-                break  # not yet, or never, written in full
-            self._read += len(line)
-            record = self._line(line)
-            if record != self._header:
-                found.append(Change.of(record))
-        return afresh, found
+        self._file.seek(0)
+        return self._file.read(self._read) or b""
 
-    def append(self, change: Change) -> None:
-        """Write a change; on return it is on the disk. Hold the lock, and have read what is there."""
-        self._read += self._write(change.as_record())
+    def _open(self) -> None:
+        """Hold the file that is there now, without having read anything of it."""
+        before, self._file = self._file, FileIO(self.path)
+        self._identity = _identity(os.fstat(self._file.fileno()))
+        self._read, self._seen, self._lines, self._mark, self._bad = 0, 0, 0, 0, None
+        if before is not None:
+            before.close()
 
-    def remove(self, id: str) -> None:
-        """Remove an example: of one that was added here nothing is left in the file. Hold the lock."""
-        changes, found = list[Change](), False
-        content = self.path.read_bytes()
-        for line in content[: _whole(content)].splitlines()[1:]:  # what was cut short was never acknowledged
-            change = Change.of(self._line(line))
-            kept = tuple(example for example in change.examples if example.id != id)
-            found = found or len(kept) < len(change.examples)
-            if change.labels or kept or change.removed:
-                changes.append(replace(change, examples=kept))
-        if not found:
-            self.append(Change(removed=(id,)))
-            return
-        with written(self.path, sync=True) as file:
-            for record in (self._header, *(change.as_record() for change in changes)):
-                file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    def _reopened(self) -> bool:
+        """Turn to another file under the name, if it is a journal of this model."""
+        found = self.path.stat()
+        if _identity(found) == self._identity:
+            return False
+        if not self._is_own(_first_line(self.path)):
+            self._ignored = found
+            self._say("the journal of the server was replaced by another file")
+            return False
+        self._open()
+        self._say(None)
+        return True
 
-    def _write(self, record: dict[str, Any]) -> int:
-        line = (json.dumps(record, ensure_ascii=False) + "\n").encode()
+    def _is_own(self, first: bytes) -> bool:
         try:
-            with open(self.path, "r+b" if self.path.exists() else "w+b") as file:
-                end = _whole(file.read())
-                file.truncate(end)
-                file.seek(end)
-                file.write(line)
-                file.flush()
-                os.fsync(file.fileno())
+            return self._record(first) == self._header
+        except DataError:
+            return False
+
+    def _say(self, wrong: str | None) -> None:
+        """Keep what is wrong with the file; its first time is logged."""
+        if wrong is not None and wrong != self._wrong:
+            log.error("%s: %s", self.path, wrong)
+        self._wrong = wrong
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, DataError) as error:
+            log.error("%s: cannot be written (%s)", self.path, error)
+            cause = error if isinstance(error, OSError) else error.__cause__
+            if isinstance(cause, OSError) and cause.errno in FULL:
+                raise FullError("nothing can be added now: the disk of the server is full") from error
+            raise UnavailableError("nothing can be added now: the journal cannot be written") from error
+
+    def _create(self) -> None:
+        try:
+            with open(self.path, "wb", buffering=0) as file:
+                _write(file, _line(self._header))
             sync_path(self.path.parent)  # a new file's name is on the disk only when its folder is
         except OSError as error:
             raise DataError(f"cannot be written ({error.strerror or error})", file=self.path) from error
-        return len(line)
 
-    def _line(self, line: bytes) -> dict[str, Any]:
+    def _record(self, line: bytes) -> dict[str, Any]:
         try:
             record = json.loads(line)
             if not isinstance(record, dict) or not (RECORDS & record.keys()):
                 raise ValueError("no record")
-        except ValueError as error:
-            what = "holds a line that is no change of a model"
-            raise DataError(what, remedy="move it away, or remove that line", file=self.path) from error
+            Change.of(record)
+        except (ValueError, TypeError) as error:
+            what, remedy = "holds a line that is no change of a model", "move it away, or remove that line"
+            raise DataError(what, remedy=remedy, file=self.path, line=self._lines or None) from error
         return record
 
 
@@ -191,6 +306,30 @@ def _first_line(path: Path) -> bytes:
         return b""
     with open(path, "rb") as file:
         return file.readline()
+
+
+def _write(file: FileIO, line: bytes) -> None:
+    """Write a line whole and sync it."""
+    left = memoryview(line)
+    while left:
+        left = left[file.write(left) :]
+    os.fsync(file.fileno())
+
+
+def _unreadable(error: OSError) -> str:
+    return f"the journal of the server cannot be read ({error.strerror})"
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    return (json.dumps(record, ensure_ascii=False) + "\n").encode()
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _version(found: os.stat_result) -> tuple[int, int, int, int]:
+    return *_identity(found), found.st_size, found.st_mtime_ns
 
 
 def _whole(content: bytes) -> int:

@@ -18,7 +18,25 @@ class Limits:
     explaining: int = 8  # explanations under way at the same time
     new_labels: int = 100  # added by one request
     examples: int = 50  # of a new label, and neighbours
+    head: int = 1 << 14  # bytes of the path and the headers of a request
+    sending: float = 10.0  # seconds for a client to send a head, and again a body, and to read on
+    deadline: float = 30.0  # seconds from the head of a request to the end of its answer
 
 
-class BusyError(Exception):
-    """There is more to do than the server can hold; asking again later may help."""
+class UnavailableError(Exception):
+    """The server cannot do what was asked now; asking again later may help. Its text is one sentence."""
+
+    status = 503
+
+
+class BusyError(UnavailableError):
+    """There is more to do than the server can hold."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is busy; ask again in a moment")
+
+
+class FullError(UnavailableError):
+    """There is no room on the disk."""
+
+    status = 507

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Callable
@@ -33,7 +34,9 @@ from gandalf.predict.predictor import Predictor
 from gandalf.runs.background import background_of
 from gandalf.serve.api import Manner
 from gandalf.serve.app import create_app
+from gandalf.serve.connection import Connection
 from gandalf.serve.journal import Journal
+from gandalf.serve.limits import Limits
 from gandalf.serve.metrics import FOLDER
 from gandalf.serve.service import MakePredictor, Served, Service
 from gandalf.serve.sockets import address, bound, listen, when_open
@@ -62,19 +65,22 @@ class ServeSettings:
     rows: RowsKind = "float32"
     workers: int = 1
     threads: int | None = None  # that predict, in each worker
+    hosts: list[str] = field(default_factory=list)  # names that it answers to, besides loopback's
+    limits: dict[str, Any] = field(default_factory=dict)  # that are not the usual ones
 
 
 def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sentence: None) -> FastAPI:
     """Load everything, and make the application of it."""
     sys.setswitchinterval(SWITCH)
-    token = None if settings.token_file is None else read_token(Path(settings.token_file))
+    token = None if settings.token_file is None else read_token(Path(settings.token_file), tell)
     splits = None if settings.data is None else load(settings.data, options=_options(settings.table))
     served, make = _served(settings.model, settings, splits, tell)
     baseline = None if settings.baseline is None else _served(settings.baseline, settings, splits, tell)[0]
     journal = _journal(settings, served.model, tell)
     service = Service(served, baseline, journal, make)
-    manner = Manner(Path(settings.model).resolve().name, settings.threads or _threads(settings))
-    return create_app(service, token=token, manner=manner)
+    threads = settings.threads or _threads(settings)
+    manner = Manner(Path(settings.model).resolve().name, threads, tuple(settings.hosts))
+    return create_app(service, token=token, limits=Limits(**settings.limits), manner=manner)
 
 
 def _threads(settings: ServeSettings) -> int:
@@ -113,9 +119,7 @@ def _index(kind: IndexKind, model: Part, folder: Path, rows: RowsKind) -> tuple[
 
 def _searched(model: Part, index: Hnsw | Codes) -> Predictor:
     """Return a predictor of a network that may have more labels than the index."""
-    found = Predictor(model)
-    found.search = index.over(found.network.head)
-    return found
+    return Predictor(model, search=index.over(Predictor(model).network.head))
 
 
 def _about_index(folder: str, index: Hnsw | Codes, new: bool) -> str:
@@ -146,16 +150,19 @@ def _journal_path(settings: ServeSettings) -> Path:
     return model.with_name(f"{model.name}.added.jsonl")
 
 
-def read_token(path: Path) -> str:
-    """The token of a file: its first line."""
+def read_token(path: Path, tell: Callable[[str], None]) -> str:
+    """The token of a file: its first line. Whether others can read the file is told."""
     try:
+        mode = path.stat().st_mode
         lines = path.read_text("ascii").split()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not plain text"
         raise DataError(f"no token can be read ({reason})", remedy="write one into it", file=path) from error
     if len(lines) != 1 or len(lines[0]) < LEAST_TOKEN:
         what = f"does not hold one word of at least {LEAST_TOKEN} characters"
-        raise DataError(what, remedy="for example: openssl rand -hex 16 > token", file=path)
+        raise DataError(what, remedy="for example: (umask 077; openssl rand -hex 16 > token)", file=path)
+    if os.name == "posix" and mode & stat.S_IROTH:
+        tell(f"warning: {path}: everybody on this machine can read the token; chmod 600 {path}")
     return lines[0]
 
 
@@ -181,20 +188,22 @@ def serve(settings: ServeSettings, host: str, port: int, tell: Callable[[str], N
             _stays()
             listen(own)
             tell(where)
-            uvicorn.Server(uvicorn.Config(app, **_HOW)).run(sockets=[own])
+            uvicorn.Server(uvicorn.Config(app, **_how(settings))).run(sockets=[own])
             return
     del app
     gc.collect()  # the workers have models of their own
     when_open(host, port, lambda: tell(where))
     with tempfile.TemporaryDirectory(prefix="gandalf-metrics-") as folder:
         os.environ |= {SETTINGS: json.dumps(asdict(settings)), FOLDER: folder}
-        uvicorn.run(FACTORY, factory=True, host=host, port=port, workers=settings.workers, **_HOW)
+        uvicorn.run(FACTORY, factory=True, host=host, port=port, workers=settings.workers, **_how(settings))
 
 
-_HOW: dict[str, Any] = {
-    "log_level": "warning",
-    "access_log": False,
-    "server_header": False,
-    "ws": "none",
-    "timeout_graceful_shutdown": DRAIN,
-}
+def _how(settings: ServeSettings) -> dict[str, Any]:
+    return {
+        "log_level": "warning",
+        "access_log": False,
+        "server_header": False,
+        "http": partial(Connection, limits=Limits(**settings.limits)),
+        "ws": "none",
+        "timeout_graceful_shutdown": DRAIN,
+    }

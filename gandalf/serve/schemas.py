@@ -247,3 +247,9 @@ class Status(BaseModel):
     """Whether all is well."""
 
     status: Literal["ok"]
+
+
+class Readiness(Status):
+    """Whether predictions work, and additions."""
+
+    adding: str = Field(description="on, off, or a sentence that says why nothing can be added now.")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -31,6 +33,8 @@ from gandalf.serve.journal import Change, Journal
 from gandalf.serve.names import LabelNames
 
 MakePredictor = Callable[[Part], Predictor]
+
+log = logging.getLogger("uvicorn.error")
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,12 +85,17 @@ class Service:
         make: MakePredictor = Predictor,
     ) -> None:
         self.served, self.baseline, self._journal, self._make = served, baseline, journal, make
-        self._changing = threading.Lock()
+        self._changing = threading.Lock()  # held by who adds or removes, until it is on the disk
+        self._applying = threading.Lock()  # held while changes of other processes are taken in
+        self._current = False  # all of them are, and the lock of the journal keeps more from coming
         # What new labels need is fitted now: it may take seconds, and who adds the first should not wait.
         self._base: Part = served.model if journal is None else served.model.with_label_maker()
-        self._growing = self._base  # with all changes of the journal
+        self._growing = self._base  # with all changes of the journal; its rows lie behind those of the base
         self._known: tuple[Sequence[str], KnownLabels] | None = None
-        self.catch_up()
+        self._sure: int | None = None  # labels up to a damaged line: later ones may have other numbers
+        if journal is not None:
+            self._replace(self._base)
+            self._apply(*journal.new(strict=True), strict=True)
 
     @property
     def adds(self) -> bool:
@@ -140,9 +149,7 @@ class Service:
 
         Return False if there is no such example.
         """
-        journal = self._need_journal()
-        with self._changing, journal.locked():
-            self._apply(*journal.new())
+        with self._alone() as journal:
             if id not in example_ids(self._growing):
                 return False
             after = without_example(self._growing, id)
@@ -161,39 +168,85 @@ class Service:
 
     def _change(self, change: Change) -> tuple[Part, Part]:
         """Make a change, and return the model before and after it."""
-        journal = self._need_journal()
-        with self._changing, journal.locked():
-            self._apply(*journal.new())
+        with self._alone() as journal:
             before = self._growing
             after = self._changed(before, change)  # refuses what cannot be added
             journal.append(self._numbered(after, change))
             self._replace(after)
         return before, after
 
-    def _need_journal(self) -> Journal:
+    @contextmanager
+    def _alone(self) -> Iterator[Journal]:
+        """Nobody else changes anything, and all that was changed before is taken in.
+
+        Predictions do not wait for the disk: what they may have to know is taken in before it is written to.
+        """
         if self._journal is None:
             raise DataError("nothing can be added to this server")
-        return self._journal
+        with self._changing, self._journal.locked():
+            with self._applying:
+                self._apply(*self._journal.new())
+                self._current = True
+            try:
+                self._journal.check()
+                yield self._journal
+            finally:
+                self._current = False
 
-    def catch_up(self) -> None:
-        """Take in what other processes have changed; where something is just being changed here, later."""
-        if self._journal is None or not self._journal.grown() or not self._changing.acquire(blocking=False):
-            return
+    def trouble(self) -> str | None:
+        """Return why nothing can be added or removed now."""
+        if self._journal is None:
+            return None
+        if not self._changing.acquire(blocking=False):  # somebody does it, and finds out
+            return self._journal.trouble
         try:
-            self._apply(*self._journal.new())
+            with self._applying:
+                return self._journal.verify()
         finally:
             self._changing.release()
 
-    def _apply(self, afresh: bool, changes: Sequence[Change]) -> None:
-        """Make changes that were acknowledged before; the model's folder may have changed since."""
+    def is_behind(self) -> bool:
+        """Return True if another process has changed something that was not taken in yet."""
+        return self._journal is not None and not self._current and self._journal.behind()
+
+    def catch_up(self) -> None:
+        """Take in what other processes have changed: what they acknowledged is known from here on."""
+        if self._journal is None or not self.is_behind():
+            return
+        with self._applying:
+            if not self._current:
+                self._apply(*self._journal.new())
+
+    def _apply(self, afresh: bool, changes: Sequence[Change | None], strict: bool = False) -> None:
+        """Make changes that were acknowledged before; `strict` refuses one that cannot be made."""
+        assert self._journal is not None
         model = self._base if afresh else self._growing
+        self._sure = None if afresh else self._sure
         for change in changes:
-            for id in (*(example.id for example in change.examples), *change.removed):
-                if id in example_ids(model):  # what the journal says of an example counts
-                    model = without_example(model, str(id))
-            model = self._changed(model, replace(change, removed=()))
+            try:
+                if change is not None:
+                    model = self._replayed(model, change)
+                    continue
+            except Exception as error:  # a line may hold anything
+                what = f"holds a change that cannot be made ({error})"
+                if strict:
+                    raise DataError(what, remedy="move it away", file=self._journal.path) from error
+                log.error("%s: %s", self._journal.path, what)
+                self._journal.spoilt()
+            if self._sure is None:
+                self._sure = model.num_labels
         if afresh or changes:
             self._replace(model)
+
+    def _replayed(self, model: Part, change: Change) -> Part:
+        """Return the model with a change of the journal; the model's folder may have changed since."""
+        used = [label for example in change.examples for label in example.labels if isinstance(label, int)]
+        if self._sure is not None and max(used, default=0) >= self._sure:
+            raise DataError("an example has a label that was added behind a damaged line")
+        for id in (*(example.id for example in change.examples), *change.removed):
+            if id in example_ids(model):  # what the journal says of an example counts
+                model = without_example(model, str(id))
+        return self._changed(model, replace(change, removed=()))
 
     def _changed(self, model: Part, change: Change) -> Part:
         if change.labels:
@@ -206,6 +259,8 @@ class Service:
 
     def _numbered(self, model: Part, change: Change) -> Change:
         """Return the change with labels of examples as numbers, which mean the same whenever it is read."""
+        if not change.examples:
+            return change
         known = self._known_labels(model)
         return replace(change, examples=tuple(numbered(example, known) for example in change.examples))
 

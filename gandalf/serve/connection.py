@@ -1,0 +1,142 @@
+"""A connection of a client: how much it may send before a request is known, and how slowly."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from gandalf.serve.limits import Limits
+
+BAD, LATE, LARGE, LARGE_HEAD = 400, 408, 413, 431
+
+
+class Connection(HttpToolsProtocol):
+    """Closes on who is too slow, in sending or in reading, and on heads that are too large.
+
+    Sizes are also counted as bytes come: the parser keeps a header until it has seen its end.
+    """
+
+    def __init__(self, *given: Any, limits: Limits, **more: Any) -> None:  # noqa: ANN401  uvicorn's
+        super().__init__(*given, **more)
+        self._limits = limits
+        self._sending: asyncio.TimerHandle | None = None  # until when the client must have sent a part
+        self._reading: asyncio.TimerHandle | None = None  # until when it must have read something
+        self._heads, self._in_head = 0, False
+        self._counted = 0  # bytes of the head, or those around the body's own
+        self._refusal = (BAD, "the request is not HTTP as this server reads it")
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._must_send()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._sending = _stopped(self._sending)
+        self._reading = _stopped(self._reading)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came."""
+        if self._sending is None and self._is_idle():
+            self._must_send()
+        heads, in_head = self._heads, self._in_head
+        super().data_received(data)
+        if self.transport.is_closing() or heads != self._heads or in_head != self._in_head:
+            return
+        self._counted += len(data)
+        if in_head and self._counted > self._limits.head:
+            self._refuse(LARGE_HEAD, self._large_head())
+        elif not in_head and self._counted > self._limits.body:
+            self._refuse(LARGE, "there is too much around the body of the request")
+
+    def on_message_begin(self) -> None:
+        """Begin to count a head."""
+        super().on_message_begin()
+        self._heads, self._in_head, self._counted = self._heads + 1, True, 0
+
+    def on_headers_complete(self) -> None:
+        """Answer the request, if its head is not too large; what is raised here is a refusal."""
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if size > self._limits.head:
+            self._refusal = (LARGE_HEAD, self._large_head())
+            raise ValueError
+        self._in_head, self._counted = False, 0
+        self._must_send()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Hand on what came; the application counts it."""
+        self._counted -= len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Wait for nothing: the request is there."""
+        self._sending = _stopped(self._sending)
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what the parser cannot read."""
+        self._refuse(*self._refusal)
+
+    def pause_writing(self) -> None:
+        """Begin to wait for a client that does not read."""
+        super().pause_writing()
+        self._reading = _stopped(self._reading, self._later(self.transport.abort))
+
+    def resume_writing(self) -> None:
+        """Go on: it reads."""
+        super().resume_writing()
+        self._reading = _stopped(self._reading)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection on which nothing comes, whether or not the last answer was read."""
+        self._close()
+
+    def _must_send(self) -> None:
+        self._sending = _stopped(self._sending, self._later(self._too_slow))
+
+    def _too_slow(self) -> None:
+        self._sending = None
+        if self._heads == 0 or (not self._in_head and self._is_idle()):
+            self._close()  # it has sent nothing, or only what was dropped
+        else:
+            self._refuse(LATE, f"the request was not there within {self._limits.sending:g} seconds")
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _large_head(self) -> str:
+        return f"the head of the request is larger than {self._limits.head:,} bytes"
+
+    def _refuse(self, status: int, sentence: str) -> None:
+        """Say what is wrong, unless an answer to another request is on its way, and close."""
+        under_way = not self._is_idle() and (self._in_head or self.cycle.response_started)
+        if not under_way and not self.pipeline:
+            body = json.dumps({"error": sentence}).encode()
+            head = (
+                f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.write(STATUS_LINE[status] + head.encode() + body)
+        self._close()
+
+    def _close(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
+            self._later(self.transport.abort)  # should nobody read what is still to be sent
+
+    def _later(self, call: Callable[[], None]) -> asyncio.TimerHandle:
+        return self.loop.call_later(self._limits.sending, call)
+
+
+def _stopped(
+    timer: asyncio.TimerHandle | None, then: asyncio.TimerHandle | None = None
+) -> asyncio.TimerHandle | None:
+    """Stop a timer, and return the one that takes its place."""
+    if timer is not None:
+        timer.cancel()
+    return then
