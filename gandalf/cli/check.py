@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -29,6 +31,7 @@ def check(source: Source, json: Json = False) -> None:
     [bold]gandalf check tickets.csv --text-column subject --label-column tags --separator ";"[/]
     """
     report = checked(source.data, source.options)
+    report = replace(report, findings=tuple(problem.with_flags() for problem in report.findings))
     if json:
         print_json(report.as_dict())
     else:

@@ -47,7 +47,7 @@ def tell(findings: Iterable[Problem]) -> None:
     """Say on standard error what was guessed or changed."""
     for problem in findings:
         if problem.kind in TOLD:
-            typer.secho(f"{problem.severity}: {problem}", err=True, dim=True)
+            typer.secho(f"{problem.severity}: {problem.with_flags()}", err=True, dim=True)
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,12 @@ class Source:
 
     data: str
     options: TableOptions
+
+    @property
+    def files(self) -> list[Path]:
+        """What is read: the data itself, and files that options name."""
+        named = (value for value in self.options.given.values() if isinstance(value, Path))
+        return [Path(self.data), *named]
 
     def load(self) -> Splits:
         """Read it; the first error in it ends the command, and what was guessed or changed is said."""
@@ -66,10 +72,7 @@ class Source:
     def holds(self, path: Path) -> bool:
         """Whether writing to the path would touch what is being read."""
         path = path.resolve()
-        read = (Path(self.data), self.options.labels, self.options.test)
-        return any(
-            one is not None and one.exists() and one.resolve() in (path, *path.parents) for one in read
-        )
+        return any(one.exists() and one.resolve() in (path, *path.parents) for one in self.files)
 
     def refuse_to_write(self, *paths: Path | None) -> None:
         """Refuse outputs that would land in the data itself."""

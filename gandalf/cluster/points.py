@@ -151,8 +151,8 @@ def points_of_shards(
     """Points that the workers read, a piece for each shard, and what each training and test shard holds."""
     reader = where.reader
     names = label_names(reader.labels)
-    read = [submit(client, read_shard, reader, path, with_texts) for path in where.paths.train]
-    of_test = [submit(client, read_shard, reader, path, False) for path in where.paths.test]
+    read = [submit(client, read_shard, reader, path, with_texts) for path in where.train]
+    of_test = [submit(client, read_shard, reader, path, False) for path in where.test]
     all_facts = results(client, [submit(client, facts_of, one) for one in (*read, *of_test)], "shards")
     facts, tested = all_facts[: len(read)], all_facts[len(read) :]
     for problem in (each for one in (*facts, *tested) for each in one.findings):

@@ -82,11 +82,11 @@ class ShardedSet:
         with new_folder(out, overwrite=writing.overwrite) as folder:
             raw.write_labels(self.labelled.label_texts or (), self.labelled.label_ids, folder)
             with written(folder / raw.TRAIN_FILE) as file:
-                file.writelines(self._lines(self.where.paths.train, self.train, rows))
+                file.writelines(self._lines(self.where.train, self.train, rows))
                 file.writelines(self._label_lines(matrix, labels, rows))
             if self.test:
                 with written(folder / raw.TEST_FILE) as file:
-                    file.writelines(self._lines(self.where.paths.test, self.test, None))
+                    file.writelines(self._lines(self.where.test, self.test, None))
             self._write_filters(folder, len(labels), rows)
             write_origin(folder, made, self.labelled.label_frequencies)
         return made, ()

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gandalf.data.formats.frames import Frame, place_of
 from gandalf.data.formats.label_cells import key_of, name_and_weight
-from gandalf.data.formats.table_files import find_column, is_table, open_table
+from gandalf.data.formats.table_files import is_table, open_table
+from gandalf.data.formats.tables import Table, find_column
 from gandalf.data.formats.texts import Texts, read_texts, report_alike
-from gandalf.errors import DataError, Findings
+from gandalf.errors import DataError, Findings, argument
 
 ID_COLUMNS = ("id", "uid", "label_id", "index", "key", "code")
 TEXT_COLUMNS = ("text", "title", "name", "label_text", "label", "description")
@@ -45,18 +47,19 @@ class LabelNames:
             findings.warn(
                 "missing-label-text",
                 "all labels are numbers, so there is no label text to learn from",
-                remedy="name a file of label texts with --labels",
+                remedy=f"name a file of label texts with {argument('labels')}",
                 file=points,
             )
         report_alike(self.texts, findings, None)
 
 
-def read_label_file(path: Path, findings: Findings) -> LabelNames:
+def read_label_file(path: Path | Frame, findings: Findings) -> LabelNames:
     """Labels from a table of ids and texts, or from one text a line, numbered from 0."""
-    if not is_table(path):
-        texts, ids = read_texts(path, findings, of_labels=True), None
+    if isinstance(path, Frame) or is_table(path):
+        texts, ids = _read_label_table(open_table(path, findings), findings)
     else:
-        texts, ids = _read_label_table(path, findings)
+        texts, ids = read_texts(path, findings, of_labels=True), None
+    place = place_of(path)
     numbers: dict[str, int] = {}
     for number, name in enumerate(map(str, range(len(texts))) if ids is None else ids):
         if numbers.setdefault(name, number) != number:
@@ -64,15 +67,15 @@ def read_label_file(path: Path, findings: Findings) -> LabelNames:
                 "duplicate-label-id",
                 f"the id '{name}' stands for two labels, '{texts[numbers[name]]}' and '{texts[number]}'",
                 remedy="give each label an id of its own",
-                file=path,
+                file=place,
             )
     for number, text in enumerate(texts):
         numbers.setdefault(text, number)  # a table may also name labels by their texts
-    return LabelNames(texts, ids, path, numbers)
+    return LabelNames(texts, ids, place, numbers)
 
 
-def _read_label_table(path: Path, findings: Findings) -> tuple[list[str], list[str] | None]:
-    table = open_table(path, findings)
+def _read_label_table(table: Table, findings: Findings) -> tuple[list[str], list[str] | None]:
+    path = table.path
     text_column, id_column = find_column(table, TEXT_COLUMNS), find_column(table, ID_COLUMNS)
     if text_column is None:
         raise DataError(

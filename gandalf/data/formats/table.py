@@ -16,10 +16,12 @@ from gandalf.data.entries import LABEL, SparseRows
 from gandalf.data.files import written
 from gandalf.data.formats.assemble import assemble
 from gandalf.data.formats.filters import write_filters
+from gandalf.data.formats.frames import Frame, place_of
 from gandalf.data.formats.label_cells import key_of, number_of, split_cell, split_labels
 from gandalf.data.formats.label_names import LabelNames, read_label_file
-from gandalf.data.formats.table_columns import Columns, TableOptions, settle_columns
+from gandalf.data.formats.table_columns import Columns, settle_columns
 from gandalf.data.formats.table_files import Row, Table, is_table, open_table
+from gandalf.data.formats.table_options import TableOptions
 from gandalf.data.formats.table_paths import table_paths, train_files
 from gandalf.data.formats.texts import Texts, write_texts
 from gandalf.data.sentences import counted
@@ -75,20 +77,24 @@ def recognise(source: Path) -> bool:
     return is_table(source) or (source.is_dir() and bool(train_files(source)))
 
 
-def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
+def read(source: Path | Frame, findings: Findings, options: TableOptions) -> Splits:
     """Read the table; without label texts, a label's name is its text, numbered as it first appears."""
-    paths = table_paths(source, options)
+    paths, place = table_paths(source, options), place_of(source)
     names = LabelNames() if paths.labels is None else read_label_file(paths.labels, findings)
     first = read_part(paths.train[0], names, options, findings)
     columns = first.columns
     train = [first, *(read_part(path, names, options, findings, columns) for path in paths.train[1:])]
     test = [read_part(path, names, options, findings, columns) for path in paths.test]
-    names.report(paths.train[0], findings)
-    return assemble(_joined(train, names), _joined(test, names) if test else None, source, "table", findings)
+    names.report(place_of(paths.train[0]), findings)
+    return assemble(_joined(train, names), _joined(test, names) if test else None, place, "table", findings)
 
 
 def read_part(
-    path: Path, names: LabelNames, options: TableOptions, findings: Findings, like: Columns | None = None
+    path: Path | Frame,
+    names: LabelNames,
+    options: TableOptions,
+    findings: Findings,
+    like: Columns | None = None,
 ) -> Part:
     """Read one file of a split; what was settled for the first file, `like`, holds for all others."""
     table, columns = settle_columns(open_table(path, findings), options, findings, like)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from gandalf.data.formats.label_cells import guess_separator, number_of, split_cell, split_labels
-from gandalf.data.formats.table_files import Row, Table, find_column, has_header_line
+from gandalf.data.formats.table_options import TableOptions
+from gandalf.data.formats.tables import Row, Table, find_column
 from gandalf.data.sentences import counted
-from gandalf.errors import DataError, Findings
+from gandalf.errors import DataError, Findings, argument
 
 TEXT_COLUMNS = ("text", "title", "query", "input", "sentence", "question", "name", "content")
 LABEL_COLUMNS = (
@@ -24,30 +25,6 @@ ID_COLUMNS = ("uid", "id")
 
 _HEADER = "; the first line must be a header, such as text,labels"
 _PEEK_ROWS = 1000  # looked at to guess the separator between labels, and whether weights are weights
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """Columns and files of a table; what is None is guessed from the header and the folder."""
-
-    text_column: str | None = None
-    label_column: str | None = None
-    weight_column: str | None = None
-    separator: str | None = None  # between the labels of one cell; " " is any white space
-    labels: Path | None = None  # label texts
-    test: Path | None = None
-
-    def __post_init__(self) -> None:
-        if self.separator == "":
-            raise DataError(
-                "--separator is empty", remedy="name a character, or leave it out to have it guessed"
-            )
-
-    @property
-    def names_columns(self) -> bool:
-        """Whether anything was said that only a table can have."""
-        said = (self.text_column, self.label_column, self.weight_column, self.separator)
-        return any(value is not None for value in said)
 
 
 @dataclass(frozen=True)
@@ -87,7 +64,7 @@ def _named_columns(table: Table, options: TableOptions, like: Columns | None) ->
             called = f"column '{said}'" if said is not None else f"{role} column known by its name"
             raise DataError(
                 f"there is no {called}; the columns are: {', '.join(table.columns) or 'none'}",
-                remedy=f"name it with --{role}-column{_HEADER if has_header_line(table) else ''}",
+                remedy=f"name it with {argument(f'{role}_column')}{_HEADER if table.has_header else ''}",
                 file=table.path,
                 kind="missing-column",
             )
@@ -109,7 +86,9 @@ def _with_separator(
     separator = guess_separator(row.get(columns.label) for _, row in peeked)
     if separator is not None:
         what = f"labels in column '{columns.label}' are taken to be separated by '{separator}'"
-        findings.note("guessed-separator", what, remedy="say so with --separator if not", file=path)
+        findings.note(
+            "guessed-separator", what, remedy=f"say so with {argument('separator')} if not", file=path
+        )
     return replace(columns, separator=separator)
 
 
@@ -131,7 +110,7 @@ def _with_fitting_weights(
         "guessed-weights",
         f"column '{columns.weight}' is not taken for the labels' weights: it holds"
         f" {counted(found, 'entry', 'entries')} here for {counted(number, 'label')}, not a number for each",
-        remedy="name it with --weight-column if it is",
+        remedy=f"name it with {argument('weight_column')} if it is",
         file=path,
         line=line,
     )

@@ -7,27 +7,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gandalf.data.files import find
-from gandalf.data.formats.table_columns import TableOptions
+from gandalf.data.formats.frames import TEST, TRAIN, Frame
 from gandalf.data.formats.table_files import is_table, table_names, tables_in
+from gandalf.data.formats.table_options import TableOptions
 from gandalf.data.origin import RECORD
 from gandalf.errors import DataError
-
-TRAIN, TEST = ("train", "trn"), ("test", "tst")
 
 
 @dataclass(frozen=True)
 class TablePaths:
     """Files of a table's splits, in the order they are read, and the file of label texts."""
 
-    train: tuple[Path, ...]
-    test: tuple[Path, ...]
-    labels: Path | None
+    train: tuple[Path | Frame, ...]
+    test: tuple[Path | Frame, ...]
+    labels: Path | Frame | None
 
 
-def table_paths(source: Path, options: TableOptions) -> TablePaths:
+def table_paths(source: Path | Frame, options: TableOptions) -> TablePaths:
     """The files behind a table, or a folder that holds one."""
     test = () if options.test is None else (options.test,)
-    if source.is_file():
+    if isinstance(source, Frame) or source.is_file():
         return TablePaths((source,), test, options.labels)
     train = train_files(source)
     if not train:
