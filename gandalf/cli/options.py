@@ -37,7 +37,9 @@ _TABLE_OPTIONS = {
     "text_column": _table_option("--text-column", str, "Column of texts."),
     "label_column": _table_option("--label-column", str, "Column of labels."),
     "weight_column": _table_option("--weight-column", str, "Column of relevances, one for each label."),
-    "separator": _table_option("--separator", str, "What stands between the labels of a cell."),
+    "separator": _table_option(
+        "--separator", str, "What stands between labels; [bold]none[/]: one label a cell."
+    ),
     "labels": _table_option("--labels", Path, "File of label texts."),
     "test": _table_option("--test", Path, "File of test points."),
 }

@@ -89,7 +89,9 @@ def find_shards(source: str, options: TableOptions, findings: Findings) -> Shard
             remedy="add labels.txt, a text a line, or labels.csv with columns id and text",
             file=source,
         )
-    _, columns = settle_columns(open_table(paths.train[0], findings), options, findings)
+    _, columns = settle_columns(
+        open_table(paths.train[0], findings), options, findings, known=label_names(label_file).numbers
+    )
     return Shards(
         folder.resolve(), _files(paths.train), _files(paths.test), ShardReader(options, columns, label_file)
     )

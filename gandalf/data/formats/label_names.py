@@ -25,6 +25,10 @@ class LabelNames:
     file: Path | None = None
     numbers: dict[str, int] = field(default_factory=dict)
 
+    def is_listed(self, cell: object) -> bool:
+        """Return True if the cell as it stands is a name of the label file."""
+        return self.file is not None and isinstance(cell, str) and cell in self.numbers
+
     def resolve(self, item: object) -> tuple[int | None, float]:
         """The label's number, None for a name that the label file does not have, and its weight."""
         known = self.numbers.get(item) if isinstance(item, str) else None

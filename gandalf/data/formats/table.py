@@ -97,7 +97,7 @@ def read_part(
     like: Columns | None = None,
 ) -> Part:
     """Read one file of a split; what was settled for the first file, `like`, holds for all others."""
-    table, columns = settle_columns(open_table(path, findings), options, findings, like)
+    table, columns = settle_columns(open_table(path, findings), options, findings, like, names.numbers)
     return _read_points(table, names, columns, findings)
 
 
@@ -140,7 +140,9 @@ def _read_points(table: Table, names: LabelNames, columns: Columns, findings: Fi
 
 def _add_targets(rows: SparseRows, row: Row, columns: Columns, names: LabelNames, line: int) -> list[float]:
     """Add the targets of one row, and return their weights."""
-    items = split_labels(row.get(columns.label), columns.separator)
+    cell = row.get(columns.label)
+    # A name of the label file is that label, even if it holds the separator.
+    items = [cell] if names.is_listed(cell) else split_labels(cell, columns.separator)
     found = [names.resolve(item) for item in items]
     weights: list[Any] = [weight for _, weight in found]
     cell = None if columns.weight is None else row.get(columns.weight)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gandalf.data.formats.label_cells import guess_separator, number_of, split_cell, split_labels
+from gandalf.data.formats.label_cells import NO_SEPARATOR, number_of, split_cell, split_labels
+from gandalf.data.formats.separators import decide_separator
 from gandalf.data.formats.table_options import TableOptions
 from gandalf.data.formats.tables import Row, Table, find_column
 from gandalf.data.sentences import counted
@@ -40,17 +41,22 @@ class Columns:
 
 
 def settle_columns(
-    table: Table, options: TableOptions, findings: Findings, like: Columns | None = None
+    table: Table,
+    options: TableOptions,
+    findings: Findings,
+    like: Columns | None = None,
+    known: Collection[str] = (),
 ) -> tuple[Table, Columns]:
     """The table, unread, and its columns: those named, and guesses from header and first rows for others.
 
     What was settled for another file, `like`, is not guessed again: targets must mean one thing in both.
+    Names of labels that are `known` help to guess what separates them.
     """
     columns = _named_columns(table, options, like)
     peeked = list(itertools.islice(table.rows, _PEEK_ROWS))
     table = table._replace(rows=itertools.chain(peeked, table.rows))
     if columns.separator is None:
-        columns = _with_separator(columns, peeked, table.path, findings)
+        columns = _with_separator(columns, peeked, known, table.path, findings)
     is_guess = columns.weight is not None and options.weight_column is None
     if is_guess and (like is None or like.weights_fit is None):
         columns = _with_fitting_weights(columns, peeked, table.path, findings)
@@ -80,16 +86,24 @@ def _named_columns(table: Table, options: TableOptions, like: Columns | None) ->
 
 
 def _with_separator(
-    columns: Columns, peeked: Sequence[tuple[int, Row]], path: Path, findings: Findings
+    columns: Columns,
+    peeked: Sequence[tuple[int, Row]],
+    known: Collection[str],
+    path: Path,
+    findings: Findings,
 ) -> Columns:
     # Lists in the training file say nothing of how another file separates its labels.
-    separator = guess_separator(row.get(columns.label) for _, row in peeked)
-    if separator is not None:
-        what = f"labels in column '{columns.label}' are taken to be separated by '{separator}'"
-        findings.note(
-            "guessed-separator", what, remedy=f"say so with {argument('separator')} if not", file=path
-        )
-    return replace(columns, separator=separator)
+    decided = decide_separator((row.get(columns.label) for _, row in peeked), known)
+    if decided is None:
+        return columns
+    what = f"labels in column '{columns.label}' are taken to be {decided}"
+    if decided.separator == NO_SEPARATOR:
+        remedy = f"if commas separate labels, say {argument('separator', ',')}"
+    else:
+        none = argument("separator", NO_SEPARATOR)
+        remedy = f"if not, name another with {argument('separator')}, or say {none} for one label a cell"
+    findings.note("guessed-separator", what, remedy=remedy, file=path)
+    return replace(columns, separator=decided.separator)
 
 
 def _with_fitting_weights(

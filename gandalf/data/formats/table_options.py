@@ -29,7 +29,7 @@ class TableOptions:
     text_column: str | None = None
     label_column: str | None = None
     weight_column: str | None = None
-    separator: str | None = None  # between the labels of one cell; " " is any white space
+    separator: str | None = None  # between the labels of a cell; " ": white space; "none": one a cell
     labels: Path | Frame | None = None  # label texts
     test: Path | Frame | None = None
 
