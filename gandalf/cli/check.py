@@ -44,7 +44,10 @@ def _show(report: CheckReport, out: Console) -> None:
         parts = (report.splits.train, report.splits.test)
         train, test = (0 if part is None else len(part) for part in parts)
         name = f"{report.splits.name} ({report.splits.layout})"
-        numbers = {"training point": train, "test point": test, "label": report.splits.train.num_labels}
+        labels = report.splits.train
+        numbers = {"training point": train, "test point": test, "label": labels.num_labels}
+        if labels.other_label_texts:
+            numbers["other label text"] = len(labels.other_label_texts)
         size = ", ".join(counted(number, noun) for noun, number in numbers.items())
         out.print(f"[bold]{escape(name)}[/]: {size}")
     for problem in report.findings:

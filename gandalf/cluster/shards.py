@@ -21,7 +21,7 @@ from gandalf.data.formats.table_files import open_table
 from gandalf.data.formats.table_options import TableOptions
 from gandalf.data.formats.table_paths import shards, table_paths
 from gandalf.data.load import bundled
-from gandalf.data.matching import text_groups, text_key
+from gandalf.data.matching import label_groups, text_key
 from gandalf.data.origin import read_origin
 from gandalf.errors import DataError, Findings, Problem
 
@@ -150,7 +150,13 @@ def _label_names(path: Path, size: int, changed: int) -> LabelNames:
 
 @lru_cache(maxsize=1)
 def _numbers_of_texts(path: Path, size: int, changed: int) -> dict[str, int]:
-    """Number of each text that a label has, as `text_groups` gives it to the label texts alone."""
-    texts = _label_names(path, size, changed).texts
-    (numbers,) = text_groups(texts)
-    return {text_key(text): int(number) for text, number in zip(texts, numbers, strict=True) if number >= 0}
+    """Number of each text that a label has, as `label_groups` gives it to the label texts alone."""
+    labels = _label_names(path, size, changed).no_points()
+    texts = labels.all_label_texts
+    of_labels, of_texts = label_groups(labels, texts)
+    last = of_labels.max(initial=-1)
+    return {
+        text_key(text): int(number)
+        for text, number in zip(texts, of_texts, strict=True)
+        if 0 <= number <= last
+    }

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+from scipy.sparse import csr_array
+
+from gandalf.data.dataset import Dataset
 from gandalf.data.formats.frames import Frame, place_of
-from gandalf.data.formats.label_cells import key_of, name_and_weight
+from gandalf.data.formats.label_cells import key_of, name_and_weight, split_labels
 from gandalf.data.formats.table_files import is_table, open_table
 from gandalf.data.formats.tables import Table, find_column
-from gandalf.data.formats.texts import Texts, read_texts, report_alike
+from gandalf.data.formats.texts import LabelTexts, read_texts, report_alike
 from gandalf.errors import DataError, Findings, argument
 
 ID_COLUMNS = ("id", "uid", "label_id", "index", "key", "code")
+# A column of more texts for a label: its synonyms, or queries that people wrote for it.
+OTHER_COLUMNS = ("other_texts", "synonyms", "aliases", "alt_labels", "queries")
 TEXT_COLUMNS = ("text", "title", "name", "label_text", "label", "description")
 
 
@@ -24,6 +31,12 @@ class LabelNames:
     ids: list[str] | None = None
     file: Path | None = None
     numbers: dict[str, int] = field(default_factory=dict)
+    others: list[tuple[int, str]] = field(default_factory=list)  # label and text, beside the names
+
+    def no_points(self) -> Dataset:
+        """Return the labels as a data set without points."""
+        nothing = csr_array(np.zeros((0, len(self.texts)), dtype=np.float32))
+        return Dataset(nothing, [], self.texts, label_ids=self.ids, other_label_texts=self.others)
 
     def is_listed(self, cell: object) -> bool:
         """Return True if the cell as it stands is a name of the label file."""
@@ -59,11 +72,17 @@ class LabelNames:
 
 def read_label_file(path: Path | Frame, findings: Findings) -> LabelNames:
     """Labels from a table of ids and texts, or from one text a line, numbered from 0."""
-    if isinstance(path, Frame) or is_table(path):
-        texts, ids = _read_label_table(open_table(path, findings), findings)
-    else:
-        texts, ids = read_texts(path, findings, of_labels=True), None
     place = place_of(path)
+    if isinstance(path, Frame) or is_table(path):
+        names = _read_label_table(open_table(path, findings), findings)
+    else:
+        names = LabelNames(read_texts(path, findings, of_labels=True), None, place)
+    return numbered(names, findings)
+
+
+def numbered(names: LabelNames, findings: Findings) -> LabelNames:
+    """Number the labels by their ids, or from 0, and by their names."""
+    texts, ids = names.texts, names.ids
     numbers: dict[str, int] = {}
     for number, name in enumerate(map(str, range(len(texts))) if ids is None else ids):
         if numbers.setdefault(name, number) != number:
@@ -71,14 +90,14 @@ def read_label_file(path: Path | Frame, findings: Findings) -> LabelNames:
                 "duplicate-label-id",
                 f"the id '{name}' stands for two labels, '{texts[numbers[name]]}' and '{texts[number]}'",
                 remedy="give each label an id of its own",
-                file=place,
+                file=names.file,
             )
     for number, text in enumerate(texts):
         numbers.setdefault(text, number)  # a table may also name labels by their texts
-    return LabelNames(texts, ids, place, numbers)
+    return replace(names, numbers=numbers)
 
 
-def _read_label_table(table: Table, findings: Findings) -> tuple[list[str], list[str] | None]:
+def _read_label_table(table: Table, findings: Findings) -> LabelNames:
     path = table.path
     text_column, id_column = find_column(table, TEXT_COLUMNS), find_column(table, ID_COLUMNS)
     if text_column is None:
@@ -88,10 +107,24 @@ def _read_label_table(table: Table, findings: Findings) -> tuple[list[str], list
             file=path,
             kind="missing-column",
         )
-    texts, ids, start = Texts(path, findings, of_labels=True), [], None
+    names = LabelTexts(path, findings)
+    ids, start = [], None
     for line, row in table.rows:
         start = line if start is None else start
-        texts.add_cell(row.get(text_column), line)
+        first, *more = _several(row.get(text_column))
+        for column, cell in row.items():  # of JSON lines the first need not have it
+            if column.casefold() in OTHER_COLUMNS:
+                more += split_labels(cell, _mark(cell))
+        names.add_label(first, more, line)
         ids.append("" if id_column is None else key_of(row.get(id_column)))
-    report_alike(texts.found, findings, path, first_line=start or 1)
-    return texts.found, None if id_column is None else ids
+    report_alike(names.found, findings, path, first_line=1 if start is None else start)
+    return LabelNames(names.found, None if id_column is None else ids, path, others=names.others)
+
+
+def _several(cell: object) -> list[Any]:
+    """The texts of a cell: a list of them, the name first, or one."""
+    return list(cell) or [None] if isinstance(cell, list | tuple) else [cell]
+
+
+def _mark(cell: object) -> str:
+    return ";" if isinstance(cell, str) and ";" in cell else "|"

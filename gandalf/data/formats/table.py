@@ -23,7 +23,7 @@ from gandalf.data.formats.table_columns import Columns, settle_columns
 from gandalf.data.formats.table_files import Row, Table, is_table, open_table
 from gandalf.data.formats.table_options import TableOptions
 from gandalf.data.formats.table_paths import table_paths, train_files
-from gandalf.data.formats.texts import Texts, write_texts
+from gandalf.data.formats.texts import Texts, others_of, write_texts
 from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
@@ -43,7 +43,12 @@ class Part:
     def dataset(self, names: LabelNames) -> Dataset:
         """The points with the labels they may carry."""
         return Dataset(
-            self.rows.finish(len(names.texts)), self.texts.found, names.texts, None, self.ids, names.ids
+            self.rows.finish(len(names.texts)),
+            self.texts.found,
+            names.texts,
+            ids=self.ids,
+            label_ids=names.ids,
+            other_label_texts=names.others,
         )
 
 
@@ -107,8 +112,8 @@ def write(splits: Splits, folder: Path, suffix: str = ".csv") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     ids = splits.train.label_ids
     named = ids is not None and len(set(ids)) == len(ids)  # labels of one id could not be told apart
-    if ids is not None and named:
-        _write_label_table(ids, label_texts, folder / "labels.csv")
+    if named or splits.train.other_label_texts:
+        _write_label_table(splits.train, folder / "labels.csv", with_ids=named)
     else:
         write_texts(label_texts, folder / "labels.txt")
     for name, points in (("train", splits.train), ("test", splits.test)):
@@ -187,11 +192,15 @@ def _values(weights: list[Any], expected: int, rows: SparseRows, line: int) -> l
 # ---- writing
 
 
-def _write_label_table(ids: Sequence[str], texts: Sequence[str], path: Path) -> None:
+def _write_label_table(points: Dataset, path: Path, *, with_ids: bool) -> None:
+    columns: dict[str, Sequence[str]] = {"id": points.label_ids or ()} if with_ids else {}
+    columns["text"] = points.label_texts or ()
+    if points.other_label_texts:
+        columns["other_texts"] = [json.dumps(texts, ensure_ascii=False) for texts in others_of(points)]
     with written(path) as file:
         rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(["id", "text"])
-        rows.writerows(zip(ids, texts, strict=True))
+        rows.writerow(columns)
+        rows.writerows(zip(*columns.values(), strict=True))
 
 
 def _listed(points: Dataset, label_ids: Sequence[str] | None) -> Iterator[tuple[str, str]]:
