@@ -102,7 +102,7 @@ def test_training_knows_the_words_and_the_number_of_all_texts():
 
 @given(targets(), st.integers(0, 2**16))
 def test_a_point_with_any_text_of_a_label_is_matched_to_it(matrix, seed):
-    """By brute force: the same as if the point had the label's name, where the text says which label it is."""
+    """By brute force: the same as if the point had the name, where the text says which label it is."""
     rng = np.random.default_rng(seed)
     number = matrix.shape[1]
     names = [f"name {rng.integers(number)}" for _ in range(number)]

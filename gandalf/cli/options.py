@@ -42,6 +42,9 @@ _TABLE_OPTIONS = {
     ),
     "labels": _table_option("--labels", Path, "File of label texts."),
     "test": _table_option("--test", Path, "File of test points."),
+    "language": _table_option("--language", str, "Language of label texts, if a vocabulary has several."),
+    "include": _table_option("--include", Path, "File of the labels to use, one a line."),
+    "exclude": _table_option("--exclude", Path, "File of labels not to use."),
 }
 
 

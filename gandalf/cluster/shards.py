@@ -23,7 +23,7 @@ from gandalf.data.formats.table_paths import shards, table_paths
 from gandalf.data.load import bundled
 from gandalf.data.matching import label_groups, text_key
 from gandalf.data.origin import read_origin
-from gandalf.errors import DataError, Findings, Problem
+from gandalf.errors import DataError, Findings, Problem, argument
 
 NO_TEXT = np.iinfo(np.int64).min  # number of a text that no label has: labels without a text count from -1 on
 
@@ -78,6 +78,9 @@ def find_shards(source: str, options: TableOptions, findings: Findings) -> Shard
     folder = Path(source)
     if source in bundled() or not shards(folder) or read_origin(folder) is not None:
         return None
+    if options.label_choice is not None:
+        what = f"{argument(options.label_choice)} chooses labels, and a cluster takes the file as it is"
+        raise DataError(what, remedy="write a label file of the chosen ones, or leave --cluster out")
     # Workers have a working directory of their own.
     test, labels = (path and path.resolve() for path in map(need_file, (options.test, options.labels)))
     options = replace(options, test=test, labels=labels)

@@ -105,7 +105,7 @@ def _has_table(path: Path) -> bool:
 
 
 def _refuse_missing(options: TableOptions) -> None:
-    for name, path in (("labels", options.labels), ("test", options.test)):
+    for name, path in options.given.items():
         if isinstance(path, Path) and (not path.exists() or path.is_dir()):
             what = "is a folder" if path.is_dir() else "does not exist"
             raise DataError(

@@ -13,6 +13,7 @@ from gandalf.data.entries import as_float
 from gandalf.data.formats.texts import clean
 
 NO_SEPARATOR = "none"  # a cell is one label, whatever it holds
+_URI = re.compile(r"<[^<>\s]+>")
 # A name in quotes among others, or alone: "Arts, Crafts & Sewing",Toys
 _QUOTED = re.compile(r'(^|[;|,])\s*"[^"]*"\s*([;|,]|$)')
 
@@ -74,9 +75,19 @@ def number_of(value: Any) -> float | None:  # noqa: ANN401
         return None
 
 
+def uris_of(text: str) -> list[str] | None:
+    """`<http://a> <http://b>`, as Annif writes them; None if the text holds anything else."""
+    words = text.split()
+    if not words or not all(_URI.fullmatch(word) for word in words):
+        return None
+    return [word[1:-1] for word in words]
+
+
 def listed(text: str) -> list[Any] | None:
-    """`["a", "b"]`, or `['a', 'b']` as Python writes it; None if the text is no list."""
+    """`["a", "b"]`, `['a', 'b']` as Python writes it, or URIs in angle brackets; None if it is no list."""
     text = text.strip()
+    if text.startswith("<"):
+        return uris_of(text)
     if not (text.startswith("[") and text.endswith("]")):
         return None
     for read in (json.loads, ast.literal_eval):

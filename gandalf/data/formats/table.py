@@ -21,7 +21,7 @@ from gandalf.data.formats.label_cells import key_of, number_of, split_cell, spli
 from gandalf.data.formats.label_names import LabelNames, read_label_file
 from gandalf.data.formats.table_columns import Columns, settle_columns
 from gandalf.data.formats.table_files import Row, Table, is_table, open_table
-from gandalf.data.formats.table_options import TableOptions
+from gandalf.data.formats.table_options import TableOptions, need_no_choice
 from gandalf.data.formats.table_paths import table_paths, train_files
 from gandalf.data.formats.texts import Texts, others_of, write_texts
 from gandalf.data.sentences import counted
@@ -85,7 +85,9 @@ def recognise(source: Path) -> bool:
 def read(source: Path | Frame, findings: Findings, options: TableOptions) -> Splits:
     """Read the table; without label texts, a label's name is its text, numbered as it first appears."""
     paths, place = table_paths(source, options), place_of(source)
-    names = LabelNames() if paths.labels is None else read_label_file(paths.labels, findings)
+    if paths.labels is None:
+        need_no_choice(options, place)
+    names = LabelNames() if paths.labels is None else read_label_file(paths.labels, findings, options)
     first = read_part(paths.train[0], names, options, findings)
     columns = first.columns
     train = [first, *(read_part(path, names, options, findings, columns) for path in paths.train[1:])]
@@ -129,22 +131,28 @@ def _read_points(table: Table, names: LabelNames, columns: Columns, findings: Fi
     path = table.path
     ids: list[str] | None = None if columns.id is None else []
     points = Part(columns, Texts(path, findings), ids, SparseRows(None, LABEL, path, findings))
-    zeros = []  # lines
+    zeros, left_out = [], 0  # lines, labels
     for line, row in table.rows:
         points.texts.add_cell(row.get(columns.text), line)
         if points.ids is not None and columns.id is not None:
             points.ids.append(key_of(row.get(columns.id)))
-        values = _add_targets(points.rows, row, columns, names, line)
+        values, dropped = _add_targets(points.rows, row, columns, names, line)
         zeros += [line] * values.count(0)
+        left_out += dropped
     if zeros:
         what = f"{counted(len(zeros), 'label is', 'labels are')} left out of a row for a weight of 0"
         remedy = "give a weight above 0 to keep a label"
         findings.note("zero-weight", what, remedy=remedy, file=path, line=zeros[0])
+    if left_out:
+        what = f"{counted(left_out, 'label')} of points were not chosen from {names.file}, and are left out"
+        findings.note("left-out-label", what, file=path)
     return points
 
 
-def _add_targets(rows: SparseRows, row: Row, columns: Columns, names: LabelNames, line: int) -> list[float]:
-    """Add the targets of one row, and return their weights."""
+def _add_targets(
+    rows: SparseRows, row: Row, columns: Columns, names: LabelNames, line: int
+) -> tuple[list[float], int]:
+    """Add the targets of one row; return their weights, and how many labels were not chosen."""
     cell = row.get(columns.label)
     # A name of the label file is that label, even if it holds the separator.
     items = [cell] if names.is_listed(cell) else split_labels(cell, columns.separator)
@@ -154,14 +162,14 @@ def _add_targets(rows: SparseRows, row: Row, columns: Columns, names: LabelNames
     if cell is not None:
         weights = split_cell(cell, columns.separator)
     for item, (number, _) in zip(items, found, strict=True):
-        if number is None:
+        if number is None and not names.is_left_out(item):
             _report_unknown(item, rows, names, line)
     values = _values(weights, len(found), rows, line)
     known = [number for number, _ in found if number is not None]
     if len(known) < len(found):
         values = [value for value, (number, _) in zip(values, found, strict=True) if number is not None]
     rows.add(known, values, line)
-    return values
+    return values, sum(map(names.is_left_out, items)) if names.left_out else 0
 
 
 def _report_unknown(item: object, rows: SparseRows, names: LabelNames, line: int) -> None:

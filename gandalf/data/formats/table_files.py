@@ -11,6 +11,7 @@ from typing import Any
 
 from gandalf.data.compression import is_packed
 from gandalf.data.files import plain_name, read_lines
+from gandalf.data.formats import annif, fasttext
 from gandalf.data.formats.frames import Frame, decoded, open_frame
 from gandalf.data.formats.tables import Row, Table, find_column
 from gandalf.data.formats.texts import clean
@@ -36,7 +37,9 @@ def open_table(path: Path | Frame, findings: Findings) -> Table:
     """Open the file by the suffix of its name, a compression's suffix aside, or what a program holds."""
     if isinstance(path, Frame):
         return open_frame(path)
-    read = _READERS.get(Path(plain_name(path)).suffix.lower())
+    read = _by_content(path) or _READERS.get(Path(plain_name(path)).suffix.lower())
+    if read is None and annif.is_document(path):
+        read = annif.open_document
     if read is None:
         raise DataError(
             "is no table by its name",
@@ -49,7 +52,17 @@ def open_table(path: Path | Frame, findings: Findings) -> Table:
 
 def is_table(path: Path) -> bool:
     """Whether the file's name says that it is a table."""
-    return path.is_file() and Path(plain_name(path)).suffix.lower() in _READERS
+    if not path.is_file():
+        return False
+    return Path(plain_name(path)).suffix.lower() in _READERS or _by_content(path) is not None
+
+
+def _by_content(path: Path) -> Callable[[Path, Findings], Table] | None:
+    """How to open lines that are in a format of their own; only files that may hold such are looked into."""
+    suffix = Path(plain_name(path)).suffix.lower()
+    if suffix not in (".txt", ".tsv", "") or not path.is_file():
+        return None
+    return next((read for fits, read in _LINES if fits(path)), None)
 
 
 def table_names(stem: str) -> list[str]:
@@ -222,6 +235,10 @@ def damaged(path: Path) -> DataError:
     return DataError("cannot be read as Parquet", file=path, remedy=remedy, kind="truncated-file")
 
 
+_LINES: tuple[tuple[Callable[[Path], bool], Callable[[Path, Findings], Table]], ...] = (
+    (fasttext.recognise, fasttext.open_lines),
+    (annif.recognise_lines, annif.open_lines),
+)
 _READERS: dict[str, Callable[[Path, Findings], Table]] = {
     ".csv": _open_csv,
     ".tsv": _open_tsv,

@@ -20,6 +20,9 @@ class TableArguments(TypedDict, total=False):
     separator: str | None
     labels: Any  # a path, a table, a list of texts, or a dict of texts by id
     test: Any  # a path or a table
+    language: str | None
+    include: Any  # a path, or a list of names
+    exclude: Any
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,9 @@ class TableOptions:
     separator: str | None = None  # between the labels of a cell; " ": white space; "none": one a cell
     labels: Path | Frame | None = None  # label texts
     test: Path | Frame | None = None
+    language: str | None = None  # of the label texts, where there are several
+    include: Path | tuple[str, ...] | None = None  # labels of the label file that are used: no others
+    exclude: Path | tuple[str, ...] | None = None  # labels of the label file that are not used
 
     def __post_init__(self) -> None:
         if self.separator == "":
@@ -45,6 +51,17 @@ class TableOptions:
                 object.__setattr__(self, name, Path(given))
             elif given is not None:
                 object.__setattr__(self, name, as_table(given))
+        for name in ("include", "exclude"):
+            given = getattr(self, name)
+            if isinstance(given, str | PathLike):
+                object.__setattr__(self, name, Path(given))
+            elif given is not None:
+                object.__setattr__(self, name, tuple(map(str, given)))
+
+    @property
+    def label_choice(self) -> str | None:
+        """Name of an option that chooses among the labels of a label file, if one is given."""
+        return next((name for name in ("language", "include", "exclude") if name in self.given), None)
 
     @property
     def names_columns(self) -> bool:
@@ -65,6 +82,13 @@ class TableOptions:
             remedy = f"there are {', '.join(OPTIONS)}"
             raise DataError(f"there is no option {unknown[0]!r} of a table", remedy=remedy)
         return replace(self, **given)
+
+
+def need_no_choice(options: TableOptions, source: Path) -> None:
+    """Refuse options that choose among the labels of a file where there is none."""
+    if options.label_choice is not None:
+        what = f"has no label file for {argument(options.label_choice)} to choose from"
+        raise DataError(what, remedy=f"name one with {argument('labels')}", file=source)
 
 
 OPTIONS = tuple(field.name for field in fields(TableOptions))
