@@ -128,7 +128,8 @@ def test_a_point_with_any_text_of_a_label_is_matched_to_it(matrix, seed):
 
 FORMS = {
     "labels.csv": 'id,text,synonyms\nhw,hardware,kit;broken thing\nacc,accounts,\nnow,urgent,"[""now""]"\n',
-    "labels.tsv": "id\ttext\tother_texts\nhw\thardware\tkit|broken thing|kit|\nacc\taccounts\t\nnow\turgent\tnow\n",
+    "labels.tsv": "id\ttext\tother_texts\nhw\thardware\tkit|broken thing|kit|\n"
+    "acc\taccounts\t\nnow\turgent\tnow\n",
     "labels.jsonl": '{"id": "hw", "text": ["hardware", "kit", "broken thing", "hardware", ""]}\n'
     '{"id": "acc", "text": "accounts"}\n{"id": "now", "text": "urgent", "queries": ["now"]}\n',
 }

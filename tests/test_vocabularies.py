@@ -21,7 +21,7 @@ SUBJECTS = f"<{CAT}>\tcats\t599.75\n<{DOG}>\tdogs\n<{OWL}>\towls\n"
 TURTLE = f"""@prefix skos: <http://www.w3.org/2004/02/skos/core#> .
 @prefix owl: <http://www.w3.org/2002/07/owl#> .
 <{OWL}> a skos:Concept ; skos:prefLabel "owls"@en, "pöllöt"@fi .
-<{CAT}> a skos:Concept ; skos:prefLabel "cats"@en, "kissat"@fi ; 
+<{CAT}> a skos:Concept ; skos:prefLabel "cats"@en, "kissat"@fi ;
    skos:altLabel "tabbies"@en, "felines"@en, "kisut"@fi .
 <{DOG}> a skos:Concept ; skos:prefLabel "dogs"@en, "koirat"@fi ; skos:hiddenLabel "dosg"@en .
 <http://example.org/old> a skos:Concept ; skos:prefLabel "old"@en ; owl:deprecated true .
@@ -31,7 +31,8 @@ RDF = f"""<?xml version="1.0" encoding="utf-8"?>
 <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
  xmlns:skos="http://www.w3.org/2004/02/skos/core#">
 <skos:Concept rdf:about="{CAT}"><skos:prefLabel xml:lang="en">cats</skos:prefLabel>
-<skos:altLabel xml:lang="en">felines</skos:altLabel><skos:altLabel xml:lang="en">tabbies</skos:altLabel></skos:Concept>
+<skos:altLabel xml:lang="en">felines</skos:altLabel><skos:altLabel xml:lang="en">tabbies</skos:altLabel>
+</skos:Concept>
 <skos:Concept rdf:about="{DOG}"><skos:prefLabel xml:lang="en">dogs</skos:prefLabel></skos:Concept>
 <skos:Concept rdf:about="{OWL}"><skos:prefLabel xml:lang="en">owls</skos:prefLabel></skos:Concept>
 </rdf:RDF>
