@@ -160,7 +160,7 @@ def test_many_shards_make_few_pieces(client, sharded, monkeypatch):
     for most in (256, 2):
         monkeypatch.setattr(cluster_points, "MOST_PIECES", most)
         points = sharded_set(client, where, Findings(), with_texts=True)
-        assert len(points.labelled.pieces) == min(most, len(where.paths.train))
+        assert len(points.labelled.pieces) == min(most, len(where.train))
         found.append(points.label_graph(options).matrix)
     assert same_graph(*found) and same_graph(
         found[0], label_graph(gandalf.load(sharded).train, options).matrix
