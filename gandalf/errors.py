@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # quoted from someone's file; a terminal would obey them
 
+# Stands on both sides of an argument in a message. It is invisible and in no one's file by chance.
+_MARK = "\u2063"
+_ARGUMENT = re.compile(f"{_MARK}([a-z_]+)=([^{_MARK}]*){_MARK}")
+_ANY = "..."
+
 Severity = Literal["error", "warning", "note"]
+
+
+def argument(name: str, value: object = _ANY) -> str:
+    """Name an argument in a message: `name=...` to a caller from Python, `--name` on the command line.
+
+    With a value it is `name='value'` and `--name value`; True is a flag that is given.
+    """
+    return f"{_MARK}{name}={_ANY if value is _ANY else repr(value)}{_MARK}"
+
+
+def _as_flag(found: re.Match[str]) -> str:
+    name, value = found[1].replace("_", "-"), found[2]
+    return f"--{name}" if value in (_ANY, "True") else f"--{name} {value.strip(chr(39))}"
 
 
 @dataclass(frozen=True)
@@ -22,18 +40,29 @@ class Problem:
     what: str
     remedy: str = ""
     file: str | None = None
-    line: int | None = None  # counted from 1, the header line included
+    line: int | None = None  # of a file counted from 1, the header included; of a DataFrame from 0
 
     def __str__(self) -> str:
-        where = (
-            ""
-            if self.file is None
-            else f"{self.file}: "
-            if self.line is None
-            else f"{self.file}:{self.line}: "
-        )
-        sentence = f"{where}{self.what}" + (f"; {self.remedy}" if self.remedy else "")
-        return _CONTROL.sub("\ufffd", sentence)
+        sentence = f"{self._where}{self.what}" + (f"; {self.remedy}" if self.remedy else "")
+        return _CONTROL.sub("\ufffd", sentence.replace(_MARK, ""))
+
+    @property
+    def _where(self) -> str:
+        if self.file is None:
+            return ""
+        if self.line is None:
+            return f"{self.file}: "
+        in_memory = self.file.startswith("<")  # as Python writes <stdin>
+        return f"{self.file}, row {self.line}: " if in_memory else f"{self.file}:{self.line}: "
+
+    def plain(self) -> Problem:
+        """Return the same with the marks of arguments left out of its parts."""
+        return replace(self, what=self.what.replace(_MARK, ""), remedy=self.remedy.replace(_MARK, ""))
+
+    def with_flags(self) -> Problem:
+        """Say the same on the command line: arguments are flags there."""
+        what, remedy = (_ARGUMENT.sub(_as_flag, part) for part in (self.what, self.remedy))
+        return replace(self, what=what, remedy=remedy)
 
 
 class DataError(ValueError):

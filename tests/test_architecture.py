@@ -93,7 +93,7 @@ def test_only_the_light_core_is_imported_at_the_top(path):
 
 def test_the_library_works_without_any_extra():
     blocked = (
-        *("numba", "matplotlib", "pyarrow", "zstandard"),
+        *("numba", "matplotlib", "pyarrow", "zstandard", "rdflib", "pandas", "polars", "datasets"),
         *("torch", "tokenizers", "safetensors", "filelock", "faiss"),
         *("tensorboard", "sklearn", "transformers", "omikuji"),
         *("fastapi", "uvicorn", "prometheus_client", "onnx", "onnxruntime"),

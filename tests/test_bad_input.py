@@ -143,9 +143,13 @@ ERRORS = {
         (
             {"t.csv": "words,labels\na,b\n"},
             "t.csv",
-            "the columns are: words, labels; name it with --text-col",
+            "the columns are: words, labels; name it with text_column=...",
         ),
-        ({"t.csv": "text,things\na,b\n"}, "t.csv", "the columns are: text, things; name it with --label-col"),
+        (
+            {"t.csv": "text,things\na,b\n"},
+            "t.csv",
+            "the columns are: text, things; name it with label_column=...",
+        ),
         ({"t.csv": "red fish,fish\n"}, "t.csv", "the first line must be a header, such as text,labels"),
         ({"t.tsv": "red fish\tfish\n"}, "t.tsv", "the first line must be a header, such as text,labels"),
         ({"t.csv": "\ntext,labels\n"}, "t.csv", "the columns are: none"),
@@ -213,7 +217,7 @@ NOTES = {
     "guessed-separator": (
         {"t.csv": "text,labels\na,b;c\n"},
         "t.csv",
-        "separated by ';'; say so with --separator",
+        "separated by ';': 'b;c' is 2 labels",
     ),
 }
 

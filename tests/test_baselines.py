@@ -100,7 +100,7 @@ def test_mixup_step_is_that_of_the_dense_loss():
 
 def test_label_mixup_meets_a_label_point_of_each_points_own_labels():
     targets = csr_array(np.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]], dtype=np.float32))
-    order = WithLabelPoints(Order([Phase(np.arange(3), 20)], 3, 0), targets, first=3)
+    order = WithLabelPoints(Order([Phase(np.arange(3), 20)], 3, 0), targets, 3 + np.arange(targets.shape[1]))
     drawn = set()
     for step in range(20):
         rows = order.rows(step)

@@ -23,7 +23,7 @@ from gandalf.cluster.shards import find_shards
 from gandalf.cluster.sums import BlockSums, block_sums, finished_rows, piece_of
 from gandalf.data.dataset import Dataset
 from gandalf.data.formats.table import TableOptions
-from gandalf.errors import Findings
+from gandalf.errors import DataError, Findings
 from gandalf.graph.cooccurrence import Keep
 from gandalf.graph.estimates import Ratio
 from gandalf.graph.label_graph import counted_graph
@@ -160,7 +160,7 @@ def test_many_shards_make_few_pieces(client, sharded, monkeypatch):
     for most in (256, 2):
         monkeypatch.setattr(cluster_points, "MOST_PIECES", most)
         points = sharded_set(client, where, Findings(), with_texts=True)
-        assert len(points.labelled.pieces) == min(most, len(where.paths.train))
+        assert len(points.labelled.pieces) == min(most, len(where.train))
         found.append(points.label_graph(options).matrix)
     assert same_graph(*found) and same_graph(
         found[0], label_graph(gandalf.load(sharded).train, options).matrix
@@ -235,3 +235,8 @@ def test_shards_without_a_label_file_cannot_be_numbered_by_many(scheduler, tmp_p
     folder = write_shards(gandalf.synthetic(60, 20, seed=3).splits, tmp_path / "cut", cuts=(0, 20))
     (folder / "labels.csv").unlink()
     assert "has no file of labels" in fails("graph", folder, "--cluster", scheduler)
+
+
+def test_a_cluster_takes_the_label_file_as_it_is(sharded):
+    with pytest.raises(DataError, match=r"^exclude=\.\.\. chooses labels, and a cluster takes the file"):
+        find_shards(str(sharded), TableOptions(exclude=("x",)), Findings())

@@ -11,7 +11,7 @@ import pytest
 from command_line import run
 
 from gandalf.data.formats import TableOptions
-from gandalf.data.formats.label_cells import guess_separator
+from gandalf.data.formats.separators import decide_separator
 from gandalf.data.load import load
 from gandalf.errors import DataError, Findings
 
@@ -52,7 +52,7 @@ def test_a_column_that_has_only_the_name_of_weights_is_left_alone(rows, said, tm
     path = table(tmp_path, f"text,labels,clicks\n{rows}")
     assert set(np.ravel(targets(path))) == {0.0, 1.0}
     (note,) = notes(path, "guessed-weights")
-    assert note.severity == "note" and "--weight-column" in note.remedy
+    assert note.severity == "note" and "weight_column=" in str(note)
     assert re.search(said, str(note))
     with pytest.raises(DataError, match=r"t\.csv:[23]: "):  # who names a column means it
         load(path, options=TableOptions(weight_column="clicks"))
@@ -120,7 +120,79 @@ def test_a_weight_that_no_float_can_hold_is_an_error(tmp_path):
     ],
 )
 def test_the_separator_is_what_most_cells_hold(cells, mark):
-    assert guess_separator(cells) == mark
+    found = decide_separator(cells)
+    assert (None if found is None else found.separator) == mark
+
+
+SHOPS = ["Arts, Crafts & Sewing", "Patio, Lawn & Garden", "Clothing, Shoes & Jewelry", "Toys"]
+TAGS = ["python, pandas", "python, numpy", "sql, pandas", "java"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "known", "mark"),
+    [
+        (SHOPS, (), "none"),
+        (SHOPS * 50, (), "none"),
+        (TAGS, (), ","),
+        (["x, y"], (), "none"),  # as in a sentence, and nothing else to go by
+        (["x,y"], (), ","),
+        (["x,y", "y", "z,w"] * 10, (), ","),
+        ([f"New York {n},NY{n}" for n in range(9)] * 9, (), "none"),  # again and again
+        (
+            [*SHOPS, "Toys;Arts, Crafts & Sewing"],
+            (),
+            ";",
+        ),  # a comma that separates nothing leaves it to others
+        (['"Arts, Crafts & Sewing",Toys', "Books"], (), ","),
+        (['"Arts, Crafts & Sewing"'], (), None),
+        (["Arts &amp; Crafts", "Toys &amp; Games"], (), None),
+        (["x, y"], {"x", "y"}, ","),
+        (TAGS, set(TAGS), "none"),
+        (["a;b", "c;d"], {"a;b", "c;d", "a"}, "none"),
+        (["a;b,c", "d;e,f"], {"a;b", "c", "d;e", "f"}, ","),
+        (["a::0.5;b::1"], {"a", "b"}, ";"),
+        (["x,y"], {"z"}, ","),  # names that explain no cell are no evidence
+    ],
+)
+def test_a_comma_may_be_part_of_a_name(cells, known, mark):
+    found = decide_separator(cells, known)
+    assert (None if found is None else found.separator) == mark
+
+
+def test_names_with_commas_stay_whole_and_it_is_said(tmp_path):
+    shop = table(tmp_path, "text,category\n" + "".join(f't{n},"{name}"\n' for n, name in enumerate(SHOPS)))
+    assert load(shop).train.label_texts == SHOPS
+    (note,) = notes(shop, "guessed-separator")
+    assert "one label each: 'Arts, Crafts & Sewing' is 1 label (0% of the parts" in str(note)
+    assert str(note).endswith("if commas separate labels, say separator=','")
+    assert len(load(shop, separator=",").train.label_texts) == 7
+    for command in ("check", "stats"):
+        result = run(command, shop)
+        said = result.stdout + result.stderr
+        assert "'Arts, Crafts & Sewing' is 1 label" in said and "say --separator ," in said
+
+
+def test_no_separator_can_be_asked_for(tmp_path):
+    path = table(tmp_path, "text,labels\na,x;y\nb,x|z\n")
+    assert load(path, separator="none").train.label_texts == ["x;y", "x|z"]
+    assert load(path, separator="none").findings == ()
+    assert run("stats", path, "--separator", "none", "--json").exit_code == 0
+    lists = table(tmp_path, "text,labels\na,\"['x', 'y']\"\n")
+    assert load(lists, separator="none").train.label_texts == ["x", "y"]  # a list is a list
+
+
+def test_a_name_in_quotes_may_hold_the_separator(tmp_path):
+    rows = 'text\tlabels\na\t"Arts, Crafts",Toys\nb\tToys,17" screens\n'
+    assert load(table(tmp_path, rows, "t.tsv")).train.label_texts == ["Arts, Crafts", "Toys", '17" screens']
+
+
+def test_a_name_of_the_label_file_may_hold_the_separator(tmp_path):
+    table(tmp_path, 'text,labels\na,"Toys,Books"\nb,"Arts, Crafts"\nc,"Books,Games"\n', "train.csv")
+    table(tmp_path, "Toys\nBooks\nGames\nArts, Crafts\n", "labels.txt")
+    expected = [[1, 1, 0, 0], [0, 0, 0, 1], [0, 1, 1, 0]]
+    assert load(tmp_path).train.targets.toarray().tolist() == expected
+    (note,) = notes(tmp_path, "guessed-separator")
+    assert "separated by ',': 'Toys,Books' is 2 labels (labels of such names exist)" in str(note)
 
 
 def test_an_empty_separator_is_one_sentence(tmp_path):

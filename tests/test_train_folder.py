@@ -16,13 +16,13 @@ from gandalf.train.loop import Training
 
 def test_a_finished_run_is_not_touched(trained, made_up):
     before = content(trained)
-    assert "holds a model already; choose another OUT" in fails(made_up, trained, *SMALL)
+    assert "holds a model already; choose another folder" in fails(made_up, trained, *SMALL)
     resumed = (made_up, trained, *SMALL, "--resume")
     said = "the run is finished, and nothing was changed; its settings stand in recipe.toml\n"
     assert done(*resumed).endswith(said)
     assert json.loads(done(*resumed, "--json")) == json.loads(before["metrics.json"])
     said = fails(*resumed, "--seed", 3)
-    assert "holds the finished run of other settings: seed was 0 and is 3; choose another OUT" in said
+    assert "holds the finished run of other settings: seed was 0 and is 3; choose another folder" in said
     assert "cannot both be resumed and begin anew" in fails(made_up, trained, "--resume", "--overwrite")
     assert content(trained) == before
 
@@ -32,7 +32,7 @@ def test_a_finished_run_of_other_data_is_not_resumed(trained, made_up, tmp_path)
     gandalf.export(replace(splits, train=splits.train[:299]), tmp_path / "other", "raw")
     said = fails(tmp_path / "other", trained, *SMALL, "--resume")
     differing = 'name was "made-up" and is "other", points was 300 and is 299'
-    assert f"holds the finished run of other data: {differing}; choose another OUT" in said
+    assert f"holds the finished run of other data: {differing}; choose another folder" in said
 
 
 @pytest.mark.parametrize("option", [(), ("--resume",), ("--overwrite",)])

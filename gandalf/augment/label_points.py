@@ -38,6 +38,39 @@ class Keep:
             )
 
 
+@dataclass(frozen=True, eq=False)
+class PointTexts:
+    """Texts of label points, and the label that each is of."""
+
+    labels: npt.NDArray[np.int64]
+    texts: Sequence[str] | None  # None for data without texts
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, rows: npt.NDArray[np.int64]) -> PointTexts:
+        return PointTexts(self.labels[rows], None if self.texts is None else [self.texts[i] for i in rows])
+
+
+def point_texts(points: Dataset, labels: npt.NDArray[np.int64] | None = None) -> PointTexts:
+    """Return the texts that make label points of these labels (default: all), in label order.
+
+    First come the names, then the other texts. An empty text makes no point: nothing can be learnt from it.
+    """
+    chosen = np.arange(points.num_labels) if labels is None else labels
+    if points.texts is None:
+        return PointTexts(chosen, None)
+    if points.label_texts is None:
+        raise DataError(
+            "label points need label texts, and this data set has none", remedy="add a label-text file"
+        )
+    wanted = set(chosen.tolist())
+    others = ((label, text) for label, text in points.other_label_texts or () if label in wanted)
+    pairs = [*((label, points.label_texts[label]) for label in chosen.tolist()), *others]
+    pairs = [(label, text) for label, text in pairs if text and not text.isspace()]
+    return PointTexts(np.array([label for label, _ in pairs], dtype=np.int64), [text for _, text in pairs])
+
+
 def augment(points: Dataset, graph: csr_array, keep: Keep | None = None) -> Dataset:
     """Training points and label points as one data set: the label points follow, in label order."""
     return marked_points(points, graph, keep)[0]
@@ -48,7 +81,8 @@ def marked_points(
 ) -> tuple[Dataset, npt.NDArray[np.bool_]]:
     """The same, and which of them are label points."""
     keep = keep or Keep()
-    if points.texts is not None and points.features is not None and points.label_features is None:
+    without = points.label_features is None or points.other_label_texts is not None
+    if points.texts is not None and points.features is not None and without:
         points = replace(points, features=None)  # the texts can make features for points and labels alike
     generator = np.random.default_rng(keep.seed)
     labels = sample_labels(points.label_frequencies, keep.share, keep.order, generator)
@@ -60,42 +94,39 @@ def marked_points(
 
 
 def label_points(points: Dataset, graph: csr_array, labels: npt.NDArray[np.int64] | None = None) -> Dataset:
-    """Z: a point for each of the labels (default: all), its text the label's, its targets the graph's row.
+    """Z: a point for each text of the labels (default: all), its targets the graph's row of the label.
 
     The filter has nothing to say about label points: a label's text is meant to find the label itself.
     """
     number = points.num_labels
     if graph.shape != (number, number):
         raise DataError(f"the graph is {graph.shape[0]} x {graph.shape[1]}, but there are {number} labels")
-    if points.texts is not None and points.label_texts is None:
-        raise DataError(
-            "label points need label texts, and this data set has none", remedy="add a label-text file"
-        )
+    return points_of_texts(points, graph, point_texts(points, labels))
+
+
+def points_of_texts(points: Dataset, graph: csr_array, chosen: PointTexts) -> Dataset:
+    """The label points of these texts."""
     if points.features is not None and points.label_features is None:
         raise DataError(
             "label points need label features, and this data set has none", remedy="add Yf.txt or use texts"
         )
-    rows = np.arange(number) if labels is None else labels
-    empty = csr_array((len(rows), number), dtype=bool)
+    empty = csr_array((len(chosen), points.num_labels), dtype=bool)
     return replace(
         points,
-        targets=csr_array(graph[rows]).astype(np.float32),
-        texts=None if points.texts is None else _chosen(points.label_texts, rows),
-        ids=None if points.ids is None else [f"label:{name}" for name in _names(points, rows)],
+        targets=csr_array(graph[chosen.labels]).astype(np.float32),
+        texts=chosen.texts,
+        ids=None if points.ids is None else [f"label:{name}" for name in _names(points, chosen.labels)],
         exclude=None if points.exclude is None else empty,
         features=None
         if points.features is None or points.label_features is None
-        else points.label_features[rows],
+        else points.label_features[chosen.labels],
     )
 
 
 def _names(points: Dataset, rows: npt.NDArray[np.int64]) -> list[str]:
     # Prefixed, because on item-to-item data a label's own id is often a training point's id too.
-    return [str(row) for row in rows] if points.label_ids is None else _chosen(points.label_ids, rows)
-
-
-def _chosen(values: Sequence[str] | None, rows: npt.NDArray[np.int64]) -> list[str]:
-    return [] if values is None else [values[row] for row in rows]
+    ids = points.label_ids
+    return [str(row) if ids is None else ids[row] for row in rows.tolist()]
 
 
 def _both(points: int, labels: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:

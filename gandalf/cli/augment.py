@@ -101,8 +101,7 @@ def augment(
 
 def _refuse_to_lose(out: Path, source: Source, writing: Writing) -> None:
     """Only what this command once wrote is ever replaced, and never what is being read."""
-    read = [Path(source.data), source.options.labels, source.options.test]
-    if any(path is not None and _holds(out, path) for path in read):
+    if any(_holds(out, path) for path in source.files):
         raise DataError("the data to read is in the folder to write", remedy="choose another OUT", file=out)
     filled = out.is_dir() and any(out.iterdir())
     if filled and not writing.overwrite:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -29,6 +31,7 @@ def check(source: Source, json: Json = False) -> None:
     [bold]gandalf check tickets.csv --text-column subject --label-column tags --separator ";"[/]
     """
     report = checked(source.data, source.options)
+    report = replace(report, findings=tuple(problem.with_flags() for problem in report.findings))
     if json:
         print_json(report.as_dict())
     else:
@@ -41,7 +44,10 @@ def _show(report: CheckReport, out: Console) -> None:
         parts = (report.splits.train, report.splits.test)
         train, test = (0 if part is None else len(part) for part in parts)
         name = f"{report.splits.name} ({report.splits.layout})"
-        numbers = {"training point": train, "test point": test, "label": report.splits.train.num_labels}
+        labels = report.splits.train
+        numbers = {"training point": train, "test point": test, "label": labels.num_labels}
+        if labels.other_label_texts:
+            numbers["other label text"] = len(labels.other_label_texts)
         size = ", ".join(counted(number, noun) for noun, number in numbers.items())
         out.print(f"[bold]{escape(name)}[/]: {size}")
     for problem in report.findings:

@@ -45,7 +45,8 @@ class Commands(TyperGroup):
         except BrokenPipeError:
             raise  # typer closes quietly when the reader of a pipe has gone
         except (DataError, OSError, MemoryError) as error:
-            said = str(error) or "there is not enough memory"  # all that is ever silent
+            said = str(error.problem.with_flags() if isinstance(error, DataError) else error)
+            said = said or "there is not enough memory"  # all that is ever silent
             typer.secho(f"error: {said}", err=True, fg=typer.colors.RED)
             raise typer.Exit(BAD_INPUT) from error
         except KeyboardInterrupt as error:

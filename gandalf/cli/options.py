@@ -37,9 +37,14 @@ _TABLE_OPTIONS = {
     "text_column": _table_option("--text-column", str, "Column of texts."),
     "label_column": _table_option("--label-column", str, "Column of labels."),
     "weight_column": _table_option("--weight-column", str, "Column of relevances, one for each label."),
-    "separator": _table_option("--separator", str, "What stands between the labels of a cell."),
+    "separator": _table_option(
+        "--separator", str, "What stands between labels; [bold]none[/]: one label a cell."
+    ),
     "labels": _table_option("--labels", Path, "File of label texts."),
     "test": _table_option("--test", Path, "File of test points."),
+    "language": _table_option("--language", str, "Language of label texts, if a vocabulary has several."),
+    "include": _table_option("--include", Path, "File of the labels to use, one a line."),
+    "exclude": _table_option("--exclude", Path, "File of labels not to use."),
 }
 
 
@@ -47,7 +52,7 @@ def tell(findings: Iterable[Problem]) -> None:
     """Say on standard error what was guessed or changed."""
     for problem in findings:
         if problem.kind in TOLD:
-            typer.secho(f"{problem.severity}: {problem}", err=True, dim=True)
+            typer.secho(f"{problem.severity}: {problem.with_flags()}", err=True, dim=True)
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,12 @@ class Source:
 
     data: str
     options: TableOptions
+
+    @property
+    def files(self) -> list[Path]:
+        """What is read: the data itself, and files that options name."""
+        named = (value for value in self.options.given.values() if isinstance(value, Path))
+        return [Path(self.data), *named]
 
     def load(self) -> Splits:
         """Read it; the first error in it ends the command, and what was guessed or changed is said."""
@@ -66,10 +77,7 @@ class Source:
     def holds(self, path: Path) -> bool:
         """Whether writing to the path would touch what is being read."""
         path = path.resolve()
-        read = (Path(self.data), self.options.labels, self.options.test)
-        return any(
-            one is not None and one.exists() and one.resolve() in (path, *path.parents) for one in read
-        )
+        return any(one.exists() and one.resolve() in (path, *path.parents) for one in self.files)
 
     def refuse_to_write(self, *paths: Path | None) -> None:
         """Refuse outputs that would land in the data itself."""

@@ -46,7 +46,7 @@ def as_one(ranks: Ranks) -> Iterator[None]:
                 stack.enter_context(one_bar_only())
             yield
     except DataError as error:
-        ranks.say(f"error: {error}")
+        ranks.say(f"error: {error.problem.with_flags()}")
         raise typer.Exit(BAD_INPUT) from error
     except LostRankError as error:
         ranks.say(f"error: {error}")

@@ -26,7 +26,7 @@ from gandalf.cluster.spool import spooled
 from gandalf.cluster.sums import Ints, LabelSums
 from gandalf.data.dataset import Dataset
 from gandalf.data.formats.assemble import need_points, note_scale
-from gandalf.data.matching import text_groups
+from gandalf.data.matching import label_groups, text_groups
 from gandalf.errors import Findings
 from gandalf.graph.cooccurrence import Keep
 from gandalf.graph.estimates import Shrunk
@@ -49,6 +49,7 @@ class ClusterPoints:
     pieces: Sequence[Future]  # of `sums.Piece`
     label_texts: Sequence[str] | None
     label_ids: Sequence[str] | None
+    other_label_texts: Sequence[tuple[int, str]] | None
     text_numbers: Ints | None  # of the label texts, where labels are matched to points
     of_labels: LabelSums
     frequency: Future  # sums of targets, on the cluster
@@ -128,7 +129,7 @@ def points_in_memory(
     cuts = list(pairwise(np.linspace(0, len(points), number + 1).astype(np.int64).tolist()))
     of_points = of_labels = None
     if with_texts and points.texts is not None and points.label_texts is not None:
-        of_labels, of_points = text_groups(points.label_texts, points.texts)
+        of_labels, of_points = label_groups(points, points.texts)
         of_points = np.where(of_points > of_labels.max(initial=-1), NO_TEXT, of_points)
     futures = [
         submit(
@@ -140,9 +141,7 @@ def points_in_memory(
         for start, end in cuts
     ]
     graded = bool((points.targets.data != 1).any())
-    return _counted(
-        client, futures, len(points), graded, points.label_texts, points.label_ids, of_labels, block
-    )
+    return _counted(client, futures, len(points), graded, points, of_labels, block)
 
 
 def points_of_shards(
@@ -151,8 +150,8 @@ def points_of_shards(
     """Points that the workers read, a piece for each shard, and what each training and test shard holds."""
     reader = where.reader
     names = label_names(reader.labels)
-    read = [submit(client, read_shard, reader, path, with_texts) for path in where.paths.train]
-    of_test = [submit(client, read_shard, reader, path, False) for path in where.paths.test]
+    read = [submit(client, read_shard, reader, path, with_texts) for path in where.train]
+    of_test = [submit(client, read_shard, reader, path, False) for path in where.test]
     all_facts = results(client, [submit(client, facts_of, one) for one in (*read, *of_test)], "shards")
     facts, tested = all_facts[: len(read)], all_facts[len(read) :]
     for problem in (each for one in (*facts, *tested) for each in one.findings):
@@ -167,7 +166,8 @@ def points_of_shards(
     futures = [submit(client, piece_of_shards, group, largest) for group in groups]
     graded = any(one.graded for one in facts)
     numbers = text_groups(names.texts)[0] if with_texts else None
-    found = _counted(client, futures, number, graded, names.texts, names.ids, numbers, block)
+    labels = names.no_points()
+    found = _counted(client, futures, number, graded, labels, numbers, block)
     return found, facts, tested
 
 
@@ -176,14 +176,12 @@ def _counted(
     pieces: Sequence[Future],
     number: int,  # of points
     graded: bool,
-    label_texts: Sequence[str] | None,
-    label_ids: Sequence[str] | None,
+    labels: Dataset,
     numbers: Ints | None,
     block: int,
 ) -> ClusterPoints:
     total = summed(client, [submit(client, sums.label_sums, piece) for piece in pieces])
     exact = np.float64 if graded or number >= EXACT else np.float32
     frequency = submit(client, sums.frequency_of, total)
-    return ClusterPoints(
-        client, pieces, label_texts, label_ids, numbers, total.result(), frequency, exact, block
-    )
+    known = (labels.label_texts, labels.label_ids, labels.other_label_texts)
+    return ClusterPoints(client, pieces, *known, numbers, total.result(), frequency, exact, block)

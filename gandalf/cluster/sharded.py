@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from distributed import Client
 from scipy.sparse import csr_array, vstack
 
-from gandalf.augment.label_points import KEEPS, Keep, label_points
+from gandalf.augment.label_points import KEEPS, Keep, PointTexts, point_texts, points_of_texts
 from gandalf.augment.sampling import sample_labels
 from gandalf.cluster.client import in_order, submit, threads_of
 from gandalf.cluster.points import ClusterPoints, points_of_shards
@@ -76,18 +76,19 @@ class ShardedSet:
         need_streamed(writing)
         generator = np.random.default_rng(keep.seed)
         labels = sample_labels(self.labelled.label_frequencies, keep.share, keep.order, generator)
-        both = self.num_points + len(labels)
-        rows = None if keep.keep == "both" else KEEPS[keep.keep](self.num_points, len(labels), generator)
+        texts = point_texts(self._no_points(), labels)
+        both = self.num_points + len(texts)
+        rows = None if keep.keep == "both" else KEEPS[keep.keep](self.num_points, len(texts), generator)
         made = dict(record(both if rows is None else len(rows)))
         with new_folder(out, overwrite=writing.overwrite) as folder:
-            raw.write_labels(self.labelled.label_texts or (), self.labelled.label_ids, folder)
+            raw.write_labels(self._no_points(), folder)
             with written(folder / raw.TRAIN_FILE) as file:
-                file.writelines(self._lines(self.where.paths.train, self.train, rows))
-                file.writelines(self._label_lines(matrix, labels, rows))
+                file.writelines(self._lines(self.where.train, self.train, rows))
+                file.writelines(self._label_lines(matrix, texts, rows))
             if self.test:
                 with written(folder / raw.TEST_FILE) as file:
-                    file.writelines(self._lines(self.where.paths.test, self.test, None))
-            self._write_filters(folder, len(labels), rows)
+                    file.writelines(self._lines(self.where.test, self.test, None))
+            self._write_filters(folder, len(texts), rows)
             write_origin(folder, made, self.labelled.label_frequencies)
         return made, ()
 
@@ -111,17 +112,23 @@ class ShardedSet:
         shown = track(in_order(tasks, threads_of(self.client) + 2), "points", len(paths))
         yield from shown
 
-    def _label_lines(self, matrix: csr_array, labels: Ints, rows: Ints | None) -> Iterator[str]:
+    def _no_points(self) -> Dataset:
+        """The labels without a point, as the shards would give them ids."""
+        of = self.labelled
+        ids: list[str] | None = None if self.where.reader.columns.id is None else []
+        nothing = Dataset(csr_array((0, of.num_labels)), [], of.label_texts, None, ids, of.label_ids)
+        return replace(nothing, other_label_texts=of.other_label_texts)
+
+    def _label_lines(self, matrix: csr_array, texts: PointTexts, rows: Ints | None) -> Iterator[str]:
         """Lines of the label points, of which `rows`, where they are given, keep some."""
         first = self.num_points
         if rows is not None:
             first = int(np.searchsorted(rows, self.num_points))
-            labels = labels[rows[first:] - self.num_points]
-        of = self.labelled
-        ids: list[str] | None = None if self.where.reader.columns.id is None else []
-        nothing = Dataset(csr_array((0, of.num_labels)), [], of.label_texts, None, ids, of.label_ids)
-        for start in range(0, len(labels), LABEL_POINTS):
-            points = label_points(nothing, matrix, labels[start : start + LABEL_POINTS])
+            texts = texts[rows[first:] - self.num_points]
+        nothing = self._no_points()
+        for start in range(0, len(texts), LABEL_POINTS):
+            some = texts[np.arange(start, min(start + LABEL_POINTS, len(texts)))]
+            points = points_of_texts(nothing, matrix, some)
             yield from raw.point_lines(points, first + start)
 
     def _write_filters(self, folder: Path, label_points: int, rows: Ints | None) -> None:

@@ -13,15 +13,17 @@ from scipy.sparse import csr_array, vstack
 from gandalf.cluster.sums import Ints, Piece, piece_of
 from gandalf.data.dataset import Dataset
 from gandalf.data.formats.assemble import divided
+from gandalf.data.formats.frames import Frame, need_file
 from gandalf.data.formats.label_names import LabelNames, read_label_file
 from gandalf.data.formats.table import need_same_ids, read_part
-from gandalf.data.formats.table_columns import Columns, TableOptions, settle_columns
+from gandalf.data.formats.table_columns import Columns, settle_columns
 from gandalf.data.formats.table_files import open_table
-from gandalf.data.formats.table_paths import TablePaths, shards, table_paths
+from gandalf.data.formats.table_options import TableOptions
+from gandalf.data.formats.table_paths import shards, table_paths
 from gandalf.data.load import bundled
-from gandalf.data.matching import text_groups, text_key
+from gandalf.data.matching import label_groups, text_key
 from gandalf.data.origin import read_origin
-from gandalf.errors import DataError, Findings, Problem
+from gandalf.errors import DataError, Findings, Problem, argument
 
 NO_TEXT = np.iinfo(np.int64).min  # number of a text that no label has: labels without a text count from -1 on
 
@@ -47,7 +49,8 @@ class Shards:
     """Where the shards of a data set are, and how each is read."""
 
     source: Path
-    paths: TablePaths
+    train: tuple[Path, ...]
+    test: tuple[Path, ...]
     reader: ShardReader
 
 
@@ -75,18 +78,30 @@ def find_shards(source: str, options: TableOptions, findings: Findings) -> Shard
     folder = Path(source)
     if source in bundled() or not shards(folder) or read_origin(folder) is not None:
         return None
+    if options.label_choice is not None:
+        what = f"{argument(options.label_choice)} chooses labels, and a cluster takes the file as it is"
+        raise DataError(what, remedy="write a label file of the chosen ones, or leave --cluster out")
     # Workers have a working directory of their own.
-    test, labels = (path and path.resolve() for path in (options.test, options.labels))
+    test, labels = (path and path.resolve() for path in map(need_file, (options.test, options.labels)))
     options = replace(options, test=test, labels=labels)
     paths = table_paths(folder.resolve(), options)
-    if paths.labels is None:
+    label_file = need_file(paths.labels)
+    if label_file is None:
         raise DataError(
             "has no file of labels, and workers that each read a part cannot number labels as they appear",
             remedy="add labels.txt, a text a line, or labels.csv with columns id and text",
             file=source,
         )
-    _, columns = settle_columns(open_table(paths.train[0], findings), options, findings)
-    return Shards(folder.resolve(), paths, ShardReader(options, columns, paths.labels))
+    _, columns = settle_columns(
+        open_table(paths.train[0], findings), options, findings, known=label_names(label_file).numbers
+    )
+    return Shards(
+        folder.resolve(), _files(paths.train), _files(paths.test), ShardReader(options, columns, label_file)
+    )
+
+
+def _files(sources: Sequence[Path | Frame]) -> tuple[Path, ...]:
+    return tuple(path for path in map(need_file, sources) if path is not None)
 
 
 def read_shard(reader: ShardReader, path: Path, with_texts: bool) -> ReadShard:
@@ -138,7 +153,13 @@ def _label_names(path: Path, size: int, changed: int) -> LabelNames:
 
 @lru_cache(maxsize=1)
 def _numbers_of_texts(path: Path, size: int, changed: int) -> dict[str, int]:
-    """Number of each text that a label has, as `text_groups` gives it to the label texts alone."""
-    texts = _label_names(path, size, changed).texts
-    (numbers,) = text_groups(texts)
-    return {text_key(text): int(number) for text, number in zip(texts, numbers, strict=True) if number >= 0}
+    """Number of each text that a label has, as `label_groups` gives it to the label texts alone."""
+    labels = _label_names(path, size, changed).no_points()
+    texts = labels.all_label_texts
+    of_labels, of_texts = label_groups(labels, texts)
+    last = of_labels.max(initial=-1)
+    return {
+        text_key(text): int(number)
+        for text, number in zip(texts, of_texts, strict=True)
+        if 0 <= number <= last
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +80,16 @@ class CheckReport:
             "warnings": self.number("warning"),
             "notes": self.number("note"),
             "counts": self.counts,
-            "findings": [asdict(problem) for problem in self.findings],
+            "findings": [asdict(problem.plain()) for problem in self.findings],
             "forecast": None if self.forecast is None else self.forecast.as_dict(),
         }
 
 
 def check(
-    source: str | Path, options: TableOptions | None = None, *, plan: Plan | None = None
+    source: Any,  # noqa: ANN401  what `load` takes
+    options: TableOptions | None = None,
+    *,
+    plan: Plan | None = None,
 ) -> CheckReport:
     """Read the data set to its end, whatever is wrong with it, and collect what readers and checks find."""
     findings = Findings(strict=False)
@@ -107,9 +111,10 @@ def check(
     return CheckReport(tuple(ordered), dict(counts), splits, costs)
 
 
-def inspect(splits: Splits, findings: Findings, source: str | Path = "") -> None:
+def inspect(splits: Splits, findings: Findings, source: Any = "") -> None:  # noqa: ANN401  what `load` takes
     """Add what only shows when the data set is seen as a whole."""
-    places = _Places(splits.layout, bundled().get(str(source), Path(source)))
+    in_files = isinstance(source, str | PathLike)
+    places = _Places(splits.layout, bundled().get(str(source), Path(source)) if in_files else Path())
     for look in CHECKS:
         look(splits, findings, places)
 

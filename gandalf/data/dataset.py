@@ -33,9 +33,12 @@ class Dataset:
     label_ids: Sequence[str] | None = None  # L
     features: csr_array | None = None  # N x D float32
     label_features: csr_array | None = None  # L x D float32
+    # More texts of labels beside their names: label and text, in label order. Each makes a label point.
+    other_label_texts: Sequence[tuple[int, str]] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "targets", _as_targets(self.targets))
+        object.__setattr__(self, "other_label_texts", self._ordered_other_texts())
         points, labels = self.targets.shape
         for name, rows in (
             ("texts", points),
@@ -53,6 +56,15 @@ class Dataset:
         if self.exclude is not None and self.exclude.shape != self.targets.shape:
             raise DataError(f"exclude is {self.exclude.shape}, the targets are {self.targets.shape}")
 
+    def _ordered_other_texts(self) -> list[tuple[int, str]] | None:
+        others = sorted(self.other_label_texts or (), key=lambda pair: pair[0])
+        if others and not (others[0][0] >= 0 and others[-1][0] < self.num_labels):
+            label = others[-1][0] if others[0][0] >= 0 else others[0][0]
+            raise DataError(f"other_label_texts names label {label}, and there are {self.num_labels} labels")
+        if others and self.label_texts is None:
+            raise DataError("other_label_texts needs label_texts: a label's first text is its name")
+        return others or None
+
     def __len__(self) -> int:
         return int(self.targets.shape[0])
 
@@ -60,6 +72,16 @@ class Dataset:
     def num_labels(self) -> int:
         """Number of labels L."""
         return int(self.targets.shape[1])
+
+    @property
+    def all_label_texts(self) -> list[str]:
+        """The names of all labels, and behind them their other texts."""
+        return [*(self.label_texts or ()), *(text for _, text in self.other_label_texts or ())]
+
+    @property
+    def num_label_texts(self) -> int:
+        """Number of texts that labels have: one each, and the others."""
+        return self.num_labels + len(self.other_label_texts or ())
 
     @cached_property
     def label_frequencies(self) -> npt.NDArray[np.int64]:
@@ -96,7 +118,7 @@ class Dataset:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Dataset):
             return NotImplemented
-        lists = ("texts", "label_texts", "ids", "label_ids")
+        lists = ("texts", "label_texts", "ids", "label_ids", "other_label_texts")
         matrices = ("targets", "exclude", "features", "label_features")
         return all(_same_list(getattr(self, n), getattr(other, n)) for n in lists) and all(
             _same_matrix(getattr(self, n), getattr(other, n)) for n in matrices
@@ -204,7 +226,7 @@ def _stacked_features(first: csr_array | None, second: csr_array | None) -> csr_
     return csr_array(vstack([first, second], format="csr"))
 
 
-def _same_list(first: Sequence[str] | None, second: Sequence[str] | None) -> bool:
+def _same_list(first: Sequence[Any] | None, second: Sequence[Any] | None) -> bool:
     return first is second or (first is not None and second is not None and list(first) == list(second))
 
 

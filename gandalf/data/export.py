@@ -23,7 +23,7 @@ from gandalf.data.harden import POINT_HARDENINGS, harden_points, is_soft
 from gandalf.data.harden import harden as hardened
 from gandalf.data.origin import write_origin
 from gandalf.data.sparse_text import rows_as_text
-from gandalf.errors import DataError, Problem
+from gandalf.errors import DataError, Problem, argument
 
 NO_WORDS = "<no words>"  # name of the extra libsvm feature, which no real word can have
 
@@ -194,7 +194,7 @@ def _hard(splits: Splits, format: str, how: str | None, seed: int) -> Splits:
         raise DataError(
             f"{format} carries only 0 and 1, and this data set has soft targets",
             remedy="choose "
-            + " or ".join(f"--harden {name}" for name in POINT_HARDENINGS)
+            + " or ".join(argument("harden", name) for name in POINT_HARDENINGS)
             + ", or a format that carries them: "
             + ", ".join(name for name, one in FORMATS.items() if one.carries_soft),
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from gandalf.data.compression import COMPRESS, DamagedError, as_is, chunks
-from gandalf.errors import DataError, Findings
+from gandalf.errors import DataError, Findings, argument
 
 COMPRESSIONS = ("", ".gz", ".zst")
 BLOCK_BYTES = 8 << 20  # of text handed on at once: enough for NumPy to pay off, little beside a data set
@@ -192,7 +192,7 @@ def refuse_to_replace(path: Path, overwrite: bool, inner: Collection[str] = ()) 
         raise DataError(
             "the folder is not empty",
             file=path,
-            remedy="choose another name, or overwrite it with --overwrite",
+            remedy=f"choose another name, or overwrite it with {argument('overwrite', True)}",
         )
     if any(entry.is_dir() and entry.name not in inner for entry in path.iterdir()):
         # A data set is a flat folder, and a mix has its parts. Anything deeper is more likely a slip, such as

@@ -72,7 +72,7 @@ def forecast(splits: Splits, plan: Plan | None = None) -> Forecast:
     """
     plan = plan or Plan()
     machine = _this_machine(plan)
-    points = splits.original_points + plan.label_points * splits.train.num_labels
+    points = splits.original_points + plan.label_points * splits.train.num_label_texts
     queries = len(splits.train if splits.test is None else splits.test)
     labels, gpu = splits.train.num_labels, plan.gpu_tflops * 1e12
     costs = (

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib import resources
+from os import PathLike
 from pathlib import Path
+from typing import Any, Unpack
 
-from gandalf.data.dataset import Splits
+from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.files import plain_name
 from gandalf.data.formats import LAYOUTS, Layout
-from gandalf.data.formats.table import TableOptions
+from gandalf.data.formats.frames import split_frames
+from gandalf.data.formats.table import read as read_table
 from gandalf.data.formats.table_files import is_table
+from gandalf.data.formats.table_options import TableArguments, TableOptions
 from gandalf.data.formats.table_paths import train_files
 from gandalf.data.origin import FREQUENCIES, ONE_WAY, Origin, read_origin
 from gandalf.data.sentences import counted
-from gandalf.errors import DataError, Findings
+from gandalf.errors import DataError, Findings, argument
 
 _INSTEAD = dict.fromkeys(("labels", "test"), ", and give the folder that holds all files of the data set")
 
@@ -27,14 +31,24 @@ def bundled() -> dict[str, Path]:
 
 
 def load(
-    source: str | Path, *, options: TableOptions | None = None, findings: Findings | None = None
+    source: Any,  # noqa: ANN401  a path, or a table of any library
+    *,
+    options: TableOptions | None = None,
+    findings: Findings | None = None,
+    **table: Unpack[TableArguments],
 ) -> Splits:
-    """Read a data set: a folder or file of any known layout, or the name of a bundled set.
+    """Read a data set: a folder or file of any known layout, a table in memory, or the name of a bundled set.
 
+    A table in memory is a DataFrame of pandas or polars, an Arrow table, a dataset of Hugging Face, a list of
+    dicts, or a dict of these by split. Columns and the like can be named: `text_column`, `label_column`,
+    `weight_column`, `separator`, `labels` (label texts) and `test` (test points).
     A bundled name wins over a folder of the same name; write `./man` for the folder.
     """
-    options = TableOptions() if options is None else options
+    options = (options or TableOptions()).with_arguments(table)
     findings = Findings() if findings is None else findings
+    _refuse_missing(options)
+    if not isinstance(source, str | PathLike):
+        return _load_frame(source, options, findings)
     of_package = bundled().get(str(source))
     path = Path(source) if of_package is None else of_package
     origin = read_origin(path)
@@ -45,7 +59,6 @@ def load(
             file=path,
             kind="unknown-layout",
         )
-    _refuse_missing(options)
     layout = _layout_of(path, options)
     _refuse_unheeded(layout, source, options)
     splits = layout.read(path, findings, options)
@@ -54,6 +67,15 @@ def load(
         _check_origin(origin, splits, path)
         name = origin.name  # the constants of the metrics go by it
     return replace(splits, name=name, findings=tuple(findings.problems), origin=origin)
+
+
+def _load_frame(source: Any, options: TableOptions, findings: Findings) -> Splits:  # noqa: ANN401
+    if isinstance(source, Splits | Dataset):
+        raise DataError(f"a {type(source).__name__} is read already", remedy="use it as it is")
+    train, test = split_frames(source, findings)
+    options = replace(options, test=options.test or test)
+    splits = read_table(train, findings, options)
+    return replace(splits, name=type(source).__name__, findings=tuple(findings.problems))
 
 
 def _layout_of(path: Path, options: TableOptions) -> Layout:
@@ -83,11 +105,11 @@ def _has_table(path: Path) -> bool:
 
 
 def _refuse_missing(options: TableOptions) -> None:
-    for name, path in (("labels", options.labels), ("test", options.test)):
-        if path is not None and (not path.exists() or path.is_dir()):
+    for name, path in options.given.items():
+        if isinstance(path, Path) and (not path.exists() or path.is_dir()):
             what = "is a folder" if path.is_dir() else "does not exist"
             raise DataError(
-                f"{what}, and --{name} names a file",
+                f"{what}, and {argument(name)} names a file",
                 remedy="correct the name",
                 file=path,
                 kind="unknown-source",
@@ -104,14 +126,14 @@ def _check_origin(origin: Origin, splits: Splits, path: Path) -> None:
         )
 
 
-def _refuse_unheeded(layout: Layout, source: str | Path, options: TableOptions) -> None:
-    for name, value in asdict(options).items():
-        if value is not None and name not in layout.heeds:
-            option = f"--{name.replace('_', '-')}"
+def _refuse_unheeded(layout: Layout, source: str | PathLike[str], options: TableOptions) -> None:
+    for name in options.given:
+        if name not in layout.heeds:
+            option = argument(name)
             raise DataError(
                 f"is in the {layout.name} layout, which has its own place for what {option} gives to a table",
                 remedy=f"leave {option} out" + _INSTEAD.get(name, ", or give the table's file itself"),
-                file=source,
+                file=str(source),
             )
 
 

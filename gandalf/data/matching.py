@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from gandalf.data.dataset import Dataset
+
+Numbers = npt.NDArray[np.int64]
 
 
 def text_key(text: str) -> str:
@@ -35,6 +38,43 @@ def text_groups(*lists: Iterable[str]) -> list[npt.NDArray[np.int64]]:
                 fresh -= 1
         groups.append(np.asarray(group, dtype=np.int64))
     return groups
+
+
+def matched_groups(points: Dataset) -> tuple[Numbers, Numbers]:
+    """Number the texts of points and of labels; a point that is matched to a label has its number.
+
+    A point matches a label by the label's name, or by another of its texts if no other label has that text
+    and none shares the label's name: else it would be matched to labels that do not have its text.
+    """
+    names, others = points.label_texts or (), points.other_label_texts or ()
+    of_points, of_labels, of_others = text_groups(points.texts or (), names, [text for _, text in others])
+    return _as_named(of_points, of_labels, of_others, others), of_labels
+
+
+def label_groups(labels: Dataset, texts: Iterable[str]) -> tuple[Numbers, Numbers]:
+    """Do the same with the texts of labels numbered first, whatever texts there are of points."""
+    names, others = labels.label_texts or (), labels.other_label_texts or ()
+    of_labels, of_points, of_others = text_groups(names, texts, [text for _, text in others])
+    return of_labels, _as_named(of_points, of_labels, of_others, others)
+
+
+def _as_named(
+    of_points: Numbers, of_labels: Numbers, of_others: Numbers, others: Sequence[tuple[int, str]]
+) -> Numbers:
+    """Number points whose text is another one of a label as those whose text is its name."""
+    if not len(others):
+        return of_points
+    numbers = np.arange(1 + max(int(each.max(initial=0)) for each in (of_points, of_labels, of_others)))
+    named = Counter(of_labels.tolist())
+    owners: dict[int, set[int]] = {}
+    for number, (label, _) in zip(of_others.tolist(), others, strict=True):
+        name = int(of_labels[label])
+        owners.setdefault(number, set()).add(name if named[name] == 1 else -1)
+    for number, names in owners.items():
+        name = names.pop()
+        if number >= 0 <= name and not names and number not in named:
+            numbers[number] = name
+    return np.where(of_points >= 0, numbers[np.maximum(of_points, 0)], of_points)
 
 
 def is_label_text(texts: Sequence[str], label_texts: Sequence[str]) -> npt.NDArray[np.bool_]:

@@ -19,7 +19,7 @@ from gandalf.data.files import written
 from gandalf.errors import DataError
 
 RECORD = "gandalf.json"  # how the folder was made
-ONE_WAY = ("fasttext", "libmultilabel", "pairs")  # formats that do not say all of a data set
+ONE_WAY = ("libmultilabel", "pairs")  # formats that do not say all of a data set
 FREQUENCIES = "label_frequencies.txt"  # training points of each label in the original set, one number a line
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset
-from gandalf.data.matching import text_groups
+from gandalf.data.matching import matched_groups
 from gandalf.data.sparse_rows import products_by_label
 from gandalf.graph.cooccurrence import counts, frequencies
 from gandalf.graph.joint_sums import Floats
@@ -96,8 +96,8 @@ class MatchedLabels:
 
 def match(points: Dataset, *, seed: int = 0, most_pairs: int = MAX_PAIRS) -> Matches:
     """Match labels to training points by text; collect the pairs of the matched labels, or of a sample."""
-    texts, label_texts = points.need_texts("matching labels to points")
-    of_points, of_labels = text_groups(texts, label_texts)
+    points.need_texts("matching labels to points")
+    of_points, of_labels = matched_groups(points)
     number = int(max(of_points.max(initial=0), of_labels.max(initial=0))) + 1
     matched = MatchedLabels(of_labels, _group_sizes(of_points, number))
     chosen = matched.sample(products_by_label(points.targets), seed, most_pairs)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, csr_matrix, issparse
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.errors import DataError
+from gandalf.errors import DataError, argument
 from gandalf.metrics.matrix_files import check_sparse, read_npz
 from gandalf.metrics.ranked_lists import read_ranked_lists
 
@@ -60,7 +60,8 @@ def test_points(splits: Splits) -> Dataset:
     if splits.test is None:
         raise DataError(
             f"the data set {splits.name!r} has no test split to evaluate on",
-            remedy="add tst.json.gz, tst_X_Y.txt or test.csv to the folder, or name a table with --test",
+            remedy="add tst.json.gz, tst_X_Y.txt or test.csv to the folder,"
+            f" or name a table with {argument('test')}",
             kind=NO_TEST_SPLIT,
         )
     if len(splits.test) == 0:

@@ -37,17 +37,19 @@ class Size:
     points: int
     labels: int
     characters: float = 30.0  # of a text, on average
+    other_texts: int = 0  # of labels, beside their names
 
     @classmethod
     def of(cls, points: Dataset) -> Size:
         """Return the size of a training set."""
-        texts = [*(points.texts or ()), *(points.label_texts or ())]
-        return cls(len(points), points.num_labels, sum(map(len, texts)) / max(len(texts), 1))
+        texts = [*(points.texts or ()), *points.all_label_texts]
+        others = points.num_label_texts - points.num_labels
+        return cls(len(points), points.num_labels, sum(map(len, texts)) / max(len(texts), 1), others)
 
     @property
     def both(self) -> int:
         """Number of points of an epoch."""
-        return self.points + self.labels
+        return self.points + self.labels + self.other_texts
 
     @property
     def minutes(self) -> float:

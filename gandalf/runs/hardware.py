@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 
-from gandalf.errors import DataError
+from gandalf.errors import DataError, argument
 from gandalf.recipe import Device, Recipe
 from gandalf.train.kernel_choice import FLOAT8, NOT_ASKED_FOR, missing, refuse
 from gandalf.train.rates import RATED_FOR
@@ -88,7 +88,7 @@ def resolved_device(name: Device) -> Literal["cpu", "cuda"]:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
-        raise DataError("PyTorch finds no CUDA device here", remedy="use --device cpu")
+        raise DataError("PyTorch finds no CUDA device here", remedy=f"use {argument('device', 'cpu')}")
     return name
 
 

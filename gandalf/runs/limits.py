@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gandalf.data.dataset import Dataset
 from gandalf.data.lengths import WHICH_FIELD, count_empty
-from gandalf.errors import DataError
+from gandalf.errors import DataError, argument
 from gandalf.metrics.evaluate import KS
 from gandalf.recipe import Encoder, Recipe, Search, Targets
 from gandalf.settings import differing, to_dict
@@ -118,7 +118,9 @@ def check_recipe(recipe: Recipe) -> None:
         _check_transformer(recipe)
     elif recipe.training.micro_batch:
         what = f"training.micro_batch is for transformers, and an encoder of the kind {recipe.encoder.kind}"
-        raise DataError(f"{what} reads a batch at once", remedy="leave it out, or use a smaller --batch")
+        raise DataError(
+            f"{what} reads a batch at once", remedy=f"leave it out, or use a smaller {argument('batch')}"
+        )
 
 
 def check_encoder(encoder: Encoder) -> None:
@@ -145,7 +147,7 @@ def check_order(order: PointOrder, encoder: Encoder) -> None:
     if encoder.kind in NORMALISED and smallest < 2:
         raise DataError(
             f"an encoder of the kind {encoder.kind} compares the points of an update, and one is too few",
-            remedy="use a larger --batch, more points, or another system",
+            remedy=f"use a larger {argument('batch')}, more points, or another system",
         )
 
 

@@ -133,8 +133,8 @@ def fit_tokens(points: Dataset, text: Text, encoder: Encoder) -> Tokens:
     """A vocabulary of the training texts and the label texts, or the one of the encoder's model."""
     if encoder.from_model is not None:
         return trained_before(encoder.from_model).tokens
-    texts, label_texts = points.need_texts("training")
-    tokens = _fit([*texts, *label_texts], text, encoder)
+    texts, _ = points.need_texts("training")
+    tokens = _fit([*texts, *points.all_label_texts], text, encoder)
     return tokens if text.max_length else with_fitted_length(tokens, texts)
 
 
@@ -170,13 +170,20 @@ def loop_points(augmented: Augmented, tokens: Tokens, targets: Targets, table: P
     return Points(table_of_ids, points.targets, None if (weights == 1.0).all() else weights)
 
 
+def _rows_of_labels(augmented: Augmented) -> Ints:
+    """Row of the label point of each label's name, or -1 for a label with an empty one."""  # shape: (L,)
+    names = augmented.points.label_texts or ()
+    has_point = np.array([bool(name) and not name.isspace() for name in names])
+    return np.where(has_point, int(np.argmax(augmented.is_label)) + np.cumsum(has_point) - 1, -1)
+
+
 def epoch_steps(rest: Dataset, batch: int) -> int:
-    """Updates of an epoch: over as many points as there are training points and labels, whatever the targets.
+    """Updates of an epoch: over as many points as training points and label texts, whatever the targets.
 
     So runs with and without label points take equal steps; at equal passes over their own points, the one
     without would look worse for no other reason than fewer updates.
     """
-    return math.ceil((len(rest) + rest.num_labels) / batch)
+    return math.ceil((len(rest) + rest.num_label_texts) / batch)
 
 
 def order(augmented: Augmented, recipe: Recipe, epoch: int) -> PointOrder:
@@ -190,7 +197,7 @@ def order(augmented: Augmented, recipe: Recipe, epoch: int) -> PointOrder:
     first, last = augmented.phases
     if recipe.baselines.mix == "label-mixup":  # label points come with the points that carry their label
         order = Order([Phase(last, steps)], recipe.training.batch, recipe.seed)
-        return WithLabelPoints(order, augmented.points.targets, int(np.argmax(augmented.is_label)))
+        return WithLabelPoints(order, augmented.points.targets, _rows_of_labels(augmented))
     # One point alone is no batch: layers that normalise over a batch need two.
     with_labels = round(share * steps) if len(last) > 1 and augmented.is_label.any() else steps
     phases = [Phase(first, with_labels), Phase(last, steps - with_labels)]

@@ -17,7 +17,7 @@ import torch
 
 from gandalf.data.dataset import Splits
 from gandalf.data.files import written
-from gandalf.errors import DataError
+from gandalf.errors import DataError, argument
 from gandalf.memory.files import ARRAYS as MEMORY_ARRAYS
 from gandalf.memory.files import RECORDS as MEMORY_RECORDS
 from gandalf.metrics.evaluate import Scores
@@ -113,7 +113,8 @@ def refuse_other_data(folder: Path, splits: Splits) -> None:
 
 
 def _other_run(folder: Path, differing: str) -> DataError:
-    remedy = "choose another OUT, or replace it with --overwrite in place of --resume"
+    given, instead = argument("resume", True), argument("overwrite", True)
+    remedy = f"choose another folder, or replace it with {instead} in place of {given}"
     return DataError(f"holds the finished run of other {differing}", remedy=remedy, file=folder)
 
 
@@ -127,14 +128,13 @@ def refuse_to_lose(folder: Path, *, resume: bool, overwrite: bool) -> None:
         what = (
             f"holds {sorted(foreign or _names(folder))[0]}, which is not part of a run, and is not replaced"
         )
-        raise DataError(what, remedy="choose another OUT, or move that away", file=folder)
+        raise DataError(what, remedy="choose another folder, or move that away", file=folder)
     if state == "unfinished" and not (resume or overwrite):
-        remedy = "go on with --resume, or begin anew with --overwrite"
+        remedy = f"go on with {argument('resume', True)}, or begin anew with {argument('overwrite', True)}"
         raise DataError("holds a run that is not finished", remedy=remedy, file=folder)
     if state == "finished" and not (resume or overwrite):
-        raise DataError(
-            "holds a model already", remedy="choose another OUT, or replace it with --overwrite", file=folder
-        )
+        remedy = f"choose another folder, or replace it with {argument('overwrite', True)}"
+        raise DataError("holds a model already", remedy=remedy, file=folder)
 
 
 @contextmanager

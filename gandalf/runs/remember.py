@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.sparse import csr_array, eye_array, vstack
 
+from gandalf.augment.label_points import point_texts
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions
@@ -162,7 +163,8 @@ class _Vectors:
         self.rest, self.held, self.labels = asked.splits.train, asked.held, list(model.label_texts)
         self.of_rest = as_queries(model.unit_vectors(_texts(self.rest)))
         self.of_held = as_queries(model.unit_vectors(_texts(self.held)))
-        self.of_labels = as_queries(model.unit_vectors(self.labels))
+        self.texts = point_texts(self.rest)  # of the labels
+        self.of_labels = as_queries(model.unit_vectors(list(self.texts.texts or ())))
 
     def block(self, label_values: LabelValues, graph: csr_array | None, every: bool = False) -> Block:
         """Return the keys of the rest, or of every point, and of the labels if these have values."""
@@ -173,8 +175,9 @@ class _Vectors:
         if label_values != "none":
             own = csr_array(eye_array(len(self.labels), format="csr"))
             vectors.append(self.of_labels)
-            values.append(own if label_values == "own" or graph is None else graph)
-            records += [Record(text, LABEL) for text in self.labels]
+            rows = own if label_values == "own" or graph is None else graph
+            values.append(csr_array(rows[self.texts.labels]))
+            records += [Record(text, LABEL) for text in self.texts.texts or ()]
         stacked = csr_array(vstack(values, format="csr").astype(np.float32))
         return Block(reduce(join_keys, map(keys_of, vectors)), stacked, tuple(records))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.formats.table_options import OPTIONS, TableArguments
 from gandalf.data.load import load
-from gandalf.errors import DataError
+from gandalf.errors import DataError, argument
 from gandalf.recipe import Recipe
 from gandalf.runs.output import train_to_folder
 from gandalf.runs.place import Place
@@ -24,7 +25,7 @@ _NOT_FINITE = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}  # JSON's n
 
 
 def train(
-    data: Splits | Dataset | str | Path,
+    data: Any,  # noqa: ANN401  what `gandalf.load` gives or takes
     recipe: str | Recipe | None = None,
     *settings: str,
     out: str | Path | None = None,
@@ -38,9 +39,10 @@ def train(
     unfinished run in it, and `overwrite` removes what a run left there. `recipe` is a system's name or a
     recipe; without it the best model for the data is searched for, or where settings of one system are given,
     that system is astec. Settings are those that `gandalf config` prints, written as `"encoder.dim=200"` or,
-    by the last part of their name, as keywords: `epochs=5, targets="shrunk"`.
+    by the last part of their name, as keywords: `epochs=5, targets="shrunk"`. So are the columns of a table,
+    as in `gandalf.load`: `text_column="subject"`.
     """
-    splits = _as_splits(data)
+    splits = _as_splits(data, {name: changes.pop(name) for name in OPTIONS if name in changes})
     if recipe is None:
         recipe = default_system([*settings, *changes])
     start = recipe_of(recipe) if isinstance(recipe, str) else recipe
@@ -80,10 +82,15 @@ def _number(value: Any) -> Any:  # noqa: ANN401  NumPy's and torch's numbers, wh
     raise DataError(f"a setting cannot be {value!r:.60}")
 
 
-def _as_splits(data: Splits | Dataset | str | Path) -> Splits:
-    if isinstance(data, Dataset):
-        return Splits(train=data)
-    splits = data if isinstance(data, Splits) else load(data)
+def _as_splits(data: Any, table: dict[str, Any]) -> Splits:  # noqa: ANN401  what `gandalf.load` takes
+    if not isinstance(data, Splits | Dataset):
+        splits = load(data, **cast(TableArguments, table))
+    elif table:
+        said, kind = argument(next(iter(table))), type(data).__name__
+        what = f"{said} says how data is read, and a {kind} is read already"
+        raise DataError(what, remedy="give it to gandalf.load")
+    else:
+        splits = Splits(train=data) if isinstance(data, Dataset) else data
     if splits.origin is not None:
         what = f"the data set is already augmented, from {splits.origin.name}"
         raise DataError(what, remedy="give the original set; targets says which label points to add")

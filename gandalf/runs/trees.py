@@ -72,7 +72,7 @@ def _trees(points: Dataset, splits: Splits, recipe: Recipe) -> Trees:
     if terms == "auto":
         few = len(texts) <= FEW_TEXTS and len(label_texts) <= FEW_LABELS
         terms = "characters" if few else "pairs"
-    words, _ = BagOfWords.fit([*texts, *label_texts], recipe.trees.words, TERM_KINDS[terms])
+    words, _ = BagOfWords.fit([*texts, *splits.train.all_label_texts], recipe.trees.words, TERM_KINDS[terms])
     featured = Dataset(points.targets, features=word_features(words, texts))
     forest = _forest(harden_points(featured, recipe.trees.harden, seed=recipe.seed), recipe)
     config = to_dict(recipe) | {"recipe": to_dict(recipe), "data": splits.about}

@@ -45,12 +45,13 @@ def refreshes(epochs: float) -> tuple[int, ...]:
 class WithLabelPoints:
     """Points of another order, and behind them, for each, the label point of one of its labels (Label-MixUp).
 
-    The label point of label l is row `first` + l. Who has no label is followed by itself.
+    `rows_of_labels` has the row of each label's point, or -1. Who has no label, or one without a point, is
+    followed by itself.
     """
 
-    def __init__(self, order: Order, targets: csr_array, first: int) -> None:
+    def __init__(self, order: Order, targets: csr_array, rows_of_labels: Ints) -> None:
         self.batch, self.steps, self.phases = order.batch, order.steps, order.phases
-        self._order, self._targets, self._first = order, targets, first
+        self._order, self._targets, self._rows = order, targets, rows_of_labels
 
     def rows(self, step: int) -> Ints:
         """Points of one step."""  # shape: (2 B,)
@@ -59,7 +60,8 @@ class WithLabelPoints:
         drawn = np.random.default_rng([self._order.seed, step]).random(len(own))
         place = start + np.minimum(np.floor(drawn * count).astype(np.int64), np.maximum(count - 1, 0))
         label = self._targets.indices[np.minimum(place, self._targets.nnz - 1)]
-        return np.concatenate([own, np.where(count > 0, self._first + label, own)])
+        of_label = np.where(count > 0, self._rows[label], -1)
+        return np.concatenate([own, np.where(of_label >= 0, of_label, own)])
 
 
 class Clustered:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from gandalf.data.dataset import Splits
 from gandalf.data.formats import pecos, raw, renee, table, xc
-from gandalf.data.formats.table import TableOptions
+from gandalf.data.formats.table_options import OPTIONS, TableOptions
 from gandalf.errors import Findings
 
 
@@ -28,5 +28,5 @@ LAYOUTS = (
     Layout("raw", raw.recognise, raw.read),
     Layout("renee", renee.recognise, renee.read),
     Layout("pecos", pecos.recognise, pecos.read, ("labels", "test")),
-    Layout("table", table.recognise, table.read, tuple(asdict(TableOptions()))),
+    Layout("table", table.recognise, table.read, OPTIONS),
 )

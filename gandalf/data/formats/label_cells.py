@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import ast
+import csv
 import json
 import math
-from collections.abc import Iterable
+import re
 from typing import Any
 
 from gandalf.data.entries import as_float
 from gandalf.data.formats.texts import clean
 
-SEPARATORS = (";", "|", ",")  # in this order: a comma is the most likely to be part of a name
-
-
-def guess_separator(cells: Iterable[Any]) -> str | None:
-    """The usual separator that occurs in most of the cells; None if they hold no text with one."""
-    texts = [cell for cell in cells if isinstance(cell, str) and _as_list(cell) is None]
-    found = {mark: sum(mark in text for text in texts) for mark in SEPARATORS}
-    best = max(SEPARATORS, key=lambda mark: found[mark])  # the first of those that occur equally often
-    return best if found[best] else None
+NO_SEPARATOR = "none"  # a cell is one label, whatever it holds
+_URI = re.compile(r"<[^<>\s]+>")
+# A name in quotes among others, or alone: "Arts, Crafts & Sewing",Toys
+_QUOTED = re.compile(r'(^|[;|,])\s*"[^"]*"\s*([;|,]|$)')
 
 
 def split_cell(cell: Any, separator: str | None) -> list[Any]:  # noqa: ANN401  a cell can hold anything
@@ -30,11 +26,20 @@ def split_cell(cell: Any, separator: str | None) -> list[Any]:  # noqa: ANN401  
         return list(cell)
     if not isinstance(cell, str):
         return [cell]
-    found = _as_list(cell)
+    found = listed(cell)
     if found is not None:
         return found
-    parts = [cell] if separator is None else cell.split(None if separator == " " else separator)
-    return [part for part in map(str.strip, parts) if part]
+    return [part for part in map(str.strip, _parts(cell, separator)) if part]
+
+
+def _parts(cell: str, separator: str | None) -> list[str]:
+    if separator is None or separator == NO_SEPARATOR:
+        return [cell]
+    if separator == " ":
+        return cell.split()
+    if len(separator) == 1 and '"' in cell and _QUOTED.search(cell):
+        return next(csv.reader([cell], delimiter=separator, skipinitialspace=True))
+    return cell.split(separator)
 
 
 def split_labels(cell: Any, separator: str | None) -> list[Any]:  # noqa: ANN401
@@ -70,9 +75,19 @@ def number_of(value: Any) -> float | None:  # noqa: ANN401
         return None
 
 
-def _as_list(text: str) -> list[Any] | None:
-    """`["a", "b"]`, or `['a', 'b']` as Python writes it; None if the text is no list."""
+def uris_of(text: str) -> list[str] | None:
+    """`<http://a> <http://b>`, as Annif writes them; None if the text holds anything else."""
+    words = text.split()
+    if not words or not all(_URI.fullmatch(word) for word in words):
+        return None
+    return [word[1:-1] for word in words]
+
+
+def listed(text: str) -> list[Any] | None:
+    """`["a", "b"]`, `['a', 'b']` as Python writes it, or URIs in angle brackets; None if it is no list."""
     text = text.strip()
+    if text.startswith("<"):
+        return uris_of(text)
     if not (text.startswith("[") and text.endswith("]")):
         return None
     for read in (json.loads, ast.literal_eval):

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from gandalf.data.formats.label_cells import key_of, name_and_weight
-from gandalf.data.formats.table_files import find_column, is_table, open_table
-from gandalf.data.formats.texts import Texts, read_texts, report_alike
-from gandalf.errors import DataError, Findings
+import numpy as np
+from scipy.sparse import csr_array
 
-ID_COLUMNS = ("id", "uid", "label_id", "index", "key", "code")
+from gandalf.data.dataset import Dataset
+from gandalf.data.files import read_lines
+from gandalf.data.formats import annif, skos
+from gandalf.data.formats.frames import Frame
+from gandalf.data.formats.label_cells import key_of, name_and_weight, split_labels, uris_of
+from gandalf.data.formats.table_files import is_table, open_table
+from gandalf.data.formats.table_options import TableOptions
+from gandalf.data.formats.tables import Table, find_column
+from gandalf.data.formats.texts import LabelTexts, clean, read_texts, report_alike
+from gandalf.data.sentences import counted
+from gandalf.errors import DataError, Findings, argument
+
+ID_COLUMNS = ("id", "uid", "label_id", "index", "key", "code", "uri")
+_IN_LANGUAGE = re.compile("label_[a-z]{2,3}(-[a-z0-9]+)*")
+# A column of more texts for a label: its synonyms, or queries that people wrote for it.
+OTHER_COLUMNS = ("other_texts", "synonyms", "aliases", "alt_labels", "queries")
 TEXT_COLUMNS = ("text", "title", "name", "label_text", "label", "description")
 
 
@@ -22,6 +38,21 @@ class LabelNames:
     ids: list[str] | None = None
     file: Path | None = None
     numbers: dict[str, int] = field(default_factory=dict)
+    others: list[tuple[int, str]] = field(default_factory=list)  # label and text, beside the names
+    left_out: set[str] = field(default_factory=set)  # names of labels that were not chosen
+
+    def no_points(self) -> Dataset:
+        """Return the labels as a data set without points."""
+        nothing = csr_array(np.zeros((0, len(self.texts)), dtype=np.float32))
+        return Dataset(nothing, [], self.texts, label_ids=self.ids, other_label_texts=self.others)
+
+    def is_listed(self, cell: object) -> bool:
+        """Return True if the cell as it stands is a name of the label file."""
+        return self.file is not None and isinstance(cell, str) and cell in self.numbers
+
+    def is_left_out(self, item: object) -> bool:
+        """Return True if the item names a label that was not chosen."""
+        return isinstance(item, str | int | float) and name_and_weight(item)[0] in self.left_out
 
     def resolve(self, item: object) -> tuple[int | None, float]:
         """The label's number, None for a name that the label file does not have, and its weight."""
@@ -45,18 +76,76 @@ class LabelNames:
             findings.warn(
                 "missing-label-text",
                 "all labels are numbers, so there is no label text to learn from",
-                remedy="name a file of label texts with --labels",
+                remedy=f"name a file of label texts with {argument('labels')}",
                 file=points,
             )
         report_alike(self.texts, findings, None)
 
 
-def read_label_file(path: Path, findings: Findings) -> LabelNames:
-    """Labels from a table of ids and texts, or from one text a line, numbered from 0."""
-    if not is_table(path):
-        texts, ids = read_texts(path, findings, of_labels=True), None
+def read_label_file(
+    path: Path | Frame, findings: Findings, options: TableOptions | None = None
+) -> LabelNames:
+    """Labels from a table of ids and texts, a vocabulary, or one text a line, numbered from 0."""
+    options = options or TableOptions()
+    read = next((read for fits, read in _FILES if not isinstance(path, Frame) and fits(path)), None)
+    if read is not None:
+        assert not isinstance(path, Frame)
+        names = read(path, findings, options)
     else:
-        texts, ids = _read_label_table(path, findings)
+        names = _read_label_table(open_table(path, findings), findings, options)
+    return numbered(chosen(names, findings, options), findings)
+
+
+def chosen(names: LabelNames, findings: Findings, options: TableOptions) -> LabelNames:
+    """Return the labels that are included and not excluded."""
+    if options.include is None and options.exclude is None:
+        return names
+    ids = names.ids or list(map(str, range(len(names.texts))))
+    wanted = _listed(options.include, "include", names, findings)
+    unwanted = _listed(options.exclude, "exclude", names, findings) or set()
+
+    def is_kept(label: int) -> bool:
+        called = {ids[label], names.texts[label]}
+        return (wanted is None or bool(called & wanted)) and not called & unwanted
+
+    kept = [label for label in range(len(names.texts)) if is_kept(label)]
+    place = {label: at for at, label in enumerate(kept)}
+    texts = [names.texts[label] for label in kept]
+    gone = {name for label, name in enumerate(ids) if label not in place}
+    gone |= {name for label, name in enumerate(names.texts) if label not in place} - set(texts)
+    return replace(
+        names,
+        texts=texts,
+        # Without ids the points may name labels by the lines of the whole file.
+        ids=[ids[label] for label in kept],
+        others=[(place[label], text) for label, text in names.others if label in place],
+        left_out=names.left_out | gone,
+    )
+
+
+def _listed(
+    given: Path | tuple[str, ...] | None, option: str, names: LabelNames, findings: Findings
+) -> set[str] | None:
+    """Return what a list of labels names, by id or by text; None without a list."""
+    if given is None:
+        return None
+    lines = read_lines(given, findings) if isinstance(given, Path) else enumerate(given)
+    file = given if isinstance(given, Path) else Path(f"<{option}>")
+    known = {*(names.ids or map(str, range(len(names.texts)))), *names.texts, *names.left_out}
+    found = set()
+    for line, content in lines:
+        name = content.partition("\t")[0].strip()
+        name = (uris_of(name) or [clean(name)])[0]
+        if name and name not in known:
+            what, remedy = f"'{name[:60]}' is no label of {names.file}", "correct it, or leave it out"
+            findings.warn("unknown-listed-label", what, remedy=remedy, file=file, line=line)
+        found.add(name)
+    return found - {""}
+
+
+def numbered(names: LabelNames, findings: Findings) -> LabelNames:
+    """Number the labels by their ids, or from 0, and by their names."""
+    texts, ids = names.texts, names.ids
     numbers: dict[str, int] = {}
     for number, name in enumerate(map(str, range(len(texts))) if ids is None else ids):
         if numbers.setdefault(name, number) != number:
@@ -64,16 +153,54 @@ def read_label_file(path: Path, findings: Findings) -> LabelNames:
                 "duplicate-label-id",
                 f"the id '{name}' stands for two labels, '{texts[numbers[name]]}' and '{texts[number]}'",
                 remedy="give each label an id of its own",
-                file=path,
+                file=names.file,
             )
     for number, text in enumerate(texts):
         numbers.setdefault(text, number)  # a table may also name labels by their texts
-    return LabelNames(texts, ids, path, numbers)
+    return replace(names, numbers=numbers)
 
 
-def _read_label_table(path: Path, findings: Findings) -> tuple[list[str], list[str] | None]:
-    table = open_table(path, findings)
-    text_column, id_column = find_column(table, TEXT_COLUMNS), find_column(table, ID_COLUMNS)
+def _read_lines(path: Path, findings: Findings, options: TableOptions) -> LabelNames:
+    return LabelNames(read_texts(path, findings, of_labels=True), None, path)
+
+
+def _read_subjects(path: Path, findings: Findings, options: TableOptions) -> LabelNames:
+    texts, ids = annif.read_subjects(path, findings)
+    return LabelNames(texts.found, ids, path)
+
+
+def _read_skos(path: Path, findings: Findings, options: TableOptions) -> LabelNames:
+    texts, ids, left_out = skos.read(path, findings, options.language)
+    return LabelNames(texts.found, ids, path, others=texts.others, left_out=left_out)
+
+
+# How label files are told apart; what fits none is a table.
+_FILES: tuple[tuple[Callable[[Path], bool], Callable[[Path, Findings, TableOptions], LabelNames]], ...] = (
+    (skos.recognise, _read_skos),
+    (annif.recognise_subjects, _read_subjects),
+    (lambda path: not is_table(path), _read_lines),
+)
+
+
+def _text_column(table: Table, language: str | None) -> str | None:
+    """Return the column of names: of a language, where each has one, such as label_en."""
+    in_languages = [name for name in table.columns if _IN_LANGUAGE.fullmatch(name.casefold())]
+    if language is not None:
+        return find_column(table, [f"{stem}_{language}" for stem in ("label", "text")])
+    found = find_column(table, TEXT_COLUMNS)
+    if found is None and len(in_languages) > 1:
+        raise DataError(
+            f"there are label texts in {counted(len(in_languages), 'language')}: {', '.join(in_languages)}",
+            remedy=f"choose one with {argument('language')}",
+            file=table.path,
+            kind="missing-column",
+        )
+    return found or next(iter(in_languages), None)
+
+
+def _read_label_table(table: Table, findings: Findings, options: TableOptions) -> LabelNames:
+    path = table.path
+    text_column, id_column = _text_column(table, options.language), find_column(table, ID_COLUMNS)
     if text_column is None:
         raise DataError(
             f"there is no column of label texts; the columns are: {', '.join(table.columns) or 'none'}",
@@ -81,10 +208,25 @@ def _read_label_table(path: Path, findings: Findings) -> tuple[list[str], list[s
             file=path,
             kind="missing-column",
         )
-    texts, ids, start = Texts(path, findings, of_labels=True), [], None
+    names = LabelTexts(path, findings)
+    ids, start = [], None
     for line, row in table.rows:
         start = line if start is None else start
-        texts.add_cell(row.get(text_column), line)
-        ids.append("" if id_column is None else key_of(row.get(id_column)))
-    report_alike(texts.found, findings, path, first_line=start or 1)
-    return texts.found, None if id_column is None else ids
+        first, *more = _several(row.get(text_column))
+        for column, cell in row.items():  # of JSON lines the first need not have it
+            if column.casefold() in OTHER_COLUMNS:
+                more += split_labels(cell, _mark(cell))
+        names.add_label(first, more, line)
+        name = "" if id_column is None else key_of(row.get(id_column))
+        ids.append((uris_of(name) or [name])[0])
+    report_alike(names.found, findings, path, first_line=1 if start is None else start)
+    return LabelNames(names.found, None if id_column is None else ids, path, others=names.others)
+
+
+def _several(cell: object) -> list[Any]:
+    """The texts of a cell: a list of them, the name first, or one."""
+    return list(cell) or [None] if isinstance(cell, list | tuple) else [cell]
+
+
+def _mark(cell: object) -> str:
+    return ";" if isinstance(cell, str) and ";" in cell else "|"

@@ -16,11 +16,12 @@ from gandalf.data.entries import FEATURE, LABEL, Column, SparseRows, matrix_of
 from gandalf.data.files import find, first_line, read_lines, written
 from gandalf.data.formats.assemble import assemble, check_feature_columns, fit_features, need_features
 from gandalf.data.formats.filters import write_filters
-from gandalf.data.formats.table import TableOptions
+from gandalf.data.formats.frames import need_file
 from gandalf.data.formats.table_files import is_table
+from gandalf.data.formats.table_options import TableOptions
 from gandalf.data.formats.texts import Texts, clean, fit_texts, read_texts, write_texts
 from gandalf.data.sparse_text import rows_as_text
-from gandalf.errors import DataError, Findings
+from gandalf.errors import DataError, Findings, argument
 
 _SPLITS = {"trn": ("trn", "train"), "tst": ("tst", "test")}
 _LABEL_FEATURES = ("Yf.npz", "X.lbl.npz", "lbl_X.npz", "X_lbl.npz", "lbl.X.npz")
@@ -47,12 +48,13 @@ def recognise(source: Path) -> bool:
 def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
     """Read whichever of the two kinds is there."""
     if source.is_file():
-        return _read_text(source, options.test, source.parent, options, findings)
+        return _read_text(source, need_file(options.test), source.parent, options, findings)
     if _matrix_path(source, "Y", "trn") is not None:
         return _read_matrices(source, findings)
     train = find(source, _TEXT_FILES["trn"])
     assert train is not None, "recognise has seen it"
-    return _read_text(train, options.test or find(source, _TEXT_FILES["tst"]), source, options, findings)
+    test = need_file(options.test) or find(source, _TEXT_FILES["tst"])
+    return _read_text(train, test, source, options, findings)
 
 
 def write_npz(splits: Splits, folder: Path) -> None:
@@ -180,11 +182,11 @@ def _save(matrix: csr_array, path: Path) -> None:
 def _read_text(
     train: Path, test: Path | None, folder: Path, options: TableOptions, findings: Findings
 ) -> Splits:
-    labels = options.labels or find(folder, _LABEL_TEXTS)
+    labels = need_file(options.labels) or find(folder, _LABEL_TEXTS)
     if labels is None:
         raise DataError(
             f"{train.name} has no output-items.txt beside it, and does not tell the number of labels",
-            remedy="add it (one label text a line), or name it with --labels",
+            remedy=f"add it (one label text a line), or name it with {argument('labels')}",
             file=folder,
             kind="missing-file",
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from gandalf.data.entries import LABEL, SparseRows
 from gandalf.data.files import find, read_lines, written
 from gandalf.data.formats.assemble import assemble
 from gandalf.data.formats.filters import write_filters
+from gandalf.data.formats.label_names import LabelNames
 from gandalf.data.formats.table import TableOptions
-from gandalf.data.formats.texts import Texts, clean, report_alike
+from gandalf.data.formats.texts import LabelTexts, Texts, clean, others_of, report_alike
 from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
@@ -36,18 +38,22 @@ def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
             file=source,
             kind="missing-file",
         )
-    label_texts, label_ids = read_labels(labels, findings)
-    train = _read_points(points, label_texts, label_ids, findings)
+    names = _read_labels(labels, findings)
+    train = _read_points(points, names, findings)
     points = find(source, ["tst.json"])
-    test = None if points is None else _read_points(points, label_texts, label_ids, findings)
+    test = None if points is None else _read_points(points, names, findings)
     return assemble(train, test, source, "raw", findings)
 
 
-def read_labels(path: Path, findings: Findings) -> tuple[list[str], list[str] | None]:
+def _read_labels(path: Path, findings: Findings) -> LabelNames:
     """Texts and identifiers of the labels."""
-    texts, ids = read_titles(path, findings, of_labels=True)
-    report_alike(texts, findings, path)
-    return texts, ids
+    texts, ids = LabelTexts(path, findings), []
+    for line, record in _records(path, findings):
+        others = record.get("other_texts")
+        texts.add_label(_title(record), others if isinstance(others, list) else (), line)
+        ids.append(_uid(record))
+    report_alike(texts.found, findings, path)
+    return LabelNames(texts.found, ids if any(ids) else None, path, others=texts.others)
 
 
 def read_titles(
@@ -61,15 +67,13 @@ def read_titles(
     return texts.found, ids if any(ids) else None
 
 
-def _read_points(
-    path: Path, label_texts: Sequence[str], label_ids: Sequence[str] | None, findings: Findings
-) -> Dataset:
-    texts, ids, rows = Texts(path, findings), [], SparseRows(len(label_texts), LABEL, path, findings)
+def _read_points(path: Path, names: LabelNames, findings: Findings) -> Dataset:
+    texts, ids, rows = Texts(path, findings), [], SparseRows(len(names.texts), LABEL, path, findings)
     for line, record in _records(path, findings):
         texts.add(_title(record), line)
         ids.append(_uid(record))
         _add_targets(rows, record, line)
-    return Dataset(rows.finish(), texts.found, label_texts, None, ids if any(ids) else None, label_ids)
+    return replace(names.no_points(), targets=rows.finish(), texts=texts.found, ids=ids if any(ids) else None)
 
 
 def _records(path: Path, findings: Findings) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -124,9 +128,9 @@ def _report(rows: SparseRows, line: int, kind: str, what: str, remedy: str) -> N
 
 def write(splits: Splits, folder: Path) -> None:
     """Write the layout, filter files included; the values of soft targets stand in `target_rel`."""
-    _, label_texts = splits.train.need_texts("the raw layout")
+    splits.train.need_texts("the raw layout")
     folder.mkdir(parents=True, exist_ok=True)
-    write_labels(label_texts, splits.train.label_ids, folder)
+    write_labels(splits.train, folder)
     for points, name in ((splits.train, TRAIN_FILE), (splits.test, TEST_FILE)):
         if points is not None:
             with written(folder / name) as file:
@@ -134,11 +138,14 @@ def write(splits: Splits, folder: Path) -> None:
     write_filters(splits.train, splits.test, folder)
 
 
-def write_labels(texts: Sequence[str], ids: Sequence[str] | None, folder: Path) -> None:
+def write_labels(labels: Dataset, folder: Path) -> None:
     """Write the file of labels; those without an identifier go by their number."""
+    texts = labels.label_texts or ()
     with written(folder / "lbl.json.gz") as file:
-        for uid, text in zip(ids or range(len(texts)), texts, strict=True):
-            file.write(f"{{{_named(uid, text)}}}\n")
+        rows = zip(labels.label_ids or range(len(texts)), texts, others_of(labels), strict=True)
+        for uid, text, others in rows:
+            more = f', "other_texts": {json.dumps(others, ensure_ascii=False)}' if others else ""
+            file.write(f"{{{_named(uid, text)}{more}}}\n")
 
 
 def point_lines(points: Dataset, first: int = 0) -> Iterator[str]:

@@ -16,12 +16,14 @@ from gandalf.data.entries import LABEL, SparseRows
 from gandalf.data.files import written
 from gandalf.data.formats.assemble import assemble
 from gandalf.data.formats.filters import write_filters
+from gandalf.data.formats.frames import Frame, place_of
 from gandalf.data.formats.label_cells import key_of, number_of, split_cell, split_labels
 from gandalf.data.formats.label_names import LabelNames, read_label_file
-from gandalf.data.formats.table_columns import Columns, TableOptions, settle_columns
+from gandalf.data.formats.table_columns import Columns, settle_columns
 from gandalf.data.formats.table_files import Row, Table, is_table, open_table
+from gandalf.data.formats.table_options import TableOptions, need_no_choice
 from gandalf.data.formats.table_paths import table_paths, train_files
-from gandalf.data.formats.texts import Texts, write_texts
+from gandalf.data.formats.texts import Texts, others_of, write_texts
 from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
@@ -41,7 +43,12 @@ class Part:
     def dataset(self, names: LabelNames) -> Dataset:
         """The points with the labels they may carry."""
         return Dataset(
-            self.rows.finish(len(names.texts)), self.texts.found, names.texts, None, self.ids, names.ids
+            self.rows.finish(len(names.texts)),
+            self.texts.found,
+            names.texts,
+            ids=self.ids,
+            label_ids=names.ids,
+            other_label_texts=names.others,
         )
 
 
@@ -75,23 +82,29 @@ def recognise(source: Path) -> bool:
     return is_table(source) or (source.is_dir() and bool(train_files(source)))
 
 
-def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
+def read(source: Path | Frame, findings: Findings, options: TableOptions) -> Splits:
     """Read the table; without label texts, a label's name is its text, numbered as it first appears."""
-    paths = table_paths(source, options)
-    names = LabelNames() if paths.labels is None else read_label_file(paths.labels, findings)
+    paths, place = table_paths(source, options), place_of(source)
+    if paths.labels is None:
+        need_no_choice(options, place)
+    names = LabelNames() if paths.labels is None else read_label_file(paths.labels, findings, options)
     first = read_part(paths.train[0], names, options, findings)
     columns = first.columns
     train = [first, *(read_part(path, names, options, findings, columns) for path in paths.train[1:])]
     test = [read_part(path, names, options, findings, columns) for path in paths.test]
-    names.report(paths.train[0], findings)
-    return assemble(_joined(train, names), _joined(test, names) if test else None, source, "table", findings)
+    names.report(place_of(paths.train[0]), findings)
+    return assemble(_joined(train, names), _joined(test, names) if test else None, place, "table", findings)
 
 
 def read_part(
-    path: Path, names: LabelNames, options: TableOptions, findings: Findings, like: Columns | None = None
+    path: Path | Frame,
+    names: LabelNames,
+    options: TableOptions,
+    findings: Findings,
+    like: Columns | None = None,
 ) -> Part:
     """Read one file of a split; what was settled for the first file, `like`, holds for all others."""
-    table, columns = settle_columns(open_table(path, findings), options, findings, like)
+    table, columns = settle_columns(open_table(path, findings), options, findings, like, names.numbers)
     return _read_points(table, names, columns, findings)
 
 
@@ -101,8 +114,8 @@ def write(splits: Splits, folder: Path, suffix: str = ".csv") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     ids = splits.train.label_ids
     named = ids is not None and len(set(ids)) == len(ids)  # labels of one id could not be told apart
-    if ids is not None and named:
-        _write_label_table(ids, label_texts, folder / "labels.csv")
+    if named or splits.train.other_label_texts:
+        _write_label_table(splits.train, folder / "labels.csv", with_ids=named)
     else:
         write_texts(label_texts, folder / "labels.txt")
     for name, points in (("train", splits.train), ("test", splits.test)):
@@ -118,37 +131,45 @@ def _read_points(table: Table, names: LabelNames, columns: Columns, findings: Fi
     path = table.path
     ids: list[str] | None = None if columns.id is None else []
     points = Part(columns, Texts(path, findings), ids, SparseRows(None, LABEL, path, findings))
-    zeros = []  # lines
+    zeros, left_out = [], 0  # lines, labels
     for line, row in table.rows:
         points.texts.add_cell(row.get(columns.text), line)
         if points.ids is not None and columns.id is not None:
             points.ids.append(key_of(row.get(columns.id)))
-        values = _add_targets(points.rows, row, columns, names, line)
+        values, dropped = _add_targets(points.rows, row, columns, names, line)
         zeros += [line] * values.count(0)
+        left_out += dropped
     if zeros:
         what = f"{counted(len(zeros), 'label is', 'labels are')} left out of a row for a weight of 0"
         remedy = "give a weight above 0 to keep a label"
         findings.note("zero-weight", what, remedy=remedy, file=path, line=zeros[0])
+    if left_out:
+        what = f"{counted(left_out, 'label')} of points were not chosen from {names.file}, and are left out"
+        findings.note("left-out-label", what, file=path)
     return points
 
 
-def _add_targets(rows: SparseRows, row: Row, columns: Columns, names: LabelNames, line: int) -> list[float]:
-    """Add the targets of one row, and return their weights."""
-    items = split_labels(row.get(columns.label), columns.separator)
+def _add_targets(
+    rows: SparseRows, row: Row, columns: Columns, names: LabelNames, line: int
+) -> tuple[list[float], int]:
+    """Add the targets of one row; return their weights, and how many labels were not chosen."""
+    cell = row.get(columns.label)
+    # A name of the label file is that label, even if it holds the separator.
+    items = [cell] if names.is_listed(cell) else split_labels(cell, columns.separator)
     found = [names.resolve(item) for item in items]
     weights: list[Any] = [weight for _, weight in found]
     cell = None if columns.weight is None else row.get(columns.weight)
     if cell is not None:
         weights = split_cell(cell, columns.separator)
     for item, (number, _) in zip(items, found, strict=True):
-        if number is None:
+        if number is None and not names.is_left_out(item):
             _report_unknown(item, rows, names, line)
     values = _values(weights, len(found), rows, line)
     known = [number for number, _ in found if number is not None]
     if len(known) < len(found):
         values = [value for value, (number, _) in zip(values, found, strict=True) if number is not None]
     rows.add(known, values, line)
-    return values
+    return values, sum(map(names.is_left_out, items)) if names.left_out else 0
 
 
 def _report_unknown(item: object, rows: SparseRows, names: LabelNames, line: int) -> None:
@@ -179,11 +200,15 @@ def _values(weights: list[Any], expected: int, rows: SparseRows, line: int) -> l
 # ---- writing
 
 
-def _write_label_table(ids: Sequence[str], texts: Sequence[str], path: Path) -> None:
+def _write_label_table(points: Dataset, path: Path, *, with_ids: bool) -> None:
+    columns: dict[str, Sequence[str]] = {"id": points.label_ids or ()} if with_ids else {}
+    columns["text"] = points.label_texts or ()
+    if points.other_label_texts:
+        columns["other_texts"] = [json.dumps(texts, ensure_ascii=False) for texts in others_of(points)]
     with written(path) as file:
         rows = csv.writer(file, lineterminator="\n")
-        rows.writerow(["id", "text"])
-        rows.writerows(zip(ids, texts, strict=True))
+        rows.writerow(columns)
+        rows.writerows(zip(*columns.values(), strict=True))
 
 
 def _listed(points: Dataset, label_ids: Sequence[str] | None) -> Iterator[tuple[str, str]]:

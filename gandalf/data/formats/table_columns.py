@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gandalf.data.formats.label_cells import guess_separator, number_of, split_cell, split_labels
-from gandalf.data.formats.table_files import Row, Table, find_column, has_header_line
+from gandalf.data.formats.label_cells import NO_SEPARATOR, number_of, split_cell, split_labels
+from gandalf.data.formats.separators import decide_separator
+from gandalf.data.formats.table_options import TableOptions
+from gandalf.data.formats.tables import Row, Table, find_column
 from gandalf.data.sentences import counted
-from gandalf.errors import DataError, Findings
+from gandalf.errors import DataError, Findings, argument
 
 TEXT_COLUMNS = ("text", "title", "query", "input", "sentence", "question", "name", "content")
 LABEL_COLUMNS = (
     *("labels", "label", "targets", "target", "categories", "category", "tags", "tag"),
-    *("target_ind", "classes", "class", "topics"),
+    *("target_ind", "classes", "class", "topics", "subject_uris"),
 )
 # No "score": in dumps of forums and shops it is a score of the point, not of its labels.
 WEIGHT_COLUMNS = ("scores", "relevance", "weights", "target_rel", "clicks", "weight")
@@ -24,30 +26,6 @@ ID_COLUMNS = ("uid", "id")
 
 _HEADER = "; the first line must be a header, such as text,labels"
 _PEEK_ROWS = 1000  # looked at to guess the separator between labels, and whether weights are weights
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """Columns and files of a table; what is None is guessed from the header and the folder."""
-
-    text_column: str | None = None
-    label_column: str | None = None
-    weight_column: str | None = None
-    separator: str | None = None  # between the labels of one cell; " " is any white space
-    labels: Path | None = None  # label texts
-    test: Path | None = None
-
-    def __post_init__(self) -> None:
-        if self.separator == "":
-            raise DataError(
-                "--separator is empty", remedy="name a character, or leave it out to have it guessed"
-            )
-
-    @property
-    def names_columns(self) -> bool:
-        """Whether anything was said that only a table can have."""
-        said = (self.text_column, self.label_column, self.weight_column, self.separator)
-        return any(value is not None for value in said)
 
 
 @dataclass(frozen=True)
@@ -63,17 +41,22 @@ class Columns:
 
 
 def settle_columns(
-    table: Table, options: TableOptions, findings: Findings, like: Columns | None = None
+    table: Table,
+    options: TableOptions,
+    findings: Findings,
+    like: Columns | None = None,
+    known: Collection[str] = (),
 ) -> tuple[Table, Columns]:
     """The table, unread, and its columns: those named, and guesses from header and first rows for others.
 
     What was settled for another file, `like`, is not guessed again: targets must mean one thing in both.
+    Names of labels that are `known` help to guess what separates them.
     """
     columns = _named_columns(table, options, like)
     peeked = list(itertools.islice(table.rows, _PEEK_ROWS))
     table = table._replace(rows=itertools.chain(peeked, table.rows))
     if columns.separator is None:
-        columns = _with_separator(columns, peeked, table.path, findings)
+        columns = _with_separator(columns, peeked, known, table.path, findings)
     is_guess = columns.weight is not None and options.weight_column is None
     if is_guess and (like is None or like.weights_fit is None):
         columns = _with_fitting_weights(columns, peeked, table.path, findings)
@@ -87,7 +70,7 @@ def _named_columns(table: Table, options: TableOptions, like: Columns | None) ->
             called = f"column '{said}'" if said is not None else f"{role} column known by its name"
             raise DataError(
                 f"there is no {called}; the columns are: {', '.join(table.columns) or 'none'}",
-                remedy=f"name it with --{role}-column{_HEADER if has_header_line(table) else ''}",
+                remedy=f"name it with {argument(f'{role}_column')}{_HEADER if table.has_header else ''}",
                 file=table.path,
                 kind="missing-column",
             )
@@ -103,14 +86,24 @@ def _named_columns(table: Table, options: TableOptions, like: Columns | None) ->
 
 
 def _with_separator(
-    columns: Columns, peeked: Sequence[tuple[int, Row]], path: Path, findings: Findings
+    columns: Columns,
+    peeked: Sequence[tuple[int, Row]],
+    known: Collection[str],
+    path: Path,
+    findings: Findings,
 ) -> Columns:
     # Lists in the training file say nothing of how another file separates its labels.
-    separator = guess_separator(row.get(columns.label) for _, row in peeked)
-    if separator is not None:
-        what = f"labels in column '{columns.label}' are taken to be separated by '{separator}'"
-        findings.note("guessed-separator", what, remedy="say so with --separator if not", file=path)
-    return replace(columns, separator=separator)
+    decided = decide_separator((row.get(columns.label) for _, row in peeked), known)
+    if decided is None:
+        return columns
+    what = f"labels in column '{columns.label}' are taken to be {decided}"
+    if decided.separator == NO_SEPARATOR:
+        remedy = f"if commas separate labels, say {argument('separator', ',')}"
+    else:
+        none = argument("separator", NO_SEPARATOR)
+        remedy = f"if not, name another with {argument('separator')}, or say {none} for one label a cell"
+    findings.note("guessed-separator", what, remedy=remedy, file=path)
+    return replace(columns, separator=decided.separator)
 
 
 def _with_fitting_weights(
@@ -131,7 +124,7 @@ def _with_fitting_weights(
         "guessed-weights",
         f"column '{columns.weight}' is not taken for the labels' weights: it holds"
         f" {counted(found, 'entry', 'entries')} here for {counted(number, 'label')}, not a number for each",
-        remedy="name it with --weight-column if it is",
+        remedy=f"name it with {argument('weight_column')} if it is",
         file=path,
         line=line,
     )

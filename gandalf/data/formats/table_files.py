@@ -5,32 +5,41 @@ from __future__ import annotations
 import csv
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gandalf.data.compression import is_packed
 from gandalf.data.files import plain_name, read_lines
+from gandalf.data.formats import annif, fasttext
+from gandalf.data.formats.frames import Frame, decoded, open_frame
+from gandalf.data.formats.tables import Row, Table, find_column
 from gandalf.data.formats.texts import clean
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings
 
-Row = Mapping[str, Any]
+__all__ = [
+    "Row",
+    "Table",
+    "damaged",
+    "decoded",
+    "find_column",
+    "is_table",
+    "open_table",
+    "table_names",
+    "tables_in",
+]
 
 _CELL_CHARACTERS = 1 << 24
 
 
-class Table(NamedTuple):
-    """A file's columns, and its rows with the line each starts in."""
-
-    path: Path
-    columns: list[str]
-    rows: Iterator[tuple[int, Row]]
-
-
-def open_table(path: Path, findings: Findings) -> Table:
-    """Open the file by the suffix of its name, a compression's suffix aside."""
-    read = _READERS.get(Path(plain_name(path)).suffix.lower())
+def open_table(path: Path | Frame, findings: Findings) -> Table:
+    """Open the file by the suffix of its name, a compression's suffix aside, or what a program holds."""
+    if isinstance(path, Frame):
+        return open_frame(path)
+    read = _by_content(path) or _READERS.get(Path(plain_name(path)).suffix.lower())
+    if read is None and annif.is_document(path):
+        read = annif.open_document
     if read is None:
         raise DataError(
             "is no table by its name",
@@ -43,12 +52,17 @@ def open_table(path: Path, findings: Findings) -> Table:
 
 def is_table(path: Path) -> bool:
     """Whether the file's name says that it is a table."""
-    return path.is_file() and Path(plain_name(path)).suffix.lower() in _READERS
+    if not path.is_file():
+        return False
+    return Path(plain_name(path)).suffix.lower() in _READERS or _by_content(path) is not None
 
 
-def has_header_line(table: Table) -> bool:
-    """Whether its columns are what the first line says: where that is a row, they are not names."""
-    return _READERS[Path(plain_name(table.path)).suffix.lower()] in (_open_csv, _open_tsv)
+def _by_content(path: Path) -> Callable[[Path, Findings], Table] | None:
+    """How to open lines that are in a format of their own; only files that may hold such are looked into."""
+    suffix = Path(plain_name(path)).suffix.lower()
+    if suffix not in (".txt", ".tsv", "") or not path.is_file():
+        return None
+    return next((read for fits, read in _LINES if fits(path)), None)
 
 
 def table_names(stem: str) -> list[str]:
@@ -59,22 +73,6 @@ def table_names(stem: str) -> list[str]:
 def tables_in(folder: Path) -> list[Path]:
     """All tables of a folder, hidden files aside."""
     return sorted(path for path in folder.iterdir() if is_table(path) and not path.name.startswith("."))
-
-
-def find_column(table: Table, names: Sequence[str]) -> str | None:
-    """The table's column of the first of these names it has, whatever the case of the letters."""
-    columns = {column.casefold(): column for column in reversed(table.columns)}
-    columns |= {column: column for column in table.columns}  # as it is written, before any other case
-    keys = (name if name in columns else name.casefold() for name in names)
-    found = next((columns[key] for key in keys if key in columns), None)
-    if found is not None and table.columns.count(found) > 1:
-        raise DataError(
-            f"there are {table.columns.count(found)} columns called '{found}'",
-            remedy="give each a name of its own",
-            file=table.path,
-            kind="duplicate-column",
-        )
-    return found
 
 
 def _open_csv(path: Path, findings: Findings) -> Table:
@@ -90,7 +88,7 @@ def _open_csv(path: Path, findings: Findings) -> Table:
         raise DataError(
             f"the header is no CSV ({error})", remedy=remedy, file=path, line=1, kind="bad-line"
         ) from error
-    return Table(path, columns, _csv_rows(reader, columns, path, findings))
+    return Table(path, columns, _csv_rows(reader, columns, path, findings), has_header=True)
 
 
 def _header(lines: Iterator[tuple[int, str]], path: Path) -> tuple[int, str]:
@@ -136,7 +134,7 @@ def _open_tsv(path: Path, findings: Findings) -> Table:
             if text:
                 yield from _row(columns, _tsv_cells(text), path, line, findings)
 
-    return Table(path, columns, rows())
+    return Table(path, columns, rows(), has_header=True)
 
 
 def _tsv_cells(text: str) -> list[str]:
@@ -231,24 +229,16 @@ def _parquet_rows(
             yield next(number), {name: decoded(value) for name, value in row.items()}
 
 
-def decoded(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything
-    """Text where Parquet has bytes that are UTF-8, as some writers keep it; other bytes stay as they are."""
-    if isinstance(value, list):
-        return [decoded(item) for item in value]
-    if not isinstance(value, bytes):
-        return value
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return value
-
-
 def damaged(path: Path) -> DataError:
     """What to say of a Parquet file that cannot be read."""
     remedy = "download or copy it again"
     return DataError("cannot be read as Parquet", file=path, remedy=remedy, kind="truncated-file")
 
 
+_LINES: tuple[tuple[Callable[[Path], bool], Callable[[Path, Findings], Table]], ...] = (
+    (fasttext.recognise, fasttext.open_lines),
+    (annif.recognise_lines, annif.open_lines),
+)
 _READERS: dict[str, Callable[[Path, Findings], Table]] = {
     ".csv": _open_csv,
     ".tsv": _open_tsv,

@@ -7,27 +7,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gandalf.data.files import find
-from gandalf.data.formats.table_columns import TableOptions
+from gandalf.data.formats.annif import documents
+from gandalf.data.formats.frames import TEST, TRAIN, Frame
+from gandalf.data.formats.skos import SUFFIXES
 from gandalf.data.formats.table_files import is_table, table_names, tables_in
+from gandalf.data.formats.table_options import TableOptions
 from gandalf.data.origin import RECORD
 from gandalf.errors import DataError
-
-TRAIN, TEST = ("train", "trn"), ("test", "tst")
 
 
 @dataclass(frozen=True)
 class TablePaths:
     """Files of a table's splits, in the order they are read, and the file of label texts."""
 
-    train: tuple[Path, ...]
-    test: tuple[Path, ...]
-    labels: Path | None
+    train: tuple[Path | Frame, ...]
+    test: tuple[Path | Frame, ...]
+    labels: Path | Frame | None
 
 
-def table_paths(source: Path, options: TableOptions) -> TablePaths:
+def table_paths(source: Path | Frame, options: TableOptions) -> TablePaths:
     """The files behind a table, or a folder that holds one."""
     test = () if options.test is None else (options.test,)
-    if source.is_file():
+    if isinstance(source, Frame) or source.is_file():
         return TablePaths((source,), test, options.labels)
     train = train_files(source)
     if not train:
@@ -41,6 +42,9 @@ def train_files(folder: Path) -> tuple[Path, ...]:
     if named:
         return named
     others = {_label_file(folder), *_files(folder, TEST), folder / "stats.json", folder / RECORD}
+    texts = tuple(path for path in documents(folder) if path not in others)
+    if texts:
+        return texts
     tables = [path for path in tables_in(folder) if path not in others]
     return (tables[0],) if len(tables) == 1 else ()
 
@@ -68,7 +72,9 @@ def _files(folder: Path, stems: Sequence[str]) -> tuple[Path, ...]:
 
 
 def _file(folder: Path, stems: Sequence[str]) -> Path | None:
-    return find(folder, [name for stem in stems for name in table_names(stem)])
+    found = find(folder, [name for stem in stems for name in table_names(stem)])
+    lines = [path for stem in stems if (path := find(folder, [f"{stem}.txt"])) is not None and is_table(path)]
+    return found or next(iter(lines), None)
 
 
 def _shard_folder(folder: Path, stems: Sequence[str]) -> Path | None:
@@ -79,10 +85,18 @@ def _shards_in(folder: Path) -> tuple[Path, ...]:
     # Writers of shards leave marks beside them that start with an underscore, such as _SUCCESS.
     if not folder.is_dir():
         return ()
+    texts = documents(folder)
+    if texts:
+        return texts
     tables = (path for path in folder.iterdir() if is_table(path) and path.name[0] not in "._")
     return tuple(sorted(tables, key=lambda path: path.name))
 
 
 def _label_file(folder: Path) -> Path | None:
-    names = [name for stem in ("labels", "label", "lbl") for name in (*table_names(stem), f"{stem}.txt")]
+    stems = ("labels", "label", "lbl", "subjects", "vocabulary", "vocab")
+    names = [name for stem in stems for name in (*table_names(stem), f"{stem}.txt", *_in_rdf(stem))]
     return find(folder, [*names, "Y.txt"])
+
+
+def _in_rdf(stem: str) -> list[str]:
+    return [f"{stem}{suffix}" for suffix in SUFFIXES]

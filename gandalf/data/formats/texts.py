@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from gandalf.data.dataset import Dataset
 from gandalf.data.entries import mending
 from gandalf.data.files import read_lines, written
 from gandalf.data.matching import text_groups, text_key
@@ -66,6 +67,23 @@ class Texts:
         self.findings.warn(kind, what, remedy=remedy, file=self.file, line=line)
 
 
+class LabelTexts(Texts):
+    """Collects the names of labels, and their other texts."""
+
+    def __init__(self, file: Path, findings: Findings) -> None:
+        super().__init__(file, findings, of_labels=True)
+        self.others = list[tuple[int, str]]()  # label and text
+
+    def add_label(self, name: Any, others: Iterable[Any], line: int) -> None:  # noqa: ANN401  cells
+        """Append a label; a text that it has already, or that is empty, is no other text."""
+        self.add_cell(name, line)
+        texts = Texts(self.file, Findings(strict=False))  # an empty one is no fault here
+        for other in others:
+            texts.add_cell(other, line)
+        more = dict.fromkeys(text for text in texts.found if text and text != self.found[-1])
+        self.others += [(len(self.found) - 1, text) for text in more]
+
+
 def read_texts(path: Path, findings: Findings, *, of_labels: bool = False) -> list[str]:
     """One text a line."""
     texts = Texts(path, findings, of_labels=of_labels)
@@ -74,6 +92,14 @@ def read_texts(path: Path, findings: Findings, *, of_labels: bool = False) -> li
     if of_labels:
         report_alike(texts.found, findings, path)
     return texts.found
+
+
+def others_of(labels: Dataset) -> list[list[str]]:
+    """Return the other texts of each label."""
+    found: list[list[str]] = [[] for _ in range(labels.num_labels)]
+    for label, text in labels.other_label_texts or ():
+        found[label].append(text)
+    return found
 
 
 def write_texts(texts: Sequence[str], path: Path) -> None:

@@ -1,0 +1,102 @@
+"""Corpora and vocabularies as Annif keeps them: texts and URIs on lines, documents in folders, subjects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from gandalf.data.files import find, first_line, plain_name, read_lines
+from gandalf.data.formats.label_cells import uris_of
+from gandalf.data.formats.tables import Row, Table
+from gandalf.data.formats.texts import LabelTexts, report_alike
+from gandalf.errors import Findings
+
+_LINE = re.compile(r"[^\t]*\t\s*<[^<>\s]+>")  # a text and a URI
+_SUBJECT = re.compile(r"<([^<>\s]+)>\t")  # a URI and its label
+_KEYS = (".key", ".tsv")  # of a document: labels by name, or by URI
+
+
+def recognise_lines(path: Path) -> bool:
+    """Return True if the file begins with a text, a tab and a URI in angle brackets."""
+    return _LINE.match(first_line(path)) is not None
+
+
+def open_lines(path: Path, findings: Findings) -> Table:
+    """Return a corpus of short texts: a text a line, a tab, and URIs between tabs or spaces."""
+
+    def rows() -> Iterator[tuple[int, Row]]:
+        for line, content in read_lines(path, findings):
+            text, _, labels = content.partition("\t")
+            found = uris_of(labels.replace("\t", " "))
+            if found is None and labels.strip():
+                what, remedy = (
+                    f"'{labels[:60]}' is no list of URIs",
+                    "write each in angle brackets: <http://...>",
+                )
+                findings.error("bad-line", what, remedy=remedy, file=path, line=line)
+            elif content.strip():
+                yield line, {"text": text, "labels": found or []}
+
+    return Table(path, ["text", "labels"], rows())
+
+
+def documents(folder: Path) -> tuple[Path, ...]:
+    """Return the texts of a folder of documents: `.txt` files with a `.key` or `.tsv` of labels beside."""
+    if not folder.is_dir():
+        return ()
+    return tuple(sorted((path for path in folder.iterdir() if is_document(path)), key=lambda path: path.name))
+
+
+def is_document(path: Path) -> bool:
+    """Return True if the file is a text with its labels in a file beside it."""
+    is_text = plain_name(path).endswith(".txt") and not path.name.startswith(".")
+    return is_text and path.is_file() and _keys_of(path) is not None
+
+
+def open_document(path: Path, findings: Findings) -> Table:
+    """Return a document as a table of one row: its text, and the labels that stand beside it."""
+    keys = _keys_of(path)
+    assert keys is not None, "is_document has seen it"
+    text = " ".join(line for _, line in read_lines(path, findings))
+    row = {"id": _stem(path), "text": text, "labels": list(_labels_of(keys, findings))}
+    return Table(keys, list(row), iter([(1, row)]))
+
+
+def _labels_of(path: Path, findings: Findings) -> Iterator[str]:
+    by_uri = plain_name(path).endswith(".tsv")
+    for line, content in read_lines(path, findings):
+        name = content.partition("\t")[0].strip() if by_uri else content.strip()
+        found = uris_of(name) if by_uri else [name]
+        if found is None and name:
+            what, remedy = f"'{name[:60]}' is no URI", "write it in angle brackets, a tab, and the label"
+            findings.error("bad-line", what, remedy=remedy, file=path, line=line)
+        yield from (one for one in found or () if one)
+
+
+def _keys_of(path: Path) -> Path | None:
+    return find(path.parent, [f"{_stem(path)}{suffix}" for suffix in _KEYS])
+
+
+def _stem(path: Path) -> str:
+    return plain_name(path).removesuffix(".txt")
+
+
+def recognise_subjects(path: Path) -> bool:
+    """Return True if the file begins with a URI in angle brackets, a tab and more."""
+    return _SUBJECT.match(first_line(path)) is not None
+
+
+def read_subjects(path: Path, findings: Findings) -> tuple[LabelTexts, list[str]]:
+    """Return the labels and URIs of a vocabulary: `<URI>`, a tab, the label; a notation may follow."""
+    texts, ids = LabelTexts(path, findings), []
+    for line, content in read_lines(path, findings):
+        match = _SUBJECT.match(content)
+        if match is not None:
+            texts.add_label(content[match.end() :].partition("\t")[0], (), line)
+            ids.append(match[1])
+        elif content.strip():
+            what, remedy = f"'{content[:60]}' is no subject", "write <URI>, a tab and the label"
+            findings.error("bad-line", what, remedy=remedy, file=path, line=line)
+    report_alike(texts.found, findings, path)
+    return texts, ids

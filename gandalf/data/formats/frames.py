@@ -1,0 +1,200 @@
+"""Tables that a program holds: DataFrames, Arrow tables, datasets of Hugging Face, lists of dicts.
+
+What each can do tells what it is, so none of their libraries is imported; only a table that knows nothing but
+Arrow's C stream is read through pyarrow.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gandalf.data.formats.tables import Row, Table
+from gandalf.errors import DataError, Findings
+
+TRAIN, TEST = ("train", "trn"), ("test", "tst")  # names of splits, of files and of keys alike
+
+_KNOWN = (
+    "a folder, a file, a DataFrame of pandas or polars, an Arrow table, a dataset of Hugging Face, a list of"
+    " dicts, or a dict of these with the key 'train'"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A table in memory, and what messages call it."""
+
+    rows: Any  # of any library
+    name: str
+
+    @property
+    def path(self) -> Path:
+        """What stands in a message for the name of a file."""
+        return Path(f"<{self.name}>")
+
+
+def place_of(source: Path | Frame) -> Path:
+    """What messages name: the file, or the table in memory."""
+    return source.path if isinstance(source, Frame) else source
+
+
+def need_file(source: Path | Frame | None) -> Path | None:
+    """Return the file that was named, or refuse a table in memory where only files can be read."""
+    if isinstance(source, Frame):
+        what = f"{source.path} lies in memory, and all of this data set must be in files"
+        raise DataError(what, remedy="write it into a file")
+    return source
+
+
+def as_frame(given: Any, name: str = "") -> Frame:  # noqa: ANN401  of any library
+    """Take what a program holds for a table, or say what can be taken for one."""
+    if isinstance(given, Frame):
+        return given
+    if _kind(given) is None:
+        raise DataError(
+            f"a {type(given).__name__} is nothing that can be read as a table",
+            remedy=f"give {_KNOWN}",
+            kind="unknown-source",
+        )
+    return Frame(given, name or type(given).__name__)
+
+
+def as_label_frame(given: Any) -> Frame:  # noqa: ANN401  of any library
+    """Take label texts for a table: a table, a list of texts, or a dict of texts by id."""
+    if isinstance(given, Mapping):
+        return Frame([{"id": key, "text": text} for key, text in given.items()], "labels")
+    if isinstance(given, list | tuple) and not isinstance(given[0] if given else None, Mapping):
+        return Frame([{"text": text} for text in given], "labels")
+    return as_frame(given, "labels")
+
+
+def split_frames(given: Any, findings: Findings) -> tuple[Frame, Frame | None]:  # noqa: ANN401  of any library
+    """Return the table of training points and that of test points, where there is one."""
+    if not isinstance(given, Mapping):
+        return as_frame(given), None
+    train, test = (next((key for key in names if key in given), None) for names in (TRAIN, TEST))
+    if train is None:
+        raise DataError(
+            f"the {type(given).__name__} has no table 'train', but {', '.join(map(str, given)) or 'nothing'}",
+            remedy="call one so, or give one table of it",
+            kind="unknown-source",
+        )
+    others = [str(key) for key in given if key not in (train, test)]
+    if others:
+        what = f"{', '.join(map(repr, others))} of the {type(given).__name__} is not read"
+        findings.note("unread-split", what, remedy="call it 'test' if it is to be tested on")
+    return as_frame(given[train], train), None if test is None else as_frame(given[test], test)
+
+
+def open_frame(frame: Frame) -> Table:
+    """Return its columns and rows; rows are counted from 0, as programs count them."""
+    kind = _kind(frame.rows)
+    assert kind is not None, "refused by as_frame"
+    columns, rows = kind(frame)
+    named = ({name: plain(value) for name, value in row.items()} for row in rows)
+    return Table(frame.path, [str(column) for column in columns], enumerate(named))
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything
+    """The cell as Python's own types: NumPy's become lists and numbers, and what is missing None."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    # NaN and NaT differ from themselves; the NA of pandas does not say.
+    if type(value).__name__ == "NAType" or value != value:
+        return None
+    return decoded(value)
+
+
+def decoded(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything
+    """Text where a table has bytes that are UTF-8, as some writers keep it; other bytes stay as they are."""
+    if isinstance(value, list):
+        return [decoded(item) for item in value]
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value
+
+
+# ---- kinds of tables
+
+
+Opened = tuple[Iterable[Any], Iterable[Row]]
+
+
+def _kind(given: Any) -> Callable[[Frame], Opened] | None:  # noqa: ANN401
+    """How to open it, by what it can do; None if it is no table."""
+    if isinstance(given, list | tuple):
+        return _of_dicts if all(isinstance(row, Mapping) for row in given) else None
+    return next((kind for able, kind in _KINDS if all(hasattr(given, name) for name in able)), None)
+
+
+def _of_dicts(frame: Frame) -> Opened:
+    columns = dict.fromkeys(name for row in frame.rows for name in row)
+    if not columns:
+        remedy = "give a dict for each point, such as {'text': ..., 'labels': [...]}"
+        raise DataError("the list is empty", remedy=remedy, file=frame.path, kind="empty-file")
+    return columns, frame.rows
+
+
+def _of_pandas(frame: Frame) -> Opened:
+    columns = [str(name) for name in frame.rows.columns]
+    cells = frame.rows.itertuples(index=False, name=None)
+    return columns, (dict(zip(columns, row, strict=True)) for row in cells)
+
+
+def _of_polars(frame: Frame) -> Opened:
+    return frame.rows.columns, frame.rows.iter_rows(named=True)
+
+
+def _of_hub(frame: Frame) -> Opened:
+    """A dataset of Hugging Face: classes that it keeps as numbers are given their names."""
+    rows = iter(frame.rows.with_format(None))
+    first = next(rows, None)
+    columns = frame.rows.column_names or list(first or ())
+    names = {name: _class_names(kind) for name, kind in (frame.rows.features or {}).items()}
+    all_rows = rows if first is None else itertools.chain([first], rows)
+    return columns, _with_names(all_rows, {name: found for name, found in names.items() if found})
+
+
+def _class_names(feature: Any) -> list[str] | None:  # noqa: ANN401
+    found = getattr(feature, "names", None) or getattr(getattr(feature, "feature", None), "names", None)
+    return found if isinstance(found, list) else None
+
+
+def _with_names(rows: Iterable[Row], names: Mapping[str, list[str]]) -> Iterator[Row]:
+    def name(value: Any, known: list[str]) -> Any:  # noqa: ANN401  a class, or a list of them
+        if isinstance(value, list):
+            return [name(item, known) for item in value]
+        # A dataset without labels has -1 for all.
+        return None if value is None or value < 0 else known[value]
+
+    for row in rows:
+        yield {**row, **{column: name(row[column], known) for column, known in names.items()}}
+
+
+def _of_arrow(frame: Frame) -> Opened:
+    try:
+        import pyarrow
+    except ImportError as error:
+        remedy = "pip install 'gandalf-xmc[parquet]', or give a DataFrame or a list of dicts"
+        raise DataError("reading an Arrow stream needs pyarrow", file=frame.path, remedy=remedy) from error
+    stream = pyarrow.RecordBatchReader.from_stream(frame.rows)
+    return stream.schema.names, (row for batch in stream for row in batch.to_pylist())
+
+
+# The most telling first: a DataFrame is an Arrow stream too, but one of mixed cells cannot be sent as such.
+_KINDS: tuple[tuple[tuple[str, ...], Callable[[Frame], Opened]], ...] = (
+    (("column_names", "features", "with_format"), _of_hub),
+    (("columns", "iter_rows"), _of_polars),
+    (("columns", "itertuples"), _of_pandas),
+    (("__arrow_c_stream__",), _of_arrow),
+)
