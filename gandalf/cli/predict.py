@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
@@ -20,6 +21,7 @@ from gandalf.errors import DataError
 from gandalf.report.bars import bar
 
 if TYPE_CHECKING:
+    from gandalf.model import Part
     from gandalf.predict.inputs import Chunk
     from gandalf.predict.predictor import Predictor
 
@@ -30,8 +32,8 @@ Input = Annotated[
     str,
     typer.Argument(
         metavar="INPUT",
-        help="A text; a file of texts (.txt, one a line, or a CSV, TSV, JSONL or Parquet table); or a data"
-        " set, whose test split is predicted.",
+        help="A text; a file of texts (.txt, one a line, or a CSV, TSV, JSONL or Parquet table); a data"
+        " set, whose test split is predicted; or - for lines of standard input.",
     ),
 ]
 Out = Annotated[
@@ -40,7 +42,8 @@ Out = Annotated[
         "-o",
         "--out",
         metavar="FILE",
-        help="Where to: .npz, .jsonl or .csv; with --cluster a folder. Needed unless INPUT is a text.",
+        help="Where to: .csv, .jsonl, .parquet or .npz; with --cluster a folder. Needed unless INPUT is a"
+        " text or -.",
     ),
 ]
 Top = Annotated[
@@ -79,27 +82,37 @@ def predict(
 
     [bold]gandalf predict my-model man -o predictions.npz[/]
 
+    [bold]tail -f queries.log | gandalf predict my-model -[/]  a line of JSON for each line, at once
+
     [bold]gandalf predict my-model queries -o labels --cluster tcp://scheduler:8786[/]  Parquet, on Dask
     """
     with engine("predicting"):
         from gandalf.predict.inputs import Chunk, is_text
+        from gandalf.predict.stream import STANDARD_INPUT, texts_of_stream
     if cluster is not None:
         _on_cluster(cluster, model, source, out, top or IN_FILE, threshold, device, json)
         return
-    single = is_text(source.data)
-    if out is None and not single:
+    stream = source.data == STANDARD_INPUT
+    single = not stream and is_text(source.data)
+    if out is None and not (single or stream):
         raise DataError(
             "predictions for many texts need a file to go to", remedy="name it: -o predictions.jsonl"
         )
     if out is not None:
-        _refuse_to_lose(out, model, None if single else source)
+        _refuse_to_lose(out, model, None if single or stream else source)
         if out.exists() and not overwrite:
             raise DataError("exists already", remedy="choose another name, or add --overwrite", file=out)
     predictor = _predictor(model, device)
+    if out is None and stream:
+        _answer(predictor, texts_of_stream(), top or ON_SCREEN, threshold)
+        return
     if out is None:
         _show(predictor, clean(source.data), top or ON_SCREEN, threshold, json)
         return
-    chunks = iter([Chunk([clean(source.data)])]) if single else _chunks(source, predictor)
+    if stream:
+        chunks = texts_of_stream()
+    else:
+        chunks = iter([Chunk([clean(source.data)])]) if single else _chunks(source, predictor)
     _write(predictor, chunks, out, top or IN_FILE, threshold, json)
 
 
@@ -180,20 +193,38 @@ def _on_cluster(
     console().print(f"{escape(str(out))}: {what}, in {found.parts:,} parts{before}")
 
 
+def _answer(predictor: Predictor, chunks: Iterator[Chunk], top: int, threshold: float | None) -> None:
+    """Print a line of JSON for each text as soon as it is predicted."""
+    from gandalf.predict.files import json_lines, predict_chunks
+
+    for line in json_lines(predict_chunks(predictor, chunks, top, threshold), predictor.model):
+        typer.echo(line, nl=False)
+        sys.stdout.flush()
+
+
+def _described(model: Part, label: int) -> dict[str, Any]:
+    ids = model.label_ids
+    return {"label": label, "id": None if ids is None else ids[label], "text": model.label_texts[label]}
+
+
 def _show(predictor: Predictor, text: str, top: int, threshold: float | None, json: bool) -> None:
-    found = predictor.named(text, min(top, predictor.model.num_labels), threshold=threshold)
-    known = bool(predictor.model.knows([text])[0])
+    from gandalf.predict.tables import label_name
+
+    model = predictor.model
+    ids, scores = predictor.predict(text, min(top, model.num_labels), threshold=threshold)
+    found = [(label, score) for label, score in zip(ids.tolist(), scores.tolist(), strict=True) if label >= 0]
+    known = bool(model.knows([text])[0])
     if json:
-        labels = [{"text": label, "score": score} for label, score in found]
+        labels = [_described(model, label) | {"score": score} for label, score in found]
         print_json({"text": text, "labels": labels, "known": known})
         return
     if not known:
         console().print("nothing in this text is known to the model")
         return
     table = Table(title=escape(text), title_justify="left", box=None)
-    for heading in ("label", "probability" if predictor.model.calibration else "score", ""):
+    for heading in ("label", "probability" if model.calibration else "score", ""):
         table.add_column(heading)
     for label, score in found:
-        table.add_row(escape(clean(label)), f"{score:.3f}", bar(score, 1.0, width=30))
+        table.add_row(escape(clean(label_name(model, label))), f"{score:.3f}", bar(score, 1.0, width=30))
     none = "no label is found" if threshold is None else f"no label reaches {threshold}"
     console().print(table if found else none)

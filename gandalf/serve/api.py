@@ -77,7 +77,7 @@ class Api:
 
     async def predicted(self, request: PredictRequest) -> dict[str, Any]:
         """The same as plain values."""
-        texts = [clean(text) for text in ([request.text] if isinstance(request.text, str) else request.text)]
+        texts = [clean(text) for text in request.all_texts]
         wanted = [False, True] if request.baseline else [False]
         asked = [(await self._query(request, texts, baseline), baseline) for baseline in wanted]
         self.counts.waiting.set(self.batcher.waiting)
