@@ -16,6 +16,7 @@ from gandalf.cli.check import check
 from gandalf.cli.config import config
 from gandalf.cli.demo import demo
 from gandalf.cli.diagnose import diagnose
+from gandalf.cli.embed import embed
 from gandalf.cli.evaluate import evaluate
 from gandalf.cli.explain import explain
 from gandalf.cli.export import export
@@ -85,7 +86,7 @@ def gandalf(
 
 COMMANDS = (
     *(check, stats, graph, diagnose, augment),
-    *(systems, train, mix, remember, config, predict, explain, add_labels, add_examples),
+    *(systems, train, mix, remember, config, predict, embed, explain, add_labels, add_examples),
     *(evaluate, bench, serve, export, demo),
     *(reproduce, report),
 )

@@ -87,7 +87,7 @@ def predict(
     [bold]gandalf predict my-model queries -o labels --cluster tcp://scheduler:8786[/]  Parquet, on Dask
     """
     with engine("predicting"):
-        from gandalf.predict.inputs import Chunk, is_text
+        from gandalf.predict.inputs import is_text
         from gandalf.predict.stream import STANDARD_INPUT, texts_of_stream
     if cluster is not None:
         _on_cluster(cluster, model, source, out, top or IN_FILE, threshold, device, json)
@@ -109,10 +109,7 @@ def predict(
     if out is None:
         _show(predictor, clean(source.data), top or ON_SCREEN, threshold, json)
         return
-    if stream:
-        chunks = texts_of_stream()
-    else:
-        chunks = iter([Chunk([clean(source.data)])]) if single else _chunks(source, predictor)
+    chunks = chunks_of(source, predictor.model)
     _write(predictor, chunks, out, top or IN_FILE, threshold, json)
 
 
@@ -121,10 +118,11 @@ def _refuse_to_lose(out: Path, model: Path, source: Source | None) -> None:
     from gandalf.predict.files import check_output
 
     check_output(out)
-    _refuse_to_write_into(out, model, source)
+    refuse_to_write_into(out, model, source)
 
 
-def _refuse_to_write_into(out: Path, model: Path, source: Source | None) -> None:
+def refuse_to_write_into(out: Path, model: Path, source: Source | None) -> None:
+    """Refuse an output that is part of the input or of the model."""
     if source is not None:
         source.refuse_to_write(out)
     if model.resolve() in out.resolve().parents:
@@ -138,13 +136,19 @@ def _predictor(folder: Path, device: str) -> Predictor:
     return Predictor(load_model(folder, device_of(device)))
 
 
-def _chunks(source: Source, predictor: Predictor) -> Iterator[Chunk]:
-    from gandalf.predict.inputs import is_text_file, texts_of_file, texts_of_test_split
+def chunks_of(source: Source, model: Part) -> Iterator[Chunk]:
+    """Return the texts of standard input, a text, a file of texts or a test split."""
+    from gandalf.predict.inputs import Chunk, is_text, is_text_file, texts_of_file, texts_of_test_split
+    from gandalf.predict.stream import STANDARD_INPUT, texts_of_stream
 
+    if source.data == STANDARD_INPUT:
+        return texts_of_stream()
+    if is_text(source.data):
+        return iter([Chunk([clean(source.data)])])
     path = Path(source.data)
     if is_text_file(path) and source.options.test is None:
         return texts_of_file(path, source.options.text_column)
-    return texts_of_test_split(source.load(), predictor.model)
+    return texts_of_test_split(source.load(), model)
 
 
 def _write(
@@ -178,7 +182,7 @@ def _on_cluster(
 
     if out is None:
         raise DataError("a cluster writes predictions into a folder", remedy="name it: -o predictions")
-    _refuse_to_write_into(out, model, source)
+    refuse_to_write_into(out, model, source)
     parts = parts_of(Path(source.data), source.options.text_column)
     labels = read_facts(model).labels
     with connected(cluster) as client:

@@ -71,6 +71,13 @@ class PredictRequest(Asked):
         return self.texts or ([self.text] if isinstance(self.text, str) else self.text)
 
 
+class EmbedRequest(Asked):
+    """Texts whose vectors are wanted."""
+
+    texts: Texts
+    baseline: StrictBool = Field(False, description="By the model beside it.")
+
+
 class ExplainRequest(Asked):
     """A text and a label of it."""
 
@@ -156,6 +163,12 @@ class Predictions(BaseModel):
     results: list[Result]
     baseline: list[Result] | None = None
     calibrated: bool
+
+
+class Embedded(BaseModel):
+    """A vector of length 1 for each text in the order asked; products say how alike two texts are."""
+
+    vectors: list[list[float]]
 
 
 class Labels(BaseModel):
