@@ -160,12 +160,13 @@ class GandalfClassifier:
         Callbacks are not kept. A model of `gandalf train` has the labels' ids for names, else their texts.
         """
         model, path = load_model(folder, device), Path(folder) / ABOUT
-        about = read_json(path) if path.is_file() else {"params": {"system": model.config.get("system")}}
+        about: dict[str, Any] = {"params": {"system": model.config.get("system")}}
+        about = read_json(path) if path.is_file() else about
         try:
-            params = about["params"].items()  # JSON has no tuples
-            found = cls(
-                **{name: tuple(value) if isinstance(value, list) else value for name, value in params}
-            )
+            params: dict[str, Any] = {**about["params"]}
+            if "settings" in params:
+                params["settings"] = tuple(params["settings"])  # as it was: JSON has no tuples
+            found = cls(**params)
             found.classes_ = _classes(model, about.get("number_names"))
         except (KeyError, TypeError, ValueError) as error:
             remedy = "delete it to go without it, or save the classifier again"

@@ -23,7 +23,7 @@ class NumericClassifier(GandalfClassifier):
 
     def fit(self, X, y):
         if y is not None:
-            X, y = validate_data(self, X, y)
+            X, y = validate_data(self, X, y, multi_output=True)
             check_classification_targets(y)
             X, y = _texts(X), [[int(label)] for label in np.ravel(y)]
         return super().fit(X, y)

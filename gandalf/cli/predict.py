@@ -13,9 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from gandalf.cli.engine import device_of, engine
-from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
+from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.cli.places import Cluster
 from gandalf.data.formats.texts import clean
 from gandalf.errors import DataError
 from gandalf.report.bars import bar

@@ -23,7 +23,7 @@ def text_list(texts: Any) -> list[str]:  # noqa: ANN401  of any library
 
 
 def _one_column(values: Any) -> list[Any]:  # noqa: ANN401
-    shape = getattr(values, "shape", ())
+    shape: tuple[int, ...] = getattr(values, "shape", ())
     if len(shape) == 2:  # iterating over a frame would give the names of its columns
         if shape[1] != 1:
             raise DataError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,13 +33,13 @@ def embed(model: Part, texts: str | Sequence[str]) -> Embedded:
     asked = [texts] if isinstance(texts, str) else texts
     check_texts(asked)
     starts = range(0, max(len(asked), 1), CHUNK)
-    parts = [
+    parts: list[Any] = [
         _plain(model.unit_vectors(asked[at : at + CHUNK]))
         for at in (track(starts, "embedding") if len(starts) > 1 else starts)
     ]
     if issparse(parts[0]):
         return csr_array(vstack(parts, format="csr"))
-    return np.concatenate(cast("list[Dense]", parts))
+    return np.asarray(np.concatenate(parts))
 
 
 def dense_vectors(model: Part, texts: Sequence[str]) -> Dense:
@@ -78,9 +78,9 @@ def _write_npy(path: Path, model: Part, chunks: Iterable[Chunk]) -> int:
 
 def _write_npz(path: Path, model: Part, chunks: Iterable[Chunk]) -> int:
     """Write one sparse matrix, a row for each text."""
-    parts = [csr_array(embed(model, []))]
-    parts += [csr_array(embed(model, each.texts)) for each in chunks]
-    found = csr_array(vstack(parts, format="csr"))
+    parts: list[Any] = [_sparse(model, [])]
+    parts += [_sparse(model, each.texts) for each in chunks]
+    found: Any = csr_array(vstack(parts, format="csr"))
     with written(path, "wb") as file:
         save_npz(file, found)
     return int(found.shape[0])
@@ -98,6 +98,11 @@ def _write_json_lines(path: Path, model: Part, chunks: Iterable[Chunk]) -> int:
                 file.write(json.dumps(record, ensure_ascii=False) + "\n")
                 row += 1
     return row
+
+
+def _sparse(model: Part, texts: Sequence[str]) -> Any:  # noqa: ANN401  SciPy's types of dense arrays clash
+    found: Any = embed(model, texts)
+    return csr_array(found)
 
 
 _WRITERS = {".npy": _write_npy, ".npz": _write_npz, ".jsonl": _write_json_lines}
