@@ -18,6 +18,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "stats": "Count points, labels and words, and show how long the tail is.",
         "graph": "Show which labels occur together.",
         "diagnose": "Measure what label points would be taught, and how far that is true here.",
+        "split": "Hold out a test split, as gandalf itself would.",
         "augment": "Write the training set with every label's text as an extra point, for any trainer.",
     },
     "Train and predict": {
@@ -86,7 +87,7 @@ class Listed(BareFlags, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
         """Import the command that is run."""
         name, listed, rest = super().resolve_command(ctx, args)
-        return name, listed if name is None else load_command(name), rest
+        return name, load_command(name) if name in NAMES else listed, rest
 
 
 def load_command(name: str) -> Any:  # noqa: ANN401  click's command, under typer's name for it

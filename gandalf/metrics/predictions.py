@@ -60,7 +60,8 @@ def test_points(splits: Splits) -> Dataset:
     if splits.test is None:
         raise DataError(
             f"the data set {splits.name!r} has no test split to evaluate on",
-            remedy="add tst.json.gz, tst_X_Y.txt or test.csv to the folder, or name a table with --test",
+            remedy="add tst.json.gz, tst_X_Y.txt or test.csv to the folder, or name a table with --test;"
+            " gandalf split DATA OUT holds one out",
             kind=NO_TEST_SPLIT,
         )
     if len(splits.test) == 0:

@@ -109,7 +109,6 @@ _WRITERS = {".npy": _write_npy, ".npz": _write_npz, ".jsonl": _write_json_lines}
 
 
 def _plain(vectors: Any) -> Embedded:  # noqa: ANN401  a tensor, or rows of SciPy
-    if issparse(vectors):
-        return csr_array(vectors)
-    found: Dense = vectors.detach().cpu().float().numpy()
+    sparse: bool = issparse(vectors)
+    found: Embedded = csr_array(vectors) if sparse else vectors.detach().cpu().float().numpy()
     return found
