@@ -68,6 +68,7 @@ def test_standard_input_into_a_file(small_folder, tmp_path):
     assert result.exit_code == 0, result.output
     lines = (tmp_path / "o.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["row", "0", "1"]
+    assert "up to 1 label for each of 2 texts" in result.stdout
 
 
 def test_a_file_called_like_a_model_is_not_standard_input(small_folder):

@@ -105,7 +105,7 @@ def test_labels(client):
 def test_about_health_ready_metrics(client):
     about = client.get("/about").json()
     assert (about["labels"], about["adds_labels"], about["has_data"]) == (5, False, False)
-    assert (about["search"], about["recall"]) == ("exact", None)
+    assert (about["search"], about["recall"], about["baseline"]) == ("exact", None, "baseline")
     assert client.get("/health").json() == client.get("/ready").json() == {"status": "ok"}
     client.post("/predict", json={"text": "x"})
     client.get("/some/path/1"), client.get("/some/path/2"), client.get("/labels/1/neighbours")

@@ -42,14 +42,16 @@ def test_the_wheel_has_all_that_it_needs(tmp_path):
         capture_output=True,
         text=True,
     ).stdout.strip()
-    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--target", site, str(wheel)]
+    pip = [sys.executable, "-m", "pip", "install"]
+    install = [*pip, "--no-deps", "--no-index", "--target", site, str(wheel)]
     subprocess.run(install, check=True, capture_output=True, timeout=300)
     # Libraries come from here, so that nothing is downloaded; gandalf itself from the wheel.
     libraries = next(each for each in sys.path if each.endswith("site-packages"))
     (Path(site) / "libraries.pth").write_text(libraries)
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    look = [python, "-c", LOOKS]
     done = subprocess.run(
-        [python, "-c", LOOKS], cwd=tmp_path, env=clean, capture_output=True, text=True, check=False, timeout=300
+        look, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("9599 8808 ")

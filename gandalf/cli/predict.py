@@ -16,6 +16,7 @@ from gandalf.cli.engine import device_of, engine
 from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.data.formats.texts import clean
+from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 from gandalf.report.bars import bar
 
@@ -159,7 +160,7 @@ def _write(
     if json:
         print_json({"out": str(out), "texts": count, "labels": predictor.model.num_labels, "top": top})
         return
-    console().print(f"{escape(str(out))}: up to {top:,} labels for each of {count:,} texts")
+    console().print(f"{escape(str(out))}: up to {counted(top, 'label')} for each of {counted(count, 'text')}")
 
 
 def _on_cluster(
@@ -192,7 +193,7 @@ def _on_cluster(
         print_json({"out": str(out), **counts, "labels": labels, "top": top})
         return
     before = f", {found.skipped:,} of them done before" if found.skipped else ""
-    what = f"up to {top:,} labels for each of {found.rows:,} texts"
+    what = f"up to {counted(top, 'label')} for each of {counted(found.rows, 'text')}"
     console().print(f"{escape(str(out))}: {what}, in {found.parts:,} parts{before}")
 
 
