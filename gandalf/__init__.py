@@ -2,28 +2,26 @@
 
 __version__ = "0.1.0"
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import gandalf.train  # loaded now, so that loading it later cannot hide the function of that name
-from gandalf.augment.label_points import Keep, augment, label_points
-from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.export import export
-from gandalf.data.load import load
-from gandalf.data.synthetic import synthetic
-from gandalf.errors import DataError
-from gandalf.graph.label_graph import GraphOptions, LabelGraph, label_graph
-from gandalf.graph.postulate import diagnose
-from gandalf.metrics.evaluate import evaluate
-from gandalf.systems import recipe
-
 if TYPE_CHECKING:
+    from gandalf.augment.label_points import Keep, augment, label_points
+    from gandalf.data.dataset import Dataset, Splits
+    from gandalf.data.export import export
+    from gandalf.data.load import load
+    from gandalf.data.synthetic import synthetic
+    from gandalf.errors import DataError
     from gandalf.estimator import GandalfClassifier
+    from gandalf.graph.label_graph import GraphOptions, LabelGraph, label_graph
+    from gandalf.graph.postulate import diagnose
+    from gandalf.metrics.evaluate import evaluate
     from gandalf.model import load_model
     from gandalf.predict.predictor import Predictor
     from gandalf.runs.start import train
-else:
-    del gandalf, train  # `gandalf.train` is the function, as `gandalf.augment` is
+    from gandalf.systems import recipe
 
 __all__ = [
     "DataError",
@@ -47,20 +45,46 @@ __all__ = [
     "train",
 ]
 
-# What needs PyTorch is imported when it is first asked for.
-_ENGINE = {
+# Where each public name is defined: it is imported when it is first asked for.
+_HOMES = {
+    "DataError": "gandalf.errors",
+    "Dataset": "gandalf.data.dataset",
     "GandalfClassifier": "gandalf.estimator",
+    "GraphOptions": "gandalf.graph.label_graph",
+    "Keep": "gandalf.augment.label_points",
+    "LabelGraph": "gandalf.graph.label_graph",
     "Predictor": "gandalf.predict.predictor",
+    "Splits": "gandalf.data.dataset",
+    "augment": "gandalf.augment.label_points",
+    "diagnose": "gandalf.graph.postulate",
+    "evaluate": "gandalf.metrics.evaluate",
+    "export": "gandalf.data.export",
+    "label_graph": "gandalf.graph.label_graph",
+    "label_points": "gandalf.augment.label_points",
+    "load": "gandalf.data.load",
     "load_model": "gandalf.model",
+    "recipe": "gandalf.systems",
+    "synthetic": "gandalf.data.synthetic",
     "train": "gandalf.runs.start",
 }
 
 
+class _Package(ModuleType):
+    """The package, in which `gandalf.train` stays the function when the room of that name is imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _HOMES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
 def __getattr__(name: str) -> Any:  # noqa: ANN401  whatever has that name
-    if name not in _ENGINE:
+    if name not in _HOMES:
         raise AttributeError(f"module 'gandalf' has no attribute {name!r}")
     try:
-        found = getattr(import_module(_ENGINE[name]), name)
+        found = getattr(import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "gandalf":
             raise
@@ -71,4 +95,4 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401  whatever has that name
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ENGINE})
+    return sorted([*__all__, "__version__"])

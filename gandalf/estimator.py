@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,30 @@ from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.formats.texts import clean
-from gandalf.data.indicators import LabelTexts, indicators, known_names, texts_of_labels
+from gandalf.data.indicators import (
+    Classes,
+    LabelTexts,
+    Name,
+    classes_of,
+    indicators,
+    known_names,
+    texts_of_labels,
+)
+from gandalf.data.sequences import as_mapping, text_list
 from gandalf.errors import DataError
 from gandalf.model import Part, load_model, save_model
-from gandalf.predict.predictor import Predictor
+from gandalf.model.save import list_files, write_json
+from gandalf.predict.embedding import Embedded, embed
+from gandalf.predict.predictor import Predictor, Probabilities
 from gandalf.runs.start import changed, train
 from gandalf.systems import AUTO, recipe
+from gandalf.train.logs import Listener
+from gandalf.wide.folder import read_json
 
 TOP = 100  # labels looked at for each text
 FEW = 100  # points: of fewer, none is held out for validation
+DENSE = 1 << 30  # bytes of probabilities of every label; more are given as a sparse matrix or not at all
+ABOUT = "classifier.json"  # in a model's folder: parameters, and which names of labels are numbers
 
 
 class GandalfClassifier:
@@ -32,6 +48,10 @@ class GandalfClassifier:
     Targets are by default what the recipe says, but each label itself below 100 texts, and none where
     labels have no texts. `predict` gives the labels whose probability is at least `threshold`.
     `system="auto"` searches for the best model as `gandalf train` does; `"search.minutes=2"` is its budget.
+
+    With `verbose` above 0 the course of training is printed; each of `callbacks` is called as
+    `callback(kind, step, values)` with the loss (kind "train") and held-out figures ("validation"). Texts
+    may be a list, a Series, an Arrow array, or a frame or array of one column.
     """
 
     def __init__(
@@ -43,10 +63,13 @@ class GandalfClassifier:
         device: str = "auto",
         threshold: float = 0.5,
         settings: Sequence[str] = (),
+        verbose: int = 0,
+        callbacks: Sequence[Listener] = (),
     ) -> None:
         self.system, self.targets, self.epochs = system, targets, epochs
         self.seed, self.device = seed, device
         self.threshold, self.settings = threshold, settings
+        self.verbose, self.callbacks = verbose, callbacks
 
     def fit(
         self,
@@ -56,13 +79,17 @@ class GandalfClassifier:
     ) -> GandalfClassifier:
         """Train on texts and their labels: lists of names or numbers, or an N x L indicator matrix.
 
-        `label_texts` maps names to texts, or lists the texts of labels 0 to L - 1. By default names are
-        their own texts. After this `model_` is the trained model and `classes_` the labels' names.
+        `label_texts` maps names to texts (a dictionary, or a Series whose index is the names), or lists the
+        texts of labels 0 to L - 1. By default names are their own texts. After this `model_` is the trained
+        model and `classes_` the labels' names.
         """
+        if labels is None:
+            raise DataError("fit requires y to be passed, but the target y is None", remedy="give labels")
+        label_texts = None if label_texts is None else as_mapping(label_texts)
         found = indicators(labels, known_names(label_texts))
         points = Dataset(
             found.targets,
-            texts=_as_texts(texts),
+            texts=text_list(texts),
             label_texts=[clean(text) for text in texts_of_labels(found.names, label_texts)],
             label_ids=[str(name) for name in found.names],
         )
@@ -72,8 +99,10 @@ class GandalfClassifier:
         own_texts = label_texts is not None or any(isinstance(name, str) for name in found.names)
         settings = self._settings(len(points), own_texts)
         chosen = changed(recipe(self.system), *settings, **self._changes())
-        self.model_: Part = train(Splits(points), chosen).model
-        self.classes_ = found.classes
+        told = (print, _print_event) if self.verbose else (None, None)
+        listeners = [*self.callbacks, *([told[1]] if told[1] is not None else [])]
+        self.model_: Part = train(Splits(points), chosen, tell=told[0], listeners=listeners).model
+        self.classes_: Classes = found.classes
         return self
 
     def predict(self, texts: Sequence[str]) -> csr_array:
@@ -81,20 +110,34 @@ class GandalfClassifier:
         found = self._matrix(texts, TOP, self.threshold)
         return csr_array((np.ones(found.nnz, dtype=np.int8), found.indices, found.indptr), shape=found.shape)
 
-    def predict_proba(self, texts: Sequence[str], top: int = TOP) -> csr_array:
-        """N x L probabilities, sparse: only each text's `top` most probable labels have an entry."""
-        return self._matrix(texts, top, None)
+    def predict_proba(self, texts: Sequence[str], top: int | None = None) -> Probabilities | csr_array:
+        """N x L probabilities: an array of every label, or with `top` a sparse matrix of the most probable.
+
+        An array above 1 GiB is refused: say `top=100`.
+        """
+        if top is not None:
+            return self._matrix(texts, top, None)
+        asked, labels = text_list(texts), self._fitted.num_labels
+        if 4 * len(asked) * labels > DENSE:
+            what = f"probabilities of {labels:,} labels for {len(asked):,} texts are too many for an array"
+            raise DataError(what, remedy=f"say top={TOP} for a sparse matrix, or give fewer texts")
+        dense: Probabilities = self._matrix(asked, labels, None).toarray()
+        return dense
+
+    def embed(self, texts: Sequence[str]) -> Embedded:
+        """N x dim vectors of length 1, dense of a network and sparse of a linear model of words."""
+        return embed(self._fitted, text_list(texts))
 
     def predict_top(self, texts: Sequence[str], k: int = 5) -> list[list[Any]]:
         """Names of the k most probable labels of each text, best first."""
         k = min(k, self._fitted.num_labels)
-        ids, _ = Predictor(self._fitted).predict(_as_texts(texts), k)
+        ids, _ = Predictor(self._fitted).predict(text_list(texts), k)
         names = self.classes_.tolist()
         return [[names[label] for label in row if label >= 0] for row in ids.tolist()]
 
     def score(self, texts: Sequence[str], labels: Any) -> float:  # noqa: ANN401  as in `fit`
         """P@1 as a share: of how many texts the most probable label is one of theirs."""
-        best, _ = Predictor(self._fitted).predict(_as_texts(texts), 1)
+        best, _ = Predictor(self._fitted).predict(text_list(texts), 1)
         # A label that was not trained can only be missed.
         truth = indicators(labels, self.classes_.tolist(), drop_others=True).targets.astype(bool)
         if len(best) != truth.shape[0]:
@@ -102,8 +145,34 @@ class GandalfClassifier:
         return float(np.mean(truth[np.arange(len(best)), best[:, 0]] & (best[:, 0] >= 0)))
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Write the model's folder, for `gandalf predict` and `gandalf.load_model`."""
+        """Write the model's folder, for `gandalf predict`, `gandalf.load_model` and `load`."""
         save_model(self._fitted, folder, overwrite=overwrite)
+        params = {name: value for name, value in self.get_params().items() if name != "callbacks"}
+        numbers = [isinstance(name, int) for name in self.classes_.tolist()]
+        about = {"params": params, "number_names": numbers[0] if len(set(numbers)) == 1 else numbers}
+        write_json(about, Path(folder) / ABOUT)
+        list_files(Path(folder), ABOUT)
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str = "cpu") -> GandalfClassifier:
+        """Read a classifier from the folder that `save` wrote, or from any model's folder.
+
+        Callbacks are not kept. A model of `gandalf train` has the labels' ids for names, else their texts.
+        """
+        model, path = load_model(folder, device), Path(folder) / ABOUT
+        about: dict[str, Any] = {"params": {"system": model.config.get("system")}}
+        about = read_json(path) if path.is_file() else about
+        try:
+            params: dict[str, Any] = {**about["params"]}
+            if "settings" in params:
+                params["settings"] = tuple(params["settings"])  # as it was: JSON has no tuples
+            found = cls(**params)
+            found.classes_ = _classes(model, about.get("number_names"))
+        except (KeyError, TypeError, ValueError) as error:
+            remedy = "delete it to go without it, or save the classifier again"
+            raise DataError(f"does not describe a classifier ({error})", remedy=remedy, file=path) from error
+        found.model_ = model
+        return found
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """What the classifier was made with, by name."""
@@ -147,11 +216,15 @@ class GandalfClassifier:
         return hasattr(self, "model_")
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401  scikit-learn's own type
-        """What scikit-learn wants to know, and alone asks for."""
+        """What scikit-learn wants to know, and alone asks for.
+
+        Of a "classifier" scikit-learn reads the targets itself to choose folds, which fails where they are
+        lists, and takes two labels for the two sides of one, where here labels are independent.
+        """
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
         return Tags(
-            estimator_type="classifier",
+            estimator_type=None,
             target_tags=TargetTags(required=True, multi_output=True, single_output=False),
             classifier_tags=ClassifierTags(multi_class=False, multi_label=True),
             input_tags=InputTags(one_d_array=True, two_d_array=False, string=True),
@@ -160,7 +233,7 @@ class GandalfClassifier:
     @property
     def _fitted(self) -> Part:
         if not self.__sklearn_is_fitted__():
-            raise DataError("the classifier has not been trained", remedy="call fit first")
+            raise _not_fitted()("the classifier has not been trained", remedy="call fit first")
         return self.model_
 
     def _changes(self) -> dict[str, object]:
@@ -189,7 +262,7 @@ class GandalfClassifier:
     def _matrix(self, texts: Sequence[str], top: int, threshold: float | None) -> csr_array:
         model = self._fitted
         ids, scores = Predictor(model).predict(
-            _as_texts(texts), min(top, model.num_labels), threshold=threshold
+            text_list(texts), min(top, model.num_labels), threshold=threshold
         )
         kept = ids >= 0
         starts = np.concatenate([[0], np.cumsum(kept.sum(axis=1))])
@@ -203,11 +276,26 @@ def _defaults() -> dict[str, Any]:
     return {name: each.default for name, each in parameters.items()}
 
 
-def _as_texts(texts: Sequence[str]) -> list[str]:
-    if isinstance(texts, str):
-        raise DataError("the texts are one string", remedy="write [text]")
-    found = list(texts)
-    for at, text in enumerate(found):
-        if not isinstance(text, str):
-            raise DataError(f"text {at:,} is not a string but {text!r:.60}")
-    return [clean(text) for text in found]
+def _not_fitted() -> type[DataError]:
+    """Return the error of a classifier that was not trained: scikit-learn's own too, where it is in use."""
+    if "sklearn" not in sys.modules:
+        return DataError
+    from sklearn.exceptions import NotFittedError
+
+    return type("NotFittedError", (DataError, NotFittedError), {})
+
+
+def _classes(model: Part, number_names: bool | list[bool] | None) -> Classes:
+    """Names of the model's labels: numbers where they were."""
+    names: list[Name] = list(model.label_texts if model.label_ids is None else model.label_ids)
+    if len(set(names)) < len(names):
+        names = list(range(len(names)))
+    elif number_names:
+        which = [True] * len(names) if number_names is True else number_names
+        names = [int(name) if number else name for name, number in zip(names, which, strict=True)]
+    return classes_of(names)
+
+
+def _print_event(kind: str, step: int, values: Mapping[str, Any]) -> None:
+    numbers = {name: value for name, value in values.items() if isinstance(value, int | float)}
+    print(f"{kind} {step:,}: {', '.join(f'{name} {value:.4g}' for name, value in numbers.items())}")  # noqa: T201

@@ -24,7 +24,14 @@ LIGHT = {"numpy", "scipy", "typer", "rich", "gandalf"}
 # The engine, which the extra [train] brings; the rooms before it do without.
 ENGINE = {room: {"torch", "tokenizers", "safetensors", "filelock"} for room in ROOMS[ROOMS.index("text") :]}
 ENGINE |= {room: set() for room in ("wide", "memory", "slim", "peers", "report", "cli", "__main__")}
-ENGINE["serve"] |= {"fastapi", "starlette", "pydantic", "prometheus_client", "uvicorn"}  # the extra [serve]
+ENGINE["serve"] |= {
+    "fastapi",
+    "starlette",
+    "pydantic",
+    "pydantic_core",
+    "prometheus_client",
+    "uvicorn",
+}  # the extra [serve]
 ENGINE["cluster"] |= {"dask", "distributed", "pyarrow"}  # the extra [cluster]
 KERNELS = {"fused_kernels.py": {"triton"}}  # files that are wholly of an extra, imported where they are used
 

@@ -180,3 +180,15 @@ def _row(values, matrix, row):
 
 def _rows(matrix):
     return [set(_row(matrix.indices, matrix, row)) for row in range(matrix.shape[0])]
+
+
+def test_places_that_a_file_leaves_empty_are_named(splits, tmp_path):
+    lines = '{"labels": [7, 3, 5]}\n' * (len(splits.test) - 1) + '{"labels": [1]}\n'
+    (tmp_path / "three.jsonl").write_text(lines)
+    found = run_json(tmp_path / "three.jsonl", "man")
+    assert found["most_labels"] == 3
+    said = command_line.done("evaluate", tmp_path / "three.jsonl", "man")
+    assert "more than 3 labels predicted: figures @5 count" in said
+    assert "predicted: figures" not in command_line.done(
+        "evaluate", tmp_path / "three.jsonl", "man", "--k", 3
+    )

@@ -55,8 +55,12 @@ def test_functions_are_not_hidden_by_the_rooms_of_their_name(first):
 def test_other_names_are_not_there():
     with pytest.raises(AttributeError, match="no attribute 'trane'"):
         _ = gandalf.trane
-    assert set(gandalf.__all__) <= set(dir(gandalf))
-    assert "gandalf" not in dir(gandalf)
+    assert dir(gandalf) == sorted([*gandalf.__all__, "__version__"])
+
+
+def test_names_are_imported_when_they_are_asked_for():
+    done = python("import sys, gandalf\ndir(gandalf), gandalf.__version__\nprint('numpy' in sys.modules)")
+    assert done.stdout == "False\n", done.stderr
 
 
 # ---- behind it

@@ -234,7 +234,7 @@ def test_as_dict_has_the_filtered_figures_on_top():
     names = {f"{m}@{k}" for m in ("P", "nDCG", "PSP", "PSnDCG", "R", "C", "macroP") for k in (1, 3, 5)} | {
         "MRR"
     }
-    others = {"points", "labels", "bins", "unfiltered", "label_text", "new_text", "propensity"}
+    others = {"points", "labels", "most_labels", "bins", "unfiltered", "label_text", "new_text", "propensity"}
     assert set(found) == names | others
     assert found["P@1"] == 100.0 and found["unfiltered"]["P@1"] == 50.0
     assert found["propensity"] == {"A": 0.55, "B": 1.5, "from": "default"}

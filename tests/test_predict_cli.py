@@ -39,8 +39,23 @@ def test_a_text_on_screen(small_folder, small_predictor):
 
 def test_a_text_as_json(small_folder, small_predictor):
     found = json.loads(done(small_folder, "bzip2 files", "--top", 2, "--json"))
-    expected = [{"text": text, "score": score} for text, score in small_predictor.named("bzip2 files", 2)]
+    ids, scores = small_predictor.predict("bzip2 files", 2)
+    expected = [
+        {"label": label, "id": f"L{label}", "text": LABELS[label], "score": score}
+        for label, score in zip(ids.tolist(), scores.tolist(), strict=True)
+    ]
     assert found == {"text": "bzip2 files", "labels": expected, "known": True}
+
+
+def test_a_blank_label_text_is_shown_as_its_id(tmp_path):
+    texts = [*LABELS[:1], " ", *LABELS[2:]]
+    with_ids, without = small_model(labels=texts), small_model(labels=texts, ids=False)
+    assert [name for name, _ in Predictor(with_ids).named("gzip", 5)].count("L1") == 1
+    assert [name for name, _ in Predictor(without).named("gzip", 5)].count("1") == 1
+    save_model(with_ids, tmp_path / "model")
+    assert "L1 " in done(tmp_path / "model", "gzip")
+    found = json.loads(done(tmp_path / "model", "gzip", "--json"))["labels"]
+    assert {"L1": " "}.items() <= {each["id"]: each["text"] for each in found}.items()
 
 
 def test_a_threshold_that_nothing_reaches(small_folder):
@@ -147,7 +162,8 @@ def test_where_predictions_may_not_go(small_folder, tmp_path):
     assert "need a file to go to; name it: -o" in fails(small_folder, texts)
     said = fails(small_folder, texts, "-o", tmp_path / "o.pkl")
     assert "in no format that predictions can be written in" in said
-    assert "in no format" in fails(small_folder, texts, "-o", tmp_path / "o.npz.gz")
+    for name in ("o.npz.gz", "o.parquet.gz"):
+        assert "in no format" in fails(small_folder, texts, "-o", tmp_path / name)
     assert "is in the model's folder" in fails(small_folder, texts, "-o", small_folder / "labels.jsonl")
     before = (tmp_path / "t.jsonl").read_bytes()
     assert "is part of the data that is read" in fails(

@@ -42,6 +42,7 @@ def test_many_texts(client, predictor):
     assert [each["text"] for each in found] == texts
     assert [each["labels"] for each in found] == [*(expected(predictor, text, 5) for text in texts[:2]), []]
     assert [each["known"] for each in found] == [True, True, False]
+    assert client.post("/predict", json={"texts": texts, "k": 5}).json()["results"] == found
 
 
 def test_a_whole_number_may_be_written_with_a_point(client):
@@ -104,7 +105,7 @@ def test_labels(client):
 def test_about_health_ready_metrics(client):
     about = client.get("/about").json()
     assert (about["labels"], about["adds_labels"], about["has_data"]) == (5, False, False)
-    assert (about["search"], about["recall"]) == ("exact", None)
+    assert (about["search"], about["recall"], about["baseline"]) == ("exact", None, "baseline")
     assert client.get("/health").json() == {"status": "ok"}
     assert client.get("/ready").json() == {"status": "ok", "adding": "off"}
     client.post("/predict", json={"text": "x"})
@@ -159,6 +160,7 @@ def test_the_document_tells_every_answer(client):
     [
         {"text": "bzip2 files", "k": 3},
         {"text": ["gzip", "ﬁle ☃ 𝄞", ""], "k": 2.0, "threshold": 0.1},
+        {"texts": ["gzip", "disk usage"], "k": 1},
         {"text": "gzip", "deny": ["L1", 0], "baseline": True},
         {"text": "gzip", "allow": [1, "disk usage"]},
     ],

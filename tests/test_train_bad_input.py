@@ -145,3 +145,5 @@ def test_no_epochs_are_no_training(made_up, tmp_path):
 def test_one_length_is_enough(made_up, tmp_path):
     result = run(made_up, tmp_path / "out", "--epochs", "2", "--steps", "5")
     assert result.exit_code == 2 and "--epochs and --steps both say how long to train" in result.stderr
+    said = fails(made_up, tmp_path / "out", "--set", "training.epochs=5", "--steps", "10")
+    assert said.startswith("--steps and --set training.epochs=5 both say how long to train")

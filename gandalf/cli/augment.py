@@ -13,9 +13,9 @@ from gandalf import __version__
 from gandalf.augment.label_points import Keep, Points
 from gandalf.augment.sampling import Order
 from gandalf.cli.graph_options import GRAPH
-from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
+from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.cli.places import Cluster, Place, place
+from gandalf.cli.places import Place, place
 from gandalf.data.export import Writing
 from gandalf.data.origin import RECORD, foreign_files
 from gandalf.errors import DataError

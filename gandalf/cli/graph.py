@@ -12,9 +12,9 @@ from rich.markup import escape
 from scipy.sparse import csr_array, save_npz
 
 from gandalf.cli.graph_options import GRAPH
-from gandalf.cli.options import SOURCE, Json, Plot, Source, offers
+from gandalf.cli.options import SOURCE, Cluster, Json, Plot, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.cli.places import Cluster, Place, place
+from gandalf.cli.places import Place, place
 from gandalf.data.files import written
 from gandalf.graph.label_graph import GraphOptions, LabelGraph
 from gandalf.graph.neighbours import Neighbourhood, find_labels, typical_labels

@@ -5,37 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from gandalf import __version__
-from gandalf.cli.add_examples import add_examples
-from gandalf.cli.add_labels import add_labels
-from gandalf.cli.augment import augment
-from gandalf.cli.bench import bench
-from gandalf.cli.check import check
-from gandalf.cli.config import config
-from gandalf.cli.demo import demo
-from gandalf.cli.diagnose import diagnose
-from gandalf.cli.evaluate import evaluate
-from gandalf.cli.explain import explain
-from gandalf.cli.export import export
-from gandalf.cli.graph import graph
-from gandalf.cli.mix import mix
-from gandalf.cli.predict import predict
-from gandalf.cli.remember import remember
-from gandalf.cli.report import report
-from gandalf.cli.reproduce import reproduce
-from gandalf.cli.serve import serve
-from gandalf.cli.stats import stats
-from gandalf.cli.systems import systems
-from gandalf.cli.train import train
+from gandalf.cli.listed import CONTEXT, Listed
 from gandalf.errors import DataError
 
 BAD_INPUT = 2  # also what typer exits with on bad usage
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
-class Commands(TyperGroup):
+class Commands(Listed):
     """Commands that end bad input with one sentence on standard error and never with a traceback."""
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  click's context, which typer carries under its own name
@@ -59,7 +38,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT,
 )
 
 
@@ -82,13 +61,3 @@ def gandalf(
 
     Start with: [bold]gandalf check man[/], or [bold]gandalf demo[/] for a few minutes of training.
     """
-
-
-COMMANDS = (
-    *(check, stats, graph, diagnose, augment),
-    *(systems, train, mix, remember, config, predict, explain, add_labels, add_examples),
-    *(evaluate, bench, serve, export, demo),
-    *(reproduce, report),
-)
-for command in COMMANDS:
-    app.command()(command)

@@ -21,6 +21,15 @@ Data = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw it into this picture.")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Work on Dask: tcp://HOST:8786, or [bold]local[/] for workers on this machine. The scheduler"
+        " must be on a trusted network. Needs the extra cluster.",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same result.")]
 
 # What every command tells, not only `check`: the data is not what its files say to the letter.

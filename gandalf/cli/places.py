@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import typer
 from scipy.sparse import csr_array
 
 from gandalf.augment.label_points import Keep, augment
@@ -27,16 +26,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 Record = Callable[[int], Mapping[str, Any]]  # from the number of points written to how they were made
-
-Cluster = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster",
-        metavar="ADDRESS",
-        help="Work on Dask: tcp://HOST:8786, or [bold]local[/] for workers on this machine. The scheduler"
-        " must be on a trusted network. Needs the extra cluster.",
-    ),
-]
 
 
 class Place(Protocol):

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
 from gandalf.cli.engine import device_of, engine
-from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
+from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.cli.places import Cluster
 from gandalf.data.formats.texts import clean
+from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 from gandalf.report.bars import bar
 
 if TYPE_CHECKING:
+    from gandalf.model import Part
     from gandalf.predict.inputs import Chunk
     from gandalf.predict.predictor import Predictor
 
@@ -30,8 +32,8 @@ Input = Annotated[
     str,
     typer.Argument(
         metavar="INPUT",
-        help="A text; a file of texts (.txt, one a line, or a CSV, TSV, JSONL or Parquet table); or a data"
-        " set, whose test split is predicted.",
+        help="A text; a file of texts (.txt, one a line, or a CSV, TSV, JSONL or Parquet table); a data"
+        " set, whose test split is predicted; or - for lines of standard input.",
     ),
 ]
 Out = Annotated[
@@ -40,7 +42,8 @@ Out = Annotated[
         "-o",
         "--out",
         metavar="FILE",
-        help="Where to: .npz, .jsonl or .csv; with --cluster a folder. Needed unless INPUT is a text.",
+        help="Where to: .csv, .jsonl, .parquet or .npz; with --cluster a folder. Needed unless INPUT is a"
+        " text or -.",
     ),
 ]
 Top = Annotated[
@@ -79,27 +82,34 @@ def predict(
 
     [bold]gandalf predict my-model man -o predictions.npz[/]
 
+    [bold]tail -f queries.log | gandalf predict my-model -[/]  a line of JSON for each line, at once
+
     [bold]gandalf predict my-model queries -o labels --cluster tcp://scheduler:8786[/]  Parquet, on Dask
     """
     with engine("predicting"):
-        from gandalf.predict.inputs import Chunk, is_text
+        from gandalf.predict.inputs import is_text
+        from gandalf.predict.stream import STANDARD_INPUT, texts_of_stream
     if cluster is not None:
         _on_cluster(cluster, model, source, out, top or IN_FILE, threshold, device, json)
         return
-    single = is_text(source.data)
-    if out is None and not single:
+    stream = source.data == STANDARD_INPUT
+    single = not stream and is_text(source.data)
+    if out is None and not (single or stream):
         raise DataError(
             "predictions for many texts need a file to go to", remedy="name it: -o predictions.jsonl"
         )
     if out is not None:
-        _refuse_to_lose(out, model, None if single else source)
+        _refuse_to_lose(out, model, None if single or stream else source)
         if out.exists() and not overwrite:
             raise DataError("exists already", remedy="choose another name, or add --overwrite", file=out)
     predictor = _predictor(model, device)
+    if out is None and stream:
+        _answer(predictor, texts_of_stream(), top or ON_SCREEN, threshold)
+        return
     if out is None:
         _show(predictor, clean(source.data), top or ON_SCREEN, threshold, json)
         return
-    chunks = iter([Chunk([clean(source.data)])]) if single else _chunks(source, predictor)
+    chunks = chunks_of(source, predictor.model)
     _write(predictor, chunks, out, top or IN_FILE, threshold, json)
 
 
@@ -108,10 +118,11 @@ def _refuse_to_lose(out: Path, model: Path, source: Source | None) -> None:
     from gandalf.predict.files import check_output
 
     check_output(out)
-    _refuse_to_write_into(out, model, source)
+    refuse_to_write_into(out, model, source)
 
 
-def _refuse_to_write_into(out: Path, model: Path, source: Source | None) -> None:
+def refuse_to_write_into(out: Path, model: Path, source: Source | None) -> None:
+    """Refuse an output that is part of the input or of the model."""
     if source is not None:
         source.refuse_to_write(out)
     if model.resolve() in out.resolve().parents:
@@ -125,13 +136,19 @@ def _predictor(folder: Path, device: str) -> Predictor:
     return Predictor(load_model(folder, device_of(device)))
 
 
-def _chunks(source: Source, predictor: Predictor) -> Iterator[Chunk]:
-    from gandalf.predict.inputs import is_text_file, texts_of_file, texts_of_test_split
+def chunks_of(source: Source, model: Part) -> Iterator[Chunk]:
+    """Return the texts of standard input, a text, a file of texts or a test split."""
+    from gandalf.predict.inputs import Chunk, is_text, is_text_file, texts_of_file, texts_of_test_split
+    from gandalf.predict.stream import STANDARD_INPUT, texts_of_stream
 
+    if source.data == STANDARD_INPUT:
+        return texts_of_stream()
+    if is_text(source.data):
+        return iter([Chunk([clean(source.data)])])
     path = Path(source.data)
     if is_text_file(path) and source.options.test is None:
         return texts_of_file(path, source.options.text_column)
-    return texts_of_test_split(source.load(), predictor.model)
+    return texts_of_test_split(source.load(), model)
 
 
 def _write(
@@ -143,7 +160,7 @@ def _write(
     if json:
         print_json({"out": str(out), "texts": count, "labels": predictor.model.num_labels, "top": top})
         return
-    console().print(f"{escape(str(out))}: up to {top:,} labels for each of {count:,} texts")
+    console().print(f"{escape(str(out))}: up to {counted(top, 'label')} for each of {counted(count, 'text')}")
 
 
 def _on_cluster(
@@ -165,7 +182,7 @@ def _on_cluster(
 
     if out is None:
         raise DataError("a cluster writes predictions into a folder", remedy="name it: -o predictions")
-    _refuse_to_write_into(out, model, source)
+    refuse_to_write_into(out, model, source)
     parts = parts_of(Path(source.data), source.options.text_column)
     labels = read_facts(model).labels
     with connected(cluster) as client:
@@ -176,24 +193,42 @@ def _on_cluster(
         print_json({"out": str(out), **counts, "labels": labels, "top": top})
         return
     before = f", {found.skipped:,} of them done before" if found.skipped else ""
-    what = f"up to {top:,} labels for each of {found.rows:,} texts"
+    what = f"up to {counted(top, 'label')} for each of {counted(found.rows, 'text')}"
     console().print(f"{escape(str(out))}: {what}, in {found.parts:,} parts{before}")
 
 
+def _answer(predictor: Predictor, chunks: Iterator[Chunk], top: int, threshold: float | None) -> None:
+    """Print a line of JSON for each text as soon as it is predicted."""
+    from gandalf.predict.files import json_lines, predict_chunks
+
+    for line in json_lines(predict_chunks(predictor, chunks, top, threshold), predictor.model):
+        typer.echo(line, nl=False)
+        sys.stdout.flush()
+
+
+def _described(model: Part, label: int) -> dict[str, Any]:
+    ids = model.label_ids
+    return {"label": label, "id": None if ids is None else ids[label], "text": model.label_texts[label]}
+
+
 def _show(predictor: Predictor, text: str, top: int, threshold: float | None, json: bool) -> None:
-    found = predictor.named(text, min(top, predictor.model.num_labels), threshold=threshold)
-    known = bool(predictor.model.knows([text])[0])
+    from gandalf.predict.tables import label_name
+
+    model = predictor.model
+    ids, scores = predictor.predict(text, min(top, model.num_labels), threshold=threshold)
+    found = [(label, score) for label, score in zip(ids.tolist(), scores.tolist(), strict=True) if label >= 0]
+    known = bool(model.knows([text])[0])
     if json:
-        labels = [{"text": label, "score": score} for label, score in found]
+        labels = [_described(model, label) | {"score": score} for label, score in found]
         print_json({"text": text, "labels": labels, "known": known})
         return
     if not known:
         console().print("nothing in this text is known to the model")
         return
     table = Table(title=escape(text), title_justify="left", box=None)
-    for heading in ("label", "probability" if predictor.model.calibration else "score", ""):
+    for heading in ("label", "probability" if model.calibration else "score", ""):
         table.add_column(heading)
     for label, score in found:
-        table.add_row(escape(clean(label)), f"{score:.3f}", bar(score, 1.0, width=30))
+        table.add_row(escape(clean(label_name(model, label))), f"{score:.3f}", bar(score, 1.0, width=30))
     none = "no label is found" if threshold is None else f"no label reaches {threshold}"
     console().print(table if found else none)

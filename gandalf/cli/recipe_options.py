@@ -182,9 +182,20 @@ NAMED: dict[str, tuple[str, Any]] = {
 }
 
 
+def _says_how_long(setting: str) -> bool:
+    name, _, value = (part.strip() for part in setting.partition("="))
+    return name in _LENGTHS and value.lower() != "none"
+
+
+_LENGTHS = ("epochs", "steps", "training.epochs", "training.steps")
+
+
 def _asked(system: str | None, config: Path | None, set: list[str] | None, **named: object) -> Asked:
-    if named.get("epochs") is not None and named.get("steps") is not None:
-        raise DataError("--epochs and --steps both say how long to train", remedy="give one of them")
+    said = [f"--{name}" for name in ("epochs", "steps") if named.get(name) is not None]
+    said += [f"--set {each}" for each in set or () if _says_how_long(each)]
+    if len(said) > 1:
+        what = f"{' and '.join(said)} both say how long to train"
+        raise DataError(what, remedy="give one of them")
     if named.get("epochs") is not None:
         named = {"steps": "none", **{name: value for name, value in named.items() if name != "steps"}}
     given = tuple((NAMED[name][0], value) for name, value in named.items() if value is not None)

@@ -109,7 +109,10 @@ def _planned(wanted: Wanted, *, only_look: bool = False) -> Planned:
     except DataError as error:
         if error.problem.kind != NO_TEST_SPLIT:
             raise
-        remedy = "give a folder with both, such as one of train.csv and test.csv"
+        remedy = (
+            "give a folder with both, such as one of train.csv and test.csv, or hold one out:"
+            " gandalf split DATA OUT"
+        )
         raise DataError(error.problem.what, remedy=remedy) from error
 
 

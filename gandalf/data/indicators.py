@@ -27,9 +27,14 @@ class Indicators:
 
     @property
     def classes(self) -> Classes:
-        """The names as an array; of strings, one of objects, since fixed width wastes memory on long ones."""
-        whole = all(isinstance(name, int) for name in self.names)
-        return np.array(self.names, dtype=np.int64 if whole else object)
+        """The names as an array."""
+        return classes_of(self.names)
+
+
+def classes_of(names: list[Name]) -> Classes:
+    """Return names as an array; of strings, one of objects, since fixed width wastes memory on long ones."""
+    whole = all(isinstance(name, int) for name in names)
+    return np.array(names, dtype=np.int64 if whole else object)
 
 
 def indicators(

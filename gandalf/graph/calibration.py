@@ -18,7 +18,6 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 from scipy.special import expit, logit
 
 from gandalf.graph.joint_sums import Floats
@@ -90,6 +89,8 @@ def _logistic(design: Floats, observed: Floats) -> Floats:
     """Ridge-penalised logistic regression on targets in [0, 1]; the intercept goes free."""
     penalty = np.full(design.shape[1], RIDGE)
     penalty[0] = 1e-6
+
+    from scipy.optimize import minimize  # not above: it takes a fifth of a second
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         logits = design @ weights

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 
 from gandalf.data.sparse_rows import products_by_label
@@ -41,6 +40,8 @@ def fit_strength(together: csr_array, labels: npt.NDArray[np.int64], frequency: 
     joint, given, weight = _pair_table(together, labels, frequency)
     if not len(joint):
         return Shrunk()  # no label has two points: nothing can be held out
+    from scipy.optimize import minimize_scalar  # not above: it takes a fifth of a second
+
     found = minimize_scalar(
         lambda log_a: leave_one_out_loss(float(np.exp(log_a)), joint, given, weight),
         bounds=tuple(np.log(RANGE)),

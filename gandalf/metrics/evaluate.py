@@ -59,6 +59,7 @@ class Scores:
     propensity: Constants
     labels: int
     ks: tuple[int, ...]
+    most_labels: int  # predicted for any one point
     # Kept for the bootstrap, which resamples points.
     contributions: Contributions = field(repr=False)
     known: npt.NDArray[np.bool_] | None = field(repr=False)  # shape: (N,) whether the text is a label's
@@ -66,12 +67,18 @@ class Scores:
     def __getitem__(self, name: str) -> float:
         return self.filtered.values[name]
 
+    @property
+    def unanswered_ks(self) -> tuple[int, ...]:
+        """Each k of which every point has fewer predictions: the places left empty count as misses."""
+        return tuple(k for k in self.ks if self.most_labels < min(k, self.labels))
+
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, the filtered figures at the top level."""
         used = self.propensity
         return {
             **self.filtered.as_dict(),
             "labels": self.labels,
+            "most_labels": self.most_labels,
             "bins": [asdict(each) for each in self.bins],
             "unfiltered": self.unfiltered.as_dict(),
             "label_text": None if self.label_text is None else self.label_text.as_dict(),
@@ -115,6 +122,7 @@ def evaluate(
         propensity=used,
         labels=test.num_labels,
         ks=ks,
+        most_labels=int(np.diff(candidates.indptr).max(initial=0)),
         contributions=filtered.contributions,
         known=known,
     )

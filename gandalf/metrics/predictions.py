@@ -61,7 +61,7 @@ def test_points(splits: Splits) -> Dataset:
         raise DataError(
             f"the data set {splits.name!r} has no test split to evaluate on",
             remedy="add tst.json.gz, tst_X_Y.txt or test.csv to the folder,"
-            f" or name a table with {argument('test')}",
+            f" or name a table with {argument('test')}; gandalf split DATA OUT holds one out",
             kind=NO_TEST_SPLIT,
         )
     if len(splits.test) == 0:

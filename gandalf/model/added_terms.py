@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 from scipy.sparse import csr_array, diags_array, hstack
 from scipy.special import expit
 
@@ -67,6 +66,8 @@ def _likeliest(cosines: Floats, teacher: Floats) -> tuple[float, float]:
     start = np.array([5.0, -5.0])
     if not len(cosines):
         return float(start[0]), float(start[1])
+
+    from scipy.optimize import minimize  # not above: it takes a fifth of a second
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         logits = weights[0] * cosines + weights[1]

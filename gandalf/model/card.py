@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container, Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ def model_card(model: Part, metrics: Mapping[str, Any] | None) -> str:
     data = _name_of_data(model.config)
     about = f", trained on {data}" if data else ""
     sections = (
+        _header(system, data, metrics),
         f"# {system}{about}",
         f"Predicts which of {model.num_labels:,} labels a short text has. Made with gandalf: {model.about}",
         _USE,
@@ -33,6 +35,35 @@ def model_card(model: Part, metrics: Mapping[str, Any] | None) -> str:
         + _recipe(_settings(model.config), model.unheeded),
     )
     return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _header(system: str, data: str, metrics: Mapping[str, Any] | None) -> str:
+    """Return the YAML that hubs read: JSON strings are YAML too, so no name can break it."""
+    lines = [
+        "---",
+        "library_name: gandalf-xmc",
+        "pipeline_tag: text-classification",
+        f"tags: [gandalf, extreme-classification, multi-label, {json.dumps(system)}]",
+    ]
+    found = _test_part(metrics)
+    figures = {name: found[name] for name in FIGURES if isinstance(found.get(name), int | float)}
+    if figures:
+        named = json.dumps(data or "test split", ensure_ascii=False)
+        lines += [
+            "model-index:",
+            f"- name: {json.dumps(system)}",
+            "  results:",
+            "  - task: {type: text-classification}",
+            f"    dataset: {{name: {named}, type: {named}}}",
+            "    metrics:",
+            *(f"    - {{type: {json.dumps(name)}, value: {value:.2f}}}" for name, value in figures.items()),
+        ]
+    return "\n".join([*lines, "---"])
+
+
+def _test_part(metrics: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    found = {} if metrics is None else metrics
+    return found["test"] if isinstance(found.get("test"), Mapping) else found
 
 
 CHANGED_SINCE = "changed_since"  # in `metrics.json`: what was added to the model after it was scored
@@ -87,8 +118,7 @@ def _name_of_data(config: Mapping[str, Any]) -> str:
 
 def _figures(metrics: Mapping[str, Any] | None) -> str:
     """The figures on the test split, on texts that are and are not a label's own text apart."""
-    found = {} if metrics is None else metrics
-    found = found["test"] if isinstance(found.get("test"), Mapping) else found
+    found = _test_part(metrics)
     names = [name for name in FIGURES if name in found]
     if not names:
         return "## Figures\n\nNot measured on a test split."

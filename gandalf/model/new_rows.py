@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit
 
 from gandalf.model.row_map import Floats, Ints, Matrix, RowMap, fit_row_map
@@ -126,6 +125,8 @@ def _same_probabilities(maker: NewRows, known: Known, asked: Ints) -> tuple[floa
     total = masses.sum()
     if total <= 0:
         return start
+
+    from scipy.optimize import minimize  # not above: it takes a fifth of a second
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         logits = weights[0] * scores + weights[1]

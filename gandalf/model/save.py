@@ -94,7 +94,7 @@ def write_model(
         file.writelines(_label_lines(model))
     model.write(folder)
     if metrics is not None:
-        _write_json(metrics, folder / METRICS)
+        write_json(metrics, folder / METRICS)
     with written(folder / CARD) as file:
         file.write(model_card(model, metrics) if card is None else card)
     _write_config(facts, folder, stale)
@@ -111,14 +111,14 @@ def _write_config(facts: Facts, folder: Path, stale: Collection[str] = ()) -> No
     found = [path for path in (*folder.iterdir(), *inner) if path.is_file() and path.name != LOCK]
     files = sorted({CONFIG, *(path.relative_to(folder).as_posix() for path in found)} - {*stale})
     about = {"format": FORMAT, "version": VERSION, "made_by": f"gandalf {_release()}", "files": files}
-    _write_json(about | asdict(facts), folder / CONFIG)
+    write_json(about | asdict(facts), folder / CONFIG)
 
 
 def list_files(folder: Path, *names: str) -> None:
     """Say in a model's `config.json` that these files, which are there, are part of it too."""
     found = read_json(folder / CONFIG)
     found["files"] = sorted({*found.get("files", []), *names})
-    _write_json(found, folder / CONFIG)
+    write_json(found, folder / CONFIG)
 
 
 def foreign_files(folder: Path) -> list[str]:
@@ -140,7 +140,8 @@ def _label_lines(model: Part) -> Iterator[str]:
         yield json.dumps(record, ensure_ascii=False) + "\n"
 
 
-def _write_json(value: Mapping[str, Any], path: Path) -> None:
+def write_json(value: Mapping[str, Any], path: Path) -> None:
+    """Write a file of a model's folder."""
     with written(path) as file:
         file.write(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 

@@ -26,7 +26,8 @@ class Table(nn.Module):
         self.rows = nn.Parameter(torch.empty(num_labels, dim))
         # A point has a few of L labels: at the start each is as likely as that.
         self.bias = nn.Parameter(torch.full((num_labels,), -math.log(max(num_labels, 2))))
-        nn.init.normal_(self.rows, 0.0, dim**-0.5)
+        if not self.rows.is_meta:  # which would import PyTorch's compiler to do nothing
+            nn.init.normal_(self.rows, 0.0, dim**-0.5)
 
     @staticmethod
     def part(num_labels: int, dim: int, own: slice) -> Table:

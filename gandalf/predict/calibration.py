@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from scipy.special import expit
 
@@ -60,6 +59,8 @@ def _fitted(scores: Floats, observed: Floats) -> Calibration:
     positives = observed.sum()
     low, high = 1 / (len(observed) - positives + 2), (positives + 1) / (positives + 2)
     smoothed = low + (high - low) * observed
+
+    from scipy.optimize import minimize  # not above: it takes a fifth of a second
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         slope, offset = weights

@@ -6,7 +6,7 @@ import csv
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import count, repeat
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ from gandalf.errors import DataError
 from gandalf.model import Part
 from gandalf.predict.inputs import Chunk
 from gandalf.predict.predictor import Ids, Predictor, Probabilities
+from gandalf.predict.tables import NAMES, Columns, label_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +33,13 @@ class Predicted:
         names = repeat(None, len(self.chunk.texts)) if self.chunk.ids is None else self.chunk.ids
         places = zip(self.ids.tolist(), self.scores.tolist(), strict=True)
         for text, name, (labels, scores) in zip(self.chunk.texts, names, places, strict=True):
-            count = len(labels) - labels.count(-1)  # none stand last
+            found = len(labels) - labels.count(-1)  # none stand last
             # Nine digits are all that a float32 has.
-            yield text, name, labels[:count], [f"{score:.9g}" for score in scores[:count]]
+            yield text, name, labels[:found], [f"{score:.9g}" for score in scores[:found]]
+
+    def columns(self, model: Part, first_row: int) -> Columns:
+        """Columns of a table with one row for each label."""
+        return label_columns(model, self.chunk.texts, self.ids, self.scores, self.chunk.ids, first_row)
 
 
 def predict_chunks(
@@ -48,7 +53,7 @@ def predict_chunks(
 
 
 def write_predictions(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
-    """Write `.npz`, `.jsonl` or `.csv`, as its name says, wholly or not at all; count the texts."""
+    """Write a file of the kind that its name says, wholly or not at all; return the number of texts."""
     return _writer(path)(path, predicted, model)
 
 
@@ -58,8 +63,8 @@ def check_output(path: Path) -> None:
 
 
 def _writer(path: Path) -> Callable[[Path, Iterable[Predicted], Part], int]:
-    suffix = path.suffix if path.suffix == ".npz" else Path(plain_name(path)).suffix
-    if suffix not in _WRITERS or (suffix == ".npz" and path.suffix != ".npz"):
+    suffix = Path(plain_name(path)).suffix
+    if suffix not in _WRITERS or (suffix in _BINARY and path.suffix != suffix):
         remedy = f"name a file that ends in {', '.join(_WRITERS)}"
         raise DataError("is in no format that predictions can be written in", remedy=remedy, file=path)
     return _WRITERS[suffix]
@@ -83,44 +88,69 @@ def _write_npz(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
     return shape[0]
 
 
-def _write_json_lines(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
-    """One object a text, its labels by index, id and text."""
+def json_lines(predicted: Iterable[Predicted], model: Part) -> Iterator[str]:
+    """Yield one line for each text as soon as its chunk is predicted."""
     texts = [json.dumps(text, ensure_ascii=False) for text in model.label_texts]
     ids = None if model.label_ids is None else [json.dumps(id, ensure_ascii=False) for id in model.label_ids]
-    count = 0
+    rows = count()
+    for each in predicted:
+        for text, name, labels, scores in each.rows():
+            known = {"row": next(rows)} | ({} if name is None else {"uid": name}) | {"text": text}
+            parts = [json.dumps(known, ensure_ascii=False)[1:-1], f'"labels": {labels}']
+            parts.append(f'"scores": [{", ".join(scores)}]')
+            if ids is not None:
+                parts.append(f'"label_ids": [{", ".join(ids[label] for label in labels)}]')
+            parts.append(f'"label_texts": [{", ".join(texts[label] for label in labels)}]')
+            yield f"{{{', '.join(parts)}}}\n"
+
+
+def _write_json_lines(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
+    """Write one object a text, its labels by number, id and text."""
+    written_texts = 0
     with written(path) as file:
-        for each in predicted:
-            for text, name, labels, scores in each.rows():
-                known = ({} if name is None else {"uid": name}) | {"text": text}
-                parts = [json.dumps(known, ensure_ascii=False)[1:-1], f'"labels": {labels}']
-                parts.append(f'"scores": [{", ".join(scores)}]')
-                if ids is not None:
-                    parts.append(f'"label_ids": [{", ".join(ids[label] for label in labels)}]')
-                parts.append(f'"label_texts": [{", ".join(texts[label] for label in labels)}]')
-                file.write(f"{{{', '.join(parts)}}}\n")
-            count += len(each.ids)
-    return count
+        for line in json_lines(predicted, model):
+            file.write(line)
+            written_texts += 1
+    return written_texts
 
 
 def _write_csv(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
-    """One row for each predicted label."""
-    ids = model.label_ids or range(model.num_labels)
-    count = 0
+    """Write one row for each predicted label."""
+    texts = 0
     with written(path) as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(["uid", "text", "rank", "label_id", "label_text", "score"])
+        table.writerow(NAMES)
         for each in predicted:
-            for text, name, labels, scores in each.rows():
-                table.writerows(
-                    [name, text, rank, ids[label], model.label_texts[label], score]
-                    for rank, (label, score) in enumerate(zip(labels, scores, strict=True), start=1)
-                )
-            count += len(each.ids)
-    return count
+            columns = each.columns(model, texts)
+            columns["score"] = [f"{score:.9g}" for score in columns["score"].tolist()]
+            table.writerows(zip(*columns.values(), strict=True))
+            texts += len(each.ids)
+    return texts
+
+
+def _write_parquet(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
+    """Write the rows of the CSV file with their types."""
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        remedy = "pip install 'gandalf-xmc[parquet]'"
+        raise DataError("writing Parquet needs pyarrow", file=path, remedy=remedy) from error
+    text, whole = pyarrow.string(), pyarrow.int64()
+    kinds = (whole, text, text, pyarrow.int32(), pyarrow.int32(), text, text, pyarrow.float32())
+    schema = pyarrow.schema(list(zip(NAMES, kinds, strict=True)))
+    texts = 0
+    with written(path, "wb") as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        for each in predicted:
+            writer.write_table(pyarrow.table(each.columns(model, texts), schema=schema))
+            texts += len(each.ids)
+    return texts
 
 
 _WRITERS: dict[str, Callable[[Path, Iterable[Predicted], Part], int]] = {
     ".npz": _write_npz,
     ".jsonl": _write_json_lines,
     ".csv": _write_csv,
+    ".parquet": _write_parquet,
 }
+_BINARY = (".npz", ".parquet")  # have compression of their own

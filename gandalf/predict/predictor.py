@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, overload
+from typing import Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from gandalf.model import Calibration, Model, ModelWithMemory, Part
 from gandalf.model.exact import Head, pair_scores, top_k
 from gandalf.model.with_memory import without_memory
 from gandalf.predict.fused import PAYS_FROM, FusedSearch, refusal
+from gandalf.predict.tables import Kind, as_table, label_columns, label_name
 from gandalf.progress import track
 from gandalf.text.tokens import check_texts
 from gandalf.wide.mixing import NO_LABEL, PROPOSED
@@ -128,11 +129,30 @@ class Predictor:
         exclude: csr_array | None = None,
         threshold: float | None = None,
     ) -> Named | list[Named]:
-        """The same as lists of (label text, score): one list for one text, a list of lists for several."""
+        """The same as lists of (label text, score): one list for one text, a list of lists for several.
+
+        A label whose text is blank is named by its id.
+        """
         if isinstance(texts, str):
             return self._names(*self.predict(texts, k, exclude, threshold))
         ids, scores = self.predict(texts, k, exclude, threshold)
         return [self._names(*row) for row in zip(ids, scores, strict=True)]
+
+    def table(
+        self,
+        texts: str | Sequence[str],
+        k: int = 5,
+        threshold: float | None = None,
+        kind: Kind = "pandas",
+    ) -> Any:  # noqa: ANN401  a table of a library that may be missing
+        """Return a pandas or polars DataFrame, or a pyarrow Table, with one row for each label of each text.
+
+        Columns are `row` (of the text, from 0), `text`, `rank`, `label` (number), `label_id`, `label_text`
+        and `score`. A text without labels has no row.
+        """
+        asked = [texts] if isinstance(texts, str) else list(texts)
+        ids, scores = self.predict(asked, min(k, self.model.num_labels), threshold=threshold)
+        return as_table(label_columns(self.model, asked, ids, scores), kind)
 
     def best(self, texts: Sequence[str], k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
         """Return ids and scores, before calibration, of the k best labels of each text.
@@ -176,10 +196,8 @@ class Predictor:
         return self._fused(x, k, exclude)
 
     def _names(self, ids: Ids, scores: Probabilities) -> Named:
-        names = self.model.label_texts
-        return [
-            (names[id], score) for id, score in zip(ids.tolist(), scores.tolist(), strict=True) if id >= 0
-        ]
+        places = zip(ids.tolist(), scores.tolist(), strict=True)
+        return [(label_name(self.model, id), score) for id, score in places if id >= 0]
 
 
 def probabilities(scores: npt.NDArray[np.float32], calibration: Calibration) -> Probabilities:

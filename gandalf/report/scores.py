@@ -7,6 +7,7 @@ from itertools import groupby
 from rich.console import Group
 from rich.table import Table
 
+from gandalf.data.sentences import counted
 from gandalf.metrics.bins import Bin
 from gandalf.metrics.bootstrap import Comparison, Difference, Differences
 from gandalf.metrics.evaluate import Part, Scores
@@ -21,7 +22,19 @@ def score_report(scores: Scores) -> Group:
     constants = (
         f"Propensities: A = {used.A:g}, B = {used.B:g} ({WHENCE[used.whence]}), from the training points."
     )
-    return Group(_figures(scores), _bins(scores.bins), constants)
+    return Group(_figures(scores), _bins(scores.bins), constants, *_unanswered(scores))
+
+
+def _unanswered(scores: Scores) -> list[str]:
+    """Say which k the predictions cannot answer."""
+    if not scores.unanswered_ks:
+        return []
+    figures = " and ".join(f"@{k}" for k in scores.unanswered_ks)
+    most = counted(scores.most_labels, "label")
+    return [
+        f"No point has more than {most} predicted: figures {figures} count the places left empty as misses."
+        f" Predict {max(scores.unanswered_ks)} labels for each point, or ask for other places with --k."
+    ]
 
 
 def difference_report(comparison: Comparison, ks: tuple[int, ...]) -> Group:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gandalf.data.lengths import WHICH_FIELD, count_empty, cut_sentence
 from gandalf.train.checkpoint import Checkpoints
+from gandalf.train.logs import Listener
 from gandalf.train.ranks import ONE, Ranks
 
 CHECKPOINTS = "checkpoints"  # folder in the run's
@@ -25,6 +26,7 @@ class Place:
     title: str = ""  # of the bar; by default the system's name
     ranks: Ranks = ONE  # who train together
     tell: Callable[[str], None] | None = None  # is told of memory, and of texts cut or empty
+    listeners: tuple[Listener, ...] = ()  # are told of loss and validation as the run goes on
 
     @property
     def checkpoints(self) -> Checkpoints | None:

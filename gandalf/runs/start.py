@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from gandalf.runs.trained import Trained
 from gandalf.settings import override
 from gandalf.systems import AUTO, default_system
 from gandalf.systems import recipe as recipe_of
+from gandalf.train.logs import Listener
 
 WHOLE_NAMES = {"targets": "targets.targets"}  # the last part of this name is a table's too
 _NOT_FINITE = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}  # JSON's names, and those of settings
@@ -31,6 +33,8 @@ def train(
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    tell: Callable[[str], None] | None = None,
+    listeners: Sequence[Listener] = (),
     **changes: object,
 ) -> Trained:
     """Train a model on what `gandalf.load` gives or takes; with `out`, leave it there as a folder.
@@ -41,6 +45,9 @@ def train(
     that system is astec. Settings are those that `gandalf config` prints, written as `"encoder.dim=200"` or,
     by the last part of their name, as keywords: `epochs=5, targets="shrunk"`. So are the columns of a table,
     as in `gandalf.load`: `text_column="subject"`.
+
+    `tell` is called with sentences such as how much memory training takes. Each of `listeners` is called as
+    `listener(kind, step, values)` with the loss (kind "train") and held-out figures ("validation").
     """
     splits = _as_splits(data, {name: changes.pop(name) for name in OPTIONS if name in changes})
     if recipe is None:
@@ -49,16 +56,16 @@ def train(
     asked = changed(start, *settings, **changes)
     if out is None and (resume or overwrite):
         raise DataError("without a folder there is nothing to resume or overwrite", remedy="name it: out=...")
+    place = Place(None if out is None else Path(out), resume, tell=tell, listeners=tuple(listeners))
     if out is not None:
-        place = Place(Path(out), resume=resume)
         return train_to_folder(splits, asked, place, overwrite=overwrite).trained
     if asked.system == AUTO:
-        return search(splits, asked).trained
+        return search(splits, asked, place).trained
     if asked.targets.targets == "auto":
         from gandalf.runs.auto import choose
 
         asked = choose(splits, asked).recipe
-    return train_with_memory(splits, asked)
+    return train_with_memory(splits, asked, place)
 
 
 def changed(recipe: Recipe, *settings: str, **changes: object) -> Recipe:

@@ -21,12 +21,14 @@ from gandalf.data.new_examples import Example
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.predict import queries
+from gandalf.predict.embedding import dense_vectors
 from gandalf.serve.batcher import Batcher
 from gandalf.serve.limits import BusyError, Limits, UnavailableError
 from gandalf.serve.metrics import CONTENT_TYPE, Metrics
 from gandalf.serve.schemas import (
     LIMITS,
     AddRequest,
+    EmbedRequest,
     ExamplesRequest,
     ExplainRequest,
     NewLabelRequest,
@@ -95,7 +97,7 @@ class Api:
 
     async def predicted(self, request: PredictRequest) -> dict[str, Any]:
         """The same as plain values."""
-        texts = [clean(text) for text in ([request.text] if isinstance(request.text, str) else request.text)]
+        texts = [clean(text) for text in request.all_texts]
         wanted = [False, True] if request.baseline else [False]
         asked = [(await self._query(request, texts, baseline), baseline) for baseline in wanted]
         self.counts.waiting.set(self.batcher.waiting)
@@ -104,6 +106,11 @@ class Api:
         if request.baseline:
             found["baseline"] = self._results(texts, answers[1], self.service.at(True))
         return found | {"calibrated": self.service.served.model.calibration is not None}
+
+    async def embed(self, request: EmbedRequest) -> JSONResponse:
+        """Vectors of texts, for search and clustering elsewhere; a model of words alone has none."""
+        model, texts = self._served(request.baseline).model, [clean(text) for text in request.texts]
+        return JSONResponse({"vectors": await self._apart(lambda: dense_vectors(model, texts).tolist())})
 
     async def explain(self, request: ExplainRequest) -> JSONResponse:
         """Why a text gets a label: words that carry the score, and what taught it."""
@@ -164,7 +171,7 @@ class Api:
                 "search": "exact" if served.index is None else str(served.index),
                 "recall": None if served.index is None else served.index.recall,
                 "calibrated": served.model.calibration is not None,
-                "baseline": None if baseline is None else repr(baseline.model),
+                "baseline": None if baseline is None else baseline.name,
                 "adds_labels": self.token is not None and self.service.adds,
                 "has_data": served.background is not None,
             }

@@ -26,6 +26,7 @@ from gandalf.serve.limits import Limits, UnavailableError
 from gandalf.serve.metrics import Metrics
 from gandalf.serve.schemas import (
     About,
+    Embedded,
     Error,
     Examples,
     Explanation,
@@ -89,6 +90,7 @@ def _add_paths(app: FastAPI, api: Api) -> None:
         app.add_api_route(path, call, methods=[method], response_model=answer, responses=known, **more)
 
     add("/predict", "POST", api.predict, Predictions, BAD, UNKNOWN, BUSY)
+    add("/embed", "POST", api.embed, Embedded, BAD, UNKNOWN, BUSY)
     add("/explain", "POST", api.explain, Explanation, BAD, UNKNOWN, BUSY)
     add("/labels", "GET", api.find_labels, Labels, BAD, BUSY)
     add("/labels", "POST", api.add_labels, Labels, BAD, UNKNOWN, REFUSED, BUSY, status_code=201)

@@ -104,7 +104,7 @@ def _served(
         tell(_about_index(folder, index, new))
         make = partial(_searched, index=index)
     background = None if splits is None else background_of(model, splits)
-    return Served(make(model), background), make
+    return Served(make(model), background, Path(folder).resolve().name), make
 
 
 def _index(kind: IndexKind, model: Part, folder: Path, rows: RowsKind) -> tuple[Hnsw | Codes | None, bool]:

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from gandalf.serve.limits import Limits
 
@@ -33,9 +43,14 @@ class Asked(BaseModel):
 
 
 class PredictRequest(Asked):
-    """One text or many, and which of their labels are wanted."""
+    """One text under `text` or many under `texts`, and which of their labels are wanted."""
 
-    text: Text | Texts
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"oneOf": [{"required": ["text"]}, {"required": ["texts"]}]}
+    )
+
+    text: Text | Texts = Field(default_factory=list, description="One text; a list is the same as `texts`.")
+    texts: Texts = Field(default_factory=list)
     k: Count = 5
     threshold: Annotated[float, Field(ge=0, le=1, strict=True)] | None = Field(
         None, description="Leave out labels less probable than this."
@@ -43,6 +58,24 @@ class PredictRequest(Asked):
     allow: Names | None = Field(None, description="Only these labels, by number, id or whole text.")
     deny: Names = Field(default_factory=list, description="None of these labels.")
     baseline: StrictBool = Field(False, description="Also ask the model beside it.")
+
+    @model_validator(mode="after")
+    def _need_one_of_them(self) -> Self:
+        if len(self.model_fields_set & {"text", "texts"}) != 1:
+            raise PydanticCustomError("one_of", "give either text or texts")
+        return self
+
+    @property
+    def all_texts(self) -> list[str]:
+        """The texts that are asked about."""
+        return self.texts or ([self.text] if isinstance(self.text, str) else self.text)
+
+
+class EmbedRequest(Asked):
+    """Texts whose vectors are wanted."""
+
+    texts: Texts
+    baseline: StrictBool = Field(False, description="By the model beside it.")
 
 
 class ExplainRequest(Asked):
@@ -130,6 +163,12 @@ class Predictions(BaseModel):
     results: list[Result]
     baseline: list[Result] | None = None
     calibrated: bool
+
+
+class Embedded(BaseModel):
+    """A vector of length 1 for each text in the order asked; products say how alike two texts are."""
+
+    vectors: list[list[float]]
 
 
 class Labels(BaseModel):

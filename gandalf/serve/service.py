@@ -43,6 +43,7 @@ class Served:
 
     predictor: Predictor
     background: Background | None = None
+    name: str = "baseline"  # that `/about` shows of a baseline
 
     @property
     def model(self) -> Part:
@@ -272,4 +273,4 @@ class Service:
 
     def _replace(self, model: Part) -> None:
         self._growing = model
-        self.served = Served(self._make(model), self.served.background)
+        self.served = replace(self.served, predictor=self._make(model))

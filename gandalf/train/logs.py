@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol
@@ -18,6 +18,9 @@ from gandalf.errors import DataError
 from gandalf.progress import on_terminal
 
 LOG = "log.jsonl"
+
+
+Listener = Callable[[str, int, Mapping[str, Any]], None]  # kind of event, step, values
 
 
 class Scalars(Protocol):
@@ -38,9 +41,17 @@ class RunLog:
     `resumed` is the step a run goes on from: lines of later steps, which the run will write again, are
     dropped, and so is half a line that a killed run left. So write what belongs to a step before the
     checkpoint of that step. Without `resumed` the log starts anew; without a folder nothing is written.
+    `listeners` are called with every line.
     """
 
-    def __init__(self, folder: Path | None, tensorboard: bool = False, resumed: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        tensorboard: bool = False,
+        resumed: int | None = None,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        self._listeners = tuple(listeners)
         self._file: IO[bytes] | None = None
         self._scalars = _scalars(folder, resumed) if tensorboard and folder is not None else None
         if folder is not None:
@@ -59,6 +70,8 @@ class RunLog:
         if self._scalars is not None:
             for name, number in _numbers(plain, kind).items():
                 self._scalars.add_scalar(name, number, step)
+        for listener in self._listeners:
+            listener(kind, step, plain)
 
     def close(self) -> None:
         """Finish both logs."""

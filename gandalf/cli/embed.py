@@ -1,0 +1,53 @@
+"""`gandalf embed`: texts as a trained model's vectors, for search and clustering elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gandalf.cli.engine import device_of, engine
+from gandalf.cli.options import Json, Source, offers
+from gandalf.cli.output import console, print_json
+from gandalf.cli.predict import INPUT, Device, ModelFolder, Overwrite, chunks_of, refuse_to_write_into
+from gandalf.data.sentences import counted
+from gandalf.errors import DataError
+
+Out = Annotated[
+    Path,
+    typer.Option(
+        "-o", "--out", metavar="FILE", help="Where to: .npy, .jsonl, or .npz for a linear model of words."
+    ),
+]
+
+
+@offers(INPUT)
+def embed(
+    model: ModelFolder,
+    source: Source,
+    out: Out,
+    device: Device = "auto",
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """Vectors of length 1, whose products say how alike two texts are.
+
+    [bold]gandalf embed my-model queries.txt -o vectors.npy[/]
+
+    [bold]gandalf embed my-model queries.csv -o vectors.jsonl[/]  with row, id and text
+    """
+    with engine("embedding"):
+        from gandalf.model import load_model
+        from gandalf.predict.embedding import check_vectors_file, write_vectors
+    check_vectors_file(out)
+    refuse_to_write_into(out, model, source)
+    if out.exists() and not overwrite:
+        raise DataError("exists already", remedy="choose another name, or add --overwrite", file=out)
+    found = load_model(model, device_of(device))
+    texts = write_vectors(out, found, chunks_of(source, found))
+    if json:
+        print_json({"out": str(out), "texts": texts})
+        return
+    console().print(f"{escape(str(out))}: vectors of {counted(texts, 'text')}")

@@ -1,0 +1,56 @@
+"""`gandalf split`: a test split held out of the training points, as gandalf itself holds out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from gandalf.cli.augment import FormatName, Out
+from gandalf.cli.options import Json, Seed, Source, reads_data
+from gandalf.cli.output import console, print_json
+from gandalf.data.export import export
+from gandalf.data.holdout import holdout
+from gandalf.data.sentences import counted
+from gandalf.errors import DataError
+
+Share = Annotated[float, typer.Option("--share", help="Share of the points to hold out, between 0 and 1.")]
+Format = Annotated[FormatName, typer.Option("--format", help="Layout to write.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an OUT that gandalf split wrote.")]
+
+
+@reads_data
+def split(
+    source: Source,
+    out: Out,
+    share: Share = 0.1,
+    seed: Seed = 0,
+    format: Format = "raw",
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """Write the points in two parts, to train on and to test on, where a data set has no test split.
+
+    All points of one text go the same way, and which go depends on texts and seed alone. A test point is not
+    asked for labels without a training point; on item-to-item data neither for itself nor for a pair that
+    the training points hold the other way round. A test point without a label left is in neither part.
+
+    [bold]gandalf split tickets.csv tickets[/], then [bold]gandalf reproduce main tickets[/]
+    """
+    source.refuse_to_write(out)
+    splits = source.load_original()
+    if splits.test is not None:
+        what = f"has a test split already, of {counted(len(splits.test), 'point')}"
+        raise DataError(what, remedy="give the training points alone", file=source.data)
+    parts = holdout(splits.train, share, seed, at_most=None)
+    export(replace(splits, train=parts.rest, test=parts.held), out, format, overwrite=overwrite)
+    left = len(splits.train) - len(parts.rest) - len(parts.held)
+    if json:
+        counts = {"train": len(parts.rest), "test": len(parts.held), "left_out": left}
+        print_json({"out": str(out), **counts, "labels": splits.train.num_labels})
+        return
+    said = f"{counted(len(parts.rest), 'training point')} and {counted(len(parts.held), 'test point')}"
+    none = f"; left out: {counted(left, 'point')} without a label that can be asked for" if left else ""
+    console().print(f"{escape(str(out))}: {said}{none}")

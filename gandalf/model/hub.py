@@ -1,0 +1,85 @@
+"""Models on a hub, through huggingface_hub: the folder that `save_model` writes is what a hub holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+
+import torch
+
+from gandalf.errors import DataError
+from gandalf.model.load import load_model, read_facts
+from gandalf.model.part import Part
+from gandalf.model.save import save_model
+
+
+def save_pretrained(model: Part, folder: str | Path) -> None:
+    """Write the model into a folder, in place of a model that is there."""
+    save_model(model, folder, overwrite=True)
+
+
+def from_pretrained(
+    name: str | Path,
+    *,
+    revision: str | None = None,
+    token: str | None = None,
+    device: str | torch.device = "cpu",
+) -> Part:
+    """Read a model from a folder or, if there is none of that name, from a hub: "user/model"."""
+    if Path(name).is_dir():
+        return load_model(name, device)
+    hub = _hub()
+    try:
+        folder = hub.snapshot_download(str(name), revision=revision, token=token)
+    except (hub.errors.HfHubHTTPError, hub.errors.HFValidationError, OSError) as error:
+        what = f"there is no folder {str(name)!r}, and the hub does not give a model of that name"
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise DataError(
+            f"{what} ({first[:200]})", remedy="correct the name, or log in with hf auth"
+        ) from error
+    return load_model(folder, device)
+
+
+def push_to_hub(
+    model: Part | str | Path,
+    repository: str,
+    *,
+    private: bool = False,
+    token: str | None = None,
+    message: str = "Upload a gandalf model",
+) -> str:
+    """Upload a model, or a model's folder with its figures, and return its address; it is made if need be."""
+    if isinstance(model, str | Path):
+        read_facts(Path(model))  # refuses what is no model
+        return _pushed(Path(model), repository, private, token, message)
+    with TemporaryDirectory() as folder:
+        save_pretrained(model, Path(folder) / "model")
+        return _pushed(Path(folder) / "model", repository, private, token, message)
+
+
+def _pushed(folder: Path, repository: str, private: bool, token: str | None, message: str) -> str:
+    hub = _hub()
+    api = hub.HfApi(token=token)
+    try:
+        address = api.create_repo(repository, private=private, exist_ok=True)
+        # Checkpoints and locks of a run are no part of a model.
+        ignored = ["checkpoints/*", ".lock", "*.part"]
+        api.upload_folder(
+            repo_id=repository, folder_path=folder, commit_message=message, ignore_patterns=ignored
+        )
+    except (hub.errors.HfHubHTTPError, hub.errors.HFValidationError, OSError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise DataError(
+            f"the hub does not take {repository!r} ({first[:200]})", remedy="log in with hf auth"
+        ) from error
+    return str(address)
+
+
+def _hub() -> ModuleType:
+    try:
+        import huggingface_hub
+        import huggingface_hub.errors
+    except ImportError as error:
+        raise DataError("a hub needs huggingface_hub", remedy="pip install 'gandalf-xmc[hub]'") from error
+    return huggingface_hub

@@ -1,0 +1,49 @@
+"""Texts that come line by line, such as from a pipe or a keyboard."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from gandalf.data.formats.texts import clean
+from gandalf.errors import DataError
+from gandalf.predict.inputs import CHUNK, Chunk
+
+STANDARD_INPUT = "-"
+BYTES = 1 << 20  # read at once where so many have come
+
+
+class Stream(Protocol):
+    """A stream of bytes that gives what has come and waits only where nothing has."""
+
+    def read1(self, size: int, /) -> bytes:
+        """Return at most so many bytes, at least one unless the stream has ended."""
+        ...
+
+
+def texts_of_stream(stream: Stream | None = None) -> Iterator[Chunk]:
+    """Yield the lines that have come since the last were taken, as soon as there is a whole one.
+
+    So a text typed at a keyboard is answered at once, and a file that is piped in is read in large chunks.
+    """
+    lines, rest = 0, b""
+    source: Any = sys.stdin.buffer if stream is None else stream
+    while came := source.read1(BYTES):
+        *whole, rest = (rest + came).split(b"\n")
+        for start in range(0, len(whole), CHUNK):
+            yield Chunk(_decoded(whole[start : start + CHUNK], lines + start))
+        lines += len(whole)
+    if rest:
+        yield Chunk(_decoded([rest], lines))
+
+
+def _decoded(lines: list[bytes], before: int) -> list[str]:
+    texts = []
+    for number, line in enumerate(lines, start=before + 1):
+        try:
+            texts.append(clean(line.decode("utf-8")))
+        except UnicodeDecodeError as error:
+            what = f"line {number:,} of standard input is not UTF-8 at byte {error.start + 1}"
+            raise DataError(what, remedy="convert it first, for example with iconv -t utf-8") from error
+    return texts
