@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gandalf.cli.engine import device_of, engine
+from gandalf.cli.engine import engine
+from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.cli.places import Cluster
+from gandalf.data.claim import alone
 from gandalf.data.formats.texts import clean
 from gandalf.errors import DataError
 from gandalf.report.bars import bar
@@ -51,20 +53,19 @@ Threshold = Annotated[
     float | None,
     typer.Option("--threshold", min=0.0, max=1.0, help="Leave out labels less probable than this."),
 ]
-Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file that --out names.")]
 
 INPUT = Bundle(Source, SOURCE.parameters | {"data": (Input, Parameter.empty)}, SOURCE.build)
 
 
-@offers(INPUT)
+@offers(INPUT, LOADING)
 def predict(
     model: ModelFolder,
     source: Source,
+    loading: Loading,
     out: Out = None,
     top: Top = None,
     threshold: Threshold = None,
-    device: Device = "auto",
     cluster: Cluster = None,
     overwrite: Overwrite = False,
     json: Json = False,
@@ -84,23 +85,23 @@ def predict(
     with engine("predicting"):
         from gandalf.predict.inputs import Chunk, is_text
     if cluster is not None:
-        _on_cluster(cluster, model, source, out, top or IN_FILE, threshold, device, json)
+        _on_cluster(cluster, model, source, out, top or IN_FILE, threshold, loading.device, json)
         return
     single = is_text(source.data)
     if out is None and not single:
         raise DataError(
             "predictions for many texts need a file to go to", remedy="name it: -o predictions.jsonl"
         )
-    if out is not None:
-        _refuse_to_lose(out, model, None if single else source)
+    if out is None:
+        _show(_predictor(model, loading), clean(source.data), top or ON_SCREEN, threshold, json)
+        return
+    _refuse_to_lose(out, model, None if single else source)
+    with alone(out):
         if out.exists() and not overwrite:
             raise DataError("exists already", remedy="choose another name, or add --overwrite", file=out)
-    predictor = _predictor(model, device)
-    if out is None:
-        _show(predictor, clean(source.data), top or ON_SCREEN, threshold, json)
-        return
-    chunks = iter([Chunk([clean(source.data)])]) if single else _chunks(source, predictor)
-    _write(predictor, chunks, out, top or IN_FILE, threshold, json)
+        predictor = _predictor(model, loading)
+        chunks = iter([Chunk([clean(source.data)])]) if single else _chunks(source, predictor)
+        _write(predictor, chunks, out, top or IN_FILE, threshold, json)
 
 
 def _refuse_to_lose(out: Path, model: Path, source: Source | None) -> None:
@@ -118,11 +119,10 @@ def _refuse_to_write_into(out: Path, model: Path, source: Source | None) -> None
         raise DataError("is in the model's folder", remedy="choose another name", file=out)
 
 
-def _predictor(folder: Path, device: str) -> Predictor:
-    from gandalf.model import load_model
+def _predictor(folder: Path, loading: Loading) -> Predictor:
     from gandalf.predict.predictor import Predictor
 
-    return Predictor(load_model(folder, device_of(device)))
+    return Predictor(loading.load(folder))
 
 
 def _chunks(source: Source, predictor: Predictor) -> Iterator[Chunk]:

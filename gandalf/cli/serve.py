@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from gandalf.cli.engine import device_of, engine
 from gandalf.cli.explain import TRAINED_ON, TrainedOn
+from gandalf.cli.loading import Device, NoVerify
 from gandalf.cli.options import offers
 from gandalf.cli.output import console
 from gandalf.cli.predict import ModelFolder
@@ -50,7 +51,6 @@ Threads = Annotated[
         "--threads", min=1, help="That predict, in each worker. Default: one core is left for HTTP."
     ),
 ]
-Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
 
 
 @offers(TRAINED_ON)
@@ -67,6 +67,7 @@ def serve(
     rows: Rows = "float32",
     threads: Threads = None,
     device: Device = "auto",
+    no_verify: NoVerify = False,
 ) -> None:
     """Serve a model: predictions and explanations by HTTP, and a page for people at the same address.
 
@@ -88,6 +89,7 @@ def serve(
         token_file=None if token_file is None else str(token_file),
         added=None if added is None else str(added),
         device=device_of(device),
+        verify=not no_verify,
         index=index,
         rows=rows,
         workers=workers,

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from importlib import resources
 from pathlib import Path
 
+from gandalf.data.claim import put_back
 from gandalf.data.dataset import Splits
 from gandalf.data.files import plain_name
 from gandalf.data.formats import LAYOUTS, Layout
@@ -37,6 +38,7 @@ def load(
     findings = Findings() if findings is None else findings
     of_package = bundled().get(str(source))
     path = Path(source) if of_package is None else of_package
+    put_back(path)
     origin = read_origin(path)
     if origin is not None and origin.format in ONE_WAY:
         raise DataError(

@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from gandalf.data.claim import put_back
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
 from gandalf.memory.files import INNER, MEMORY, check_memory, read_memory
@@ -27,7 +28,7 @@ from gandalf.nets.heads import Table
 from gandalf.slim import FACTS as SLIM_FACTS
 from gandalf.text.pretrained import MISSING_LIBRARY
 from gandalf.text.tokens import load_tokens
-from gandalf.wide.folder import AGAIN, PARTS, missing, read_json
+from gandalf.wide.folder import AGAIN, PARTS, check_hashes, missing, read_json
 from gandalf.wide.mixing import MIX, read_composition
 from gandalf.wide.wide_model import TREES
 
@@ -39,10 +40,16 @@ KINDS: dict[type[Part], str] = {
 }
 
 
-def load_model(path: str | Path, device: str | torch.device = "cpu") -> Part:
-    """Read a model folder that `save_model` wrote, ready to predict."""
+def load_model(path: str | Path, device: str | torch.device = "cpu", *, verify: bool = True) -> Part:
+    """Read a model folder that `save_model` wrote, ready to predict.
+
+    A folder of which a file is not what was written is refused. That takes a second for each GB or two;
+    without `verify` the files are only checked against one another.
+    """
     folder = Path(path)
     facts = read_facts(folder)
+    if verify:
+        check_hashes(folder / CONFIG)
     ids, texts = read_labels(folder / LABELS, facts.labels)
     return _load(folder, facts, ids, texts, device)
 
@@ -130,6 +137,7 @@ def _network(
 
 def read_facts(folder: Path) -> Facts:
     """What the folder says of its model, which may be asked before all of it is read."""
+    put_back(folder)
     if not folder.is_dir():
         what = (
             "is a file where a model folder is expected"

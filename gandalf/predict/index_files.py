@@ -13,6 +13,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from gandalf.data.claim import alone
 from gandalf.data.files import written
 from gandalf.errors import DataError
 from gandalf.model import Model
@@ -32,7 +33,8 @@ def stored_or_built(model: Model, folder: Path, rows: RowsKind) -> tuple[Hnsw, b
     if found is not None:
         return found, False
     made = build_hnsw(model, rows)
-    with suppress(DataError, OSError):  # a folder that may only be read is no reason not to serve
+    # A folder that may only be read, or is being replaced, is no reason not to serve.
+    with suppress(DataError, OSError), alone(folder):
         _write(made, folder, rows, mark)
     return made, True
 

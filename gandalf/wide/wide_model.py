@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, hstack, load_npz, save_npz
 
 from gandalf.data.bag_of_words import KINDS, BagOfWords
-from gandalf.data.files import written
+from gandalf.data.files import moved_in, written
 from gandalf.errors import DataError
 from gandalf.wide.folder import AGAIN, missing, read_json
 from gandalf.wide.mixing import NO_LABEL, Floats, Ints, as_logits
@@ -130,13 +129,9 @@ class WideModel:
         with written(folder / WORDS) as file:
             words, idf = list(self.words.words), [float(each) for each in self.words.idf]
             json.dump({"words": words, "idf": idf, "kinds": self.words.kinds}, file, ensure_ascii=False)
-        part = folder / f".trees.{uuid.uuid4().hex[:8]}.part"
         try:
-            with silenced():
-                self.forest.save(str(part))
-            for path in part.iterdir():
-                os.replace(path, folder / path.name)
-            part.rmdir()
+            with moved_in(folder, TREES) as inner, silenced():
+                self.forest.save(str(inner))
         except (OSError, RuntimeError) as error:
             raise DataError(f"cannot be written ({error})", file=folder) from error
         if self.added is not None:
