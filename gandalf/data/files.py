@@ -55,15 +55,15 @@ def plain_name(path: Path) -> str:
 
 def read_blocks(path: Path, findings: Findings, size: int = BLOCK_BYTES) -> Iterator[Block]:
     """Yield the file's decompressed bytes as blocks of whole lines of about `size` bytes, with a bar."""
-    line, rest = 1, b""
+    line, rest = 1, list[bytes]()
     try:
         for chunk in chunks(path, size, show=True):
             end = chunk.rfind(b"\n") + 1
             if not end:
-                rest += chunk
+                rest.append(chunk)
                 continue
-            block = Block(line, rest + chunk[:end])
-            rest = chunk[end:]
+            block = Block(line, b"".join([*rest, chunk[:end]]))
+            rest = [chunk[end:]] if end < len(chunk) else []
             yield block
             line += block.data.count(b"\n")
     except DamagedError:
@@ -76,7 +76,7 @@ def read_blocks(path: Path, findings: Findings, size: int = BLOCK_BYTES) -> Iter
         )
         return
     if rest:
-        yield Block(line, rest + b"\n")
+        yield Block(line, b"".join([*rest, b"\n"]))
 
 
 def read_lines(path: Path, findings: Findings) -> Iterator[tuple[int, str]]:

@@ -122,10 +122,13 @@ def _network(
 ) -> Model:
     tokens = load_tokens(folder)
     tensors = _read_tensors(folder / WEIGHTS)
-    encoder = _built(facts.encoder, tokens.size, folder / CONFIG)
-    with torch.device("meta"):  # every one of its numbers is about to be replaced
+    _refuse_deep(facts.encoder, len(tensors), folder / CONFIG)
+    with torch.device("meta"):  # takes no memory: a shape that is not the file's is refused before it does
         head = Table(facts.labels, facts.dim)
-    _fill({"encoder": encoder, "head": head}, tensors, folder / WEIGHTS)
+        shapes = _built(facts.encoder, tokens.size, folder / CONFIG)
+    _check_shapes({"encoder": shapes, "head": head}, tensors, folder / WEIGHTS)
+    encoder = _built(facts.encoder, tokens.size, folder / CONFIG)
+    _fill({"encoder": encoder, "head": head}, tensors)
     if getattr(encoder, "dim", None) != facts.dim:
         what = f"the encoder gives {getattr(encoder, 'dim', None)} numbers and the head takes {facts.dim}"
         raise DataError(what, remedy=AGAIN, file=folder / CONFIG)
@@ -235,8 +238,18 @@ def _built(options: dict[str, Any], vocabulary: int, path: Path) -> nn.Module:
         raise DataError(f"no encoder can be built as it says ({reason})", remedy=AGAIN, file=path) from error
 
 
-def _fill(parts: dict[str, nn.Module], tensors: dict[str, Tensor], path: Path) -> None:
-    """Put the tensors in their places, with the kind of number they have."""
+def _refuse_deep(options: Mapping[str, Any], tensors: int, path: Path) -> None:
+    """Refuse more layers than there are tensors: building them takes time, wherever they are built."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            _refuse_deep(value, tensors, path)
+        elif "layer" in name and isinstance(value, int) and value > tensors:
+            what = f"no encoder can be built as it says ({name} is {value:,}, of {tensors:,} tensors)"
+            raise DataError(what, remedy=AGAIN, file=path)
+
+
+def _check_shapes(parts: dict[str, nn.Module], tensors: dict[str, Tensor], path: Path) -> None:
+    """Refuse tensors that are not those that the parts need."""
     places = {f"{part}.{name}": value for part in parts for name, value in parts[part].state_dict().items()}
     for name in sorted({*places, *tensors}):
         if name not in tensors:
@@ -247,6 +260,10 @@ def _fill(parts: dict[str, nn.Module], tensors: dict[str, Tensor], path: Path) -
         if found != expected:
             what = f"{name} has the shape {found}, and {CONFIG} calls for {expected}"
             raise DataError(what, remedy=AGAIN, file=path)
+
+
+def _fill(parts: dict[str, nn.Module], tensors: dict[str, Tensor]) -> None:
+    """Put the tensors in their places, with the kind of number they have."""
     for part, module in parts.items():
         own = {name: tensors[f"{part}.{name}"] for name in module.state_dict()}
         module.load_state_dict(own, assign=True)

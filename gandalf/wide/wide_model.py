@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, hstack, load_npz, save_npz
+from scipy.sparse import csr_array, hstack, save_npz
 
 from gandalf.data.bag_of_words import KINDS, BagOfWords
 from gandalf.data.files import moved_in, written
+from gandalf.data.matrix_files import read_npz
 from gandalf.errors import DataError
 from gandalf.wide.folder import AGAIN, missing, read_json
 from gandalf.wide.mixing import NO_LABEL, Floats, Ints, as_logits
@@ -216,7 +217,7 @@ def _read_added(path: Path, facts: Mapping[str, Any], labels: int, size: int) ->
     if not path.is_file():
         raise missing(path)
     try:
-        rows = csr_array(load_npz(path))
+        rows = csr_array(read_npz(path))
         found = Added(rows, float(facts["added_slope"]), float(facts["added_offset"]))
     except Exception as error:  # NumPy and zipfile raise a dozen kinds of errors of a damaged file
         raise DataError(f"its added labels cannot be read ({error})", remedy=AGAIN, file=path) from error
