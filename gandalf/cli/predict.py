@@ -53,6 +53,12 @@ Threshold = Annotated[
     float | None,
     typer.Option("--threshold", min=0.0, max=1.0, help="Leave out labels less probable than this."),
 ]
+Escape = Annotated[
+    bool,
+    typer.Option(
+        "--escape-formulas", help="In CSV, put ' before cells that a spreadsheet would take for formulas."
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file that --out names.")]
 
 INPUT = Bundle(Source, SOURCE.parameters | {"data": (Input, Parameter.empty)}, SOURCE.build)
@@ -68,6 +74,7 @@ def predict(
     threshold: Threshold = None,
     cluster: Cluster = None,
     overwrite: Overwrite = False,
+    escape_formulas: Escape = False,
     json: Json = False,
 ) -> None:
     """The most probable labels of a text, of every text of a file, or of a data set's test split.
@@ -83,6 +90,7 @@ def predict(
     [bold]gandalf predict my-model queries -o labels --cluster tcp://scheduler:8786[/]  Parquet, on Dask
     """
     with engine("predicting"):
+        from gandalf.predict.files import check_output, predict_chunks, write_predictions
         from gandalf.predict.inputs import Chunk, is_text
     if cluster is not None:
         _on_cluster(cluster, model, source, out, top or IN_FILE, threshold, loading.device, json)
@@ -95,24 +103,24 @@ def predict(
     if out is None:
         _show(_predictor(model, loading), clean(source.data), top or ON_SCREEN, threshold, json)
         return
-    _refuse_to_lose(out, model, None if single else source)
+    check_output(out, escape_formulas)
+    _refuse_to_write_into(out, model, None if single else source)
     with alone(out):
         if out.exists() and not overwrite:
             raise DataError("exists already", remedy="choose another name, or add --overwrite", file=out)
         predictor = _predictor(model, loading)
         chunks = iter([Chunk([clean(source.data)])]) if single else _chunks(source, predictor)
-        _write(predictor, chunks, out, top or IN_FILE, threshold, json)
-
-
-def _refuse_to_lose(out: Path, model: Path, source: Source | None) -> None:
-    """Never write over what is read."""
-    from gandalf.predict.files import check_output
-
-    check_output(out)
-    _refuse_to_write_into(out, model, source)
+        found = predict_chunks(predictor, chunks, top or IN_FILE, threshold)
+        count = write_predictions(out, found, predictor.model, escape_formulas=escape_formulas)
+    labels = predictor.model.num_labels
+    if json:
+        print_json({"out": str(out), "texts": count, "labels": labels, "top": top or IN_FILE})
+        return
+    console().print(f"{escape(str(out))}: up to {top or IN_FILE:,} labels for each of {count:,} texts")
 
 
 def _refuse_to_write_into(out: Path, model: Path, source: Source | None) -> None:
+    """Never write over what is read."""
     if source is not None:
         source.refuse_to_write(out)
     if model.resolve() in out.resolve().parents:
@@ -132,18 +140,6 @@ def _chunks(source: Source, predictor: Predictor) -> Iterator[Chunk]:
     if is_text_file(path) and source.options.test is None:
         return texts_of_file(path, source.options.text_column)
     return texts_of_test_split(source.load(), predictor.model)
-
-
-def _write(
-    predictor: Predictor, chunks: Iterator[Chunk], out: Path, top: int, threshold: float | None, json: bool
-) -> None:
-    from gandalf.predict.files import predict_chunks, write_predictions
-
-    count = write_predictions(out, predict_chunks(predictor, chunks, top, threshold), predictor.model)
-    if json:
-        print_json({"out": str(out), "texts": count, "labels": predictor.model.num_labels, "top": top})
-        return
-    console().print(f"{escape(str(out))}: up to {top:,} labels for each of {count:,} texts")
 
 
 def _on_cluster(

@@ -132,6 +132,9 @@ def _network(
     if getattr(encoder, "dim", None) != facts.dim:
         what = f"the encoder gives {getattr(encoder, 'dim', None)} numbers and the head takes {facts.dim}"
         raise DataError(what, remedy=AGAIN, file=folder / CONFIG)
+    if facts.config.get("encoder") != facts.encoder:
+        what = "describes two encoders, that of the recipe and another one"
+        raise DataError(what, remedy=AGAIN, file=folder / CONFIG)
     model = Model(tokens, encoder, head, texts, ids, facts.config, facts.calibration)
     model.encoder.to(device).eval()
     model.head.to(device).eval()

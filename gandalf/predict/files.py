@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from gandalf.errors import DataError
 from gandalf.model import Part
 from gandalf.predict.inputs import Chunk
 from gandalf.predict.predictor import Ids, Predictor, Probabilities
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet computes
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +50,28 @@ def predict_chunks(
         yield Predicted(chunk, ids, scores)
 
 
-def write_predictions(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
-    """Write `.npz`, `.jsonl` or `.csv`, as its name says, wholly or not at all; count the texts."""
-    return _writer(path)(path, predicted, model)
+def write_predictions(
+    path: Path, predicted: Iterable[Predicted], model: Part, *, escape_formulas: bool = False
+) -> int:
+    """Write `.npz`, `.jsonl` or `.csv`, as its name says, wholly or not at all; count the texts.
+
+    With `escape_formulas`, a cell of a `.csv` that a spreadsheet would compute gets an apostrophe in front.
+    """
+    check_output(path, escape_formulas)
+    writer = partial(_write_csv, shown=escaped) if escape_formulas else _writer(path)
+    return writer(path, predicted, model)
 
 
-def check_output(path: Path) -> None:
-    """Refuse, before any work is done, a name that no writer goes by."""
-    _writer(path)
+def check_output(path: Path, escape_formulas: bool = False) -> None:
+    """Refuse, before any work is done, a name that no writer goes by, and formulas where there are none."""
+    if _writer(path) is not _write_csv and escape_formulas:
+        what, remedy = "only cells of a CSV file are taken for formulas", "leave --escape-formulas out"
+        raise DataError(what, remedy=remedy, file=path)
+
+
+def escaped(cell: object) -> object:
+    """Return a text that a spreadsheet will not compute."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULAS) else cell
 
 
 def _writer(path: Path) -> Callable[[Path, Iterable[Predicted], Part], int]:
@@ -102,7 +119,12 @@ def _write_json_lines(path: Path, predicted: Iterable[Predicted], model: Part) -
     return count
 
 
-def _write_csv(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
+def _write_csv(
+    path: Path,
+    predicted: Iterable[Predicted],
+    model: Part,
+    shown: Callable[[object], object] = lambda cell: cell,
+) -> int:
     """One row for each predicted label."""
     ids = model.label_ids or range(model.num_labels)
     count = 0
@@ -112,7 +134,7 @@ def _write_csv(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
         for each in predicted:
             for text, name, labels, scores in each.rows():
                 table.writerows(
-                    [name, text, rank, ids[label], model.label_texts[label], score]
+                    [*map(shown, (name, text, rank, ids[label], model.label_texts[label])), score]
                     for rank, (label, score) in enumerate(zip(labels, scores, strict=True), start=1)
                 )
             count += len(each.ids)

@@ -23,6 +23,7 @@ from gandalf.predict.index import LINKS, Hnsw, RowsKind, build_hnsw, empty_graph
 from gandalf.wide.folder import read_json
 
 FORMAT = "gandalf hnsw index"
+WIDEST = 1 << 20  # search; faiss counts in 32 bits
 
 
 def stored_or_built(model: Model, folder: Path, rows: RowsKind) -> tuple[Hnsw, bool]:
@@ -93,8 +94,10 @@ def _read(folder: Path, blocks: list[npt.NDArray[np.float32]], rows: RowsKind, m
         arrays = load_file(folder / INDEX)
         graph = _restored(blocks, rows, facts, arrays)
         recall, width, queries = facts["recall@10"], facts["search_width"], facts["recall_queries"]
+        if not 1 <= int(width) <= WIDEST:
+            raise ValueError("no search is as wide")
         return Hnsw(graph, labels, int(width), float(recall), int(queries), rows)
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError):
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, OverflowError):
         return None  # damaged: it is built again
 
 

@@ -168,9 +168,18 @@ def _write_graph(model: Model, path: Path) -> None:
                 verbose=False,
             )
     except Exception as error:  # whatever the exporter meets in somebody's transformer
+        if (full := _disk_error(error)) is not None:
+            raise DataError(f"cannot be written ({full.strerror or full})", file=path) from error
         reason = str(error).strip().splitlines()[0][:120] if str(error).strip() else type(error).__name__
         what = f"this encoder cannot be written as ONNX ({reason})"
         raise DataError(what, remedy="export a model with another encoder") from error
+
+
+def _disk_error(error: BaseException | None) -> OSError | None:
+    """Return what a disk said, however deep it lies among the causes of an error."""
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from gandalf.errors import DataError
@@ -19,7 +19,7 @@ HASHES = "sha256"  # key of what `with_hashes` adds
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object of a file, or say in a sentence what is wrong with the file."""
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes(), parse_constant=_no_number)
     except FileNotFoundError as error:
         raise missing(path) from error
     except OSError as error:
@@ -31,9 +31,14 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")  # Python reads NaN, and nobody else does
+
+
 def confined(name: object, path: Path) -> str:
     """Return a file's name from `path` if it stays inside that file's folder, or refuse it."""
     inside = isinstance(name, str) and name not in ("", ".") and "\\" not in name and "\0" not in name
+    inside = inside and not PureWindowsPath(str(name)).drive
     if not inside or PurePosixPath(str(name)).is_absolute() or ".." in PurePosixPath(str(name)).parts:
         raise DataError(
             f"names the file {str(name)[:60]!r}, which is not in its folder", remedy=AGAIN, file=path

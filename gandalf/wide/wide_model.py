@@ -202,6 +202,8 @@ def _read_words(path: Path, expected: int) -> BagOfWords:
     found = read_json(path)
     try:
         kinds = tuple(kind for kind in KINDS if kind in found.get("kinds", ("words",)))
+        if not kinds:
+            raise ValueError("there is no kind of word")
         words = BagOfWords(tuple(map(str, found["words"])), np.asarray(found["idf"], dtype=np.float32), kinds)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"lacks or garbles its words ({error})", remedy=AGAIN, file=path) from error
