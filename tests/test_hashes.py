@@ -126,3 +126,24 @@ def test_no_name_of_a_hashed_file_leaves_the_folder(name, copy):
         "add-labels", copy, copy.parent / "new.txt", "-o", copy.parent / "out"
     )
     assert (copy.parent / "outside").read_text() == "x"
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside", "/etc/hostname", "a/../../b", "C:outside", "a\\b", "a\0b", "", 5]
+)
+def test_no_name_in_a_folder_leads_out_of_it(name, copy):
+    """Of a hashed file, of a part of a mix, and of a part of an exported mix: one function confines them."""
+    from gandalf.wide.folder import HASHES, _facts_hash
+    from gandalf.wide.mixing import read_composition
+
+    path = copy / "config.json"
+    with pytest.raises(DataError, match="not in its folder"):
+        read_composition([name], [1.0], path)
+    if isinstance(name, str):
+        config = json.loads(path.read_text("utf-8"))
+        del config[HASHES]
+        hashes = {name: "0" * 64}
+        config[HASHES] = hashes | {path.name: _facts_hash(config, hashes)}
+        path.write_text(json.dumps(config), "utf-8")
+        with pytest.raises(DataError, match="not in its folder"):
+            load_model(copy)
