@@ -15,7 +15,7 @@ def as_dictionaries(schema: Any) -> list[str]:  # noqa: ANN401  of an optional e
 
 def expanded_bytes(batch: Any) -> int:  # noqa: ANN401  of an optional extra
     """Return the bytes of a batch in which each cell has a text of its own."""
-    return batch.num_rows * ROW_BYTES + sum(map(_expanded, batch.columns))
+    return int(batch.num_rows) * ROW_BYTES + sum(map(_expanded, batch.columns))
 
 
 def _expanded(column: Any) -> int:  # noqa: ANN401  of an optional extra
