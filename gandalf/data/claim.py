@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import shutil
 import threading
@@ -75,6 +76,8 @@ def _locked(path: Path, named: Path, parents: bool, wait: float) -> Iterator[Non
     except Timeout:
         remedy = "wait until it has ended, or choose another name"
         raise DataError("another run is writing there", remedy=remedy, file=named) from None
+    except FileExistsError as error:  # a file where a folder around the target should be
+        raise DataError(f"cannot be written ({os.strerror(errno.ENOTDIR)})", file=named) from error
     except OSError as error:
         raise DataError(f"cannot be written ({error.strerror or error})", file=named) from error
     try:

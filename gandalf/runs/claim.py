@@ -22,6 +22,9 @@ def by_first(ranks: Ranks, make: Callable[[], AbstractContextManager[None]]) -> 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """The folder, made if it is not there, for this run alone; folders that it leaves empty are removed."""
+    if folder.exists() and not folder.is_dir():
+        what = "is a file where a folder is to be written"
+        raise DataError(what, remedy="choose another name", file=folder)
     made = not folder.exists()  # else it is the user's
     with alone(folder, parents=True):
         try:

@@ -147,7 +147,7 @@ def _read_features(path: Path | None, rows: int, says: Path, findings: Findings)
 
 def _read_matrix(path: Path, column: Column, findings: Findings) -> csr_array:
     with np.errstate(over="ignore"):  # what is beyond float32 becomes inf and is reported as such
-        return matrix_of(csr_array(read_npz(path)).astype(np.float32), column, path, findings)
+        return matrix_of(csr_array(read_npz(path, columns=False)).astype(np.float32), column, path, findings)
 
 
 def _save(matrix: csr_array, path: Path) -> None:
