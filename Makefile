@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PEERS  ?= .peers
 
-.PHONY: install demo test cluster-test http-test test-kernels lint format bench peers clean
+.PHONY: install demo test fuzz kill-test cluster-test http-test test-kernels lint format bench peers clean
 
 install: $(VENV)/.installed
 
@@ -25,6 +25,16 @@ demo: install
 # A worker on each core, each with one thread: several threads in several processes wait for one another.
 test: install lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+# Files of every kind changed at random, for some minutes; FUZZ_SEED=7 make fuzz draws other changes.
+fuzz: export FUZZ_TRIES ?= 1000
+fuzz: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/fuzz
+
+# Every writing command killed at random moments, for some minutes; KILL_SEED=7 make kill-test draws others.
+kill-test: export KILL_TRIES ?= 20
+kill-test: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/kill
 
 # Slower tests of several processes on this machine.
 cluster-test: install

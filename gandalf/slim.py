@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
+from gandalf.data.claim import put_back
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
 from gandalf.memory.files import INNER, MEMORY, check_memory, read_memory
 from gandalf.memory.keys import Vectors
 from gandalf.text.tokens import check_texts, load_tokens
-from gandalf.wide.folder import PARTS, missing
+from gandalf.wide.folder import PARTS, check_hashes, missing
 from gandalf.wide.mixing import MIX, NO_LABEL, PROPOSED, as_logits, mixed, read_composition, weighted
 from gandalf.wide.wide_model import TREES, read_wide_model
 
@@ -57,11 +58,17 @@ class SlimPart(Protocol):
 
 
 class SlimPredictor:
-    """An exported model: texts to labels and probabilities, as `Predictor` gives them."""
+    """An exported model: texts to labels and probabilities, as `Predictor` gives them.
 
-    def __init__(self, folder: str | Path, threads: int = 0) -> None:
+    A folder of which a file is not what was written is refused; without `verify` that is not checked.
+    """
+
+    def __init__(self, folder: str | Path, threads: int = 0, *, verify: bool = True) -> None:
         folder = Path(folder)
+        put_back(folder)
         facts = _checked_facts(folder / FACTS)
+        if verify:
+            check_hashes(folder / FACTS)
         self.calibration = facts["calibration"]
         self.label_texts, self.label_ids = _labels(folder / LABELS, facts["labels"])
         self._part = _part(folder, facts, threads)

@@ -20,9 +20,9 @@ ROOMS = (
     *("experiments", "peers", "report", "serve", "cli", "__main__"),
 )
 FILES = sorted(PACKAGE.rglob("*.py"))
-LIGHT = {"numpy", "scipy", "typer", "rich", "gandalf"}
+LIGHT = {"numpy", "scipy", "typer", "rich", "filelock", "gandalf"}
 # The engine, which the extra [train] brings; the rooms before it do without.
-ENGINE = {room: {"torch", "tokenizers", "safetensors", "filelock"} for room in ROOMS[ROOMS.index("text") :]}
+ENGINE = {room: {"torch", "tokenizers", "safetensors"} for room in ROOMS[ROOMS.index("text") :]}
 ENGINE |= {room: set() for room in ("wide", "memory", "slim", "peers", "report", "cli", "__main__")}
 ENGINE["serve"] |= {
     "fastapi",
@@ -101,7 +101,7 @@ def test_only_the_light_core_is_imported_at_the_top(path):
 def test_the_library_works_without_any_extra():
     blocked = (
         *("numba", "matplotlib", "pyarrow", "zstandard", "rdflib", "pandas", "polars", "datasets"),
-        *("torch", "tokenizers", "safetensors", "filelock", "faiss"),
+        *("torch", "tokenizers", "safetensors", "faiss"),
         *("tensorboard", "sklearn", "transformers", "omikuji"),
         *("fastapi", "uvicorn", "prometheus_client", "onnx", "onnxruntime"),
         *("dask", "distributed"),

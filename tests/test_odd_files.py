@@ -88,7 +88,7 @@ def test_npz_features_with_other_rows_name_their_file(name, rows, calls, tmp_pat
 def test_complex_matrices_are_refused(tmp_path):
     save_npz(tmp_path / "Y.trn.npz", csr_array(np.array([[1 + 2j, 0]])))
     problem = error_of(tmp_path)
-    assert (problem.kind, problem.what) == ("bad-number", "the matrix holds complex numbers")
+    assert (problem.kind, problem.what) == ("bad-number", "the sparse matrix holds complex128 values")
 
 
 def test_a_corrupt_matrix_of_columns_is_refused_before_it_is_turned_into_rows(tmp_path):

@@ -75,7 +75,7 @@ def test_what_is_no_text_is_refused_by_both(exported, texts, what):
 
 def test_it_needs_no_pytorch(exported):
     code = (
-        "import sys; sys.modules.update(dict.fromkeys(['torch', 'safetensors', 'filelock', 'faiss']))\n"
+        "import sys; sys.modules.update(dict.fromkeys(['torch', 'safetensors', 'faiss']))\n"
         "from gandalf.slim import SlimPredictor\n"
         "import json; print(json.dumps(SlimPredictor(sys.argv[1]).named('disk usage', 2)))\n"
     )

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -14,13 +15,13 @@ from train_command import SMALL, content, done, fails
 
 import gandalf
 from gandalf.cli.options import Source
+from gandalf.data.claim import LOCK
 from gandalf.errors import DataError
 from gandalf.model import write_model
-from gandalf.model.layout import LOCK
 from gandalf.runs.claim import alone_in
 from gandalf.runs.output import state_of
 
-TAKEN = "another run is writing there; wait until it has ended, or choose another OUT"
+TAKEN = "another run is writing there; wait until it has ended, or choose another name"
 OPTIONS = [(), ("--resume",), ("--overwrite",)]
 HOLD = """
 import sys
@@ -30,6 +31,10 @@ with alone_in(Path(sys.argv[1])):
     print("mine", flush=True)
     sys.stdin.read()
 """
+
+
+def lock_of(folder):
+    return folder.with_name(f".{folder.name}.lock")
 
 
 @contextmanager
@@ -56,13 +61,13 @@ def test_a_second_run_is_refused_whatever_is_there(state, made_up, trained, tmp_
         unfinished(out, monkeypatch)
     with another_run(out):
         before = {path.name for path in out.iterdir()}
-        assert LOCK in before and state_of(out) == state
+        assert lock_of(out).exists() and state_of(out) == state
         for option in OPTIONS:
             assert fails(made_up, out, *SMALL, *option) == f"{out}: {TAKEN}"
         with pytest.raises(DataError, match=TAKEN):
             gandalf.train(small_splits(), small(), out=out, overwrite=True)
         assert {path.name for path in out.iterdir()} == before
-    assert not (out / LOCK).exists()
+    assert not lock_of(out).exists()
     assert out.exists() == (state != "new")  # the other run had made it, and left nothing there
 
 
@@ -70,7 +75,7 @@ def test_a_killed_run_locks_nobody_out(made_up, trained, tmp_path):
     out = tmp_path / "out"
     with another_run(out) as process:
         process.kill()
-    assert list(content(out)) == [LOCK] and state_of(out) == "new"
+    assert not content(out) and lock_of(out).exists() and state_of(out) == "new"
     done(made_up, out, *SMALL)
     assert content(out).keys() == content(trained).keys()
     assert content(out)["config.json"] == content(trained)["config.json"]
@@ -80,12 +85,12 @@ def test_a_run_that_was_killed_is_resumed_though_its_lock_lies_there(trained, ma
     unfinished(tmp_path / "out", monkeypatch)
     with another_run(tmp_path / "out") as process:
         process.kill()
-    assert (tmp_path / "out" / LOCK).exists() and state_of(tmp_path / "out") == "unfinished"
+    assert lock_of(tmp_path / "out").exists() and state_of(tmp_path / "out") == "unfinished"
     resumed = gandalf.train(small_splits(), small(), out=tmp_path / "out", resume=True)
     assert resumed.steps == 40 and state_of(tmp_path / "out") == "finished"
     files = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert json.loads((tmp_path / "out" / "config.json").read_text())["files"] == files
-    assert LOCK not in files
+    assert not lock_of(tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -98,22 +103,26 @@ def test_a_lock_that_was_left_makes_no_folder_foreign_and_no_foreign_one_a_run(o
         done(made_up, out, *SMALL, *option)
     else:
         assert "holds a model already" in fails(made_up, out, *SMALL)
-    assert not (out / LOCK).exists() and state_of(out) == "finished"
+    assert state_of(out) == "finished"
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "config.json").write_text("{}")
     (foreign / LOCK).touch()
     assert "holds config.json, which is not part of a run" in fails(made_up, foreign, *SMALL, *option)
-    assert content(foreign) == {"config.json": b"{}"}
+    assert content(foreign) == {"config.json": b"{}", LOCK: b""}
 
 
 def test_a_run_holds_its_folder_from_the_data_to_the_end(made_up, tmp_path, monkeypatch):
     out, met = tmp_path / "out", []
 
     def meet(what):
-        with pytest.raises(DataError, match=TAKEN), alone_in(out):
-            pass
+        with ThreadPoolExecutor() as another, pytest.raises(DataError, match=TAKEN):
+            another.submit(claim).result()
         met.append(what)
+
+    def claim():
+        with alone_in(out):
+            pass
 
     load, write = Source.load_original, "gandalf.runs.output.write_model"
     monkeypatch.setattr(Source, "load_original", lambda self: meet("data") or load(self))
@@ -134,6 +143,6 @@ def test_folders_that_were_made_for_nothing_are_removed(made_up, tmp_path):
 
 
 def test_a_folder_that_cannot_be_locked(tmp_path):
-    (tmp_path / LOCK).mkdir()
-    with pytest.raises(DataError, match=r"cannot be written \(Is a directory\)"), alone_in(tmp_path):
+    lock_of(tmp_path / "out").mkdir()
+    with pytest.raises(DataError, match=r"cannot be written \(Is a directory\)"), alone_in(tmp_path / "out"):
         pass

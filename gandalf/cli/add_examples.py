@@ -9,10 +9,12 @@ import typer
 from rich.markup import escape
 
 from gandalf.cli.add_labels import TARGET, Target
-from gandalf.cli.engine import device_of, engine
+from gandalf.cli.engine import engine
+from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import SOURCE, Json, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.cli.predict import Device, ModelFolder
+from gandalf.cli.predict import ModelFolder
+from gandalf.data.claim import alone
 from gandalf.data.new_examples import Example
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
@@ -22,13 +24,13 @@ NewLabels = Annotated[
 ]
 
 
-@offers(SOURCE, TARGET)
+@offers(SOURCE, TARGET, LOADING)
 def add_examples(
     model: ModelFolder,
     source: Source,
     target: Target,
+    loading: Loading,
     new_labels: NewLabels = False,
-    device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Add texts with known labels to a model; it uses them at once, and nothing is trained.
@@ -40,21 +42,23 @@ def add_examples(
     [bold]gandalf add-examples my-model more.csv -o better-model[/]
     """
     with engine("adding examples"):
-        from gandalf.model import ModelWithMemory, load_model
+        from gandalf.model import ModelWithMemory
         from gandalf.model.card import CHANGED_SINCE
         from gandalf.model.examples import examples_for, with_examples, with_new_labels
         from gandalf.model.save import save_derived
     folder = target.folder(model)
     source.refuse_to_write(folder)
     points = source.load_original().train
-    loaded = load_model(model, device_of(device))
-    found = with_new_labels(loaded, points) if new_labels else loaded
-    examples = examples_for(found, points)
-    if not examples:
-        raise DataError("holds no text with a label", remedy="give texts with their labels", file=source.data)
-    longer = with_examples(found, examples)
-    since = {CHANGED_SINCE: "examples were added"}
-    save_derived(longer, model, folder, metrics=since, overwrite=target.in_place or target.overwrite)
+    with alone(folder, parents=True):  # from before the model is read: it may be the one to replace
+        loaded = loading.load(model)
+        found = with_new_labels(loaded, points) if new_labels else loaded
+        examples = examples_for(found, points)
+        if not examples:
+            what = "holds no text with a label"
+            raise DataError(what, remedy="give texts with their labels", file=source.data)
+        longer = with_examples(found, examples)
+        since = {CHANGED_SINCE: "examples were added"}
+        save_derived(longer, model, folder, metrics=since, overwrite=target.in_place or target.overwrite)
     fresh = not isinstance(loaded, ModelWithMemory)
     _tell(folder, examples, longer.num_labels - loaded.num_labels, fresh, json)
 

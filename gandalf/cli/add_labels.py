@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from gandalf.cli.engine import device_of, engine
+from gandalf.cli.engine import engine
+from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import Bundle, Json, offers
 from gandalf.cli.output import console, print_json
-from gandalf.cli.predict import Device, ModelFolder
+from gandalf.cli.predict import ModelFolder
+from gandalf.data.claim import alone
 from gandalf.data.new_labels import NewLabel, read_new_labels
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
@@ -66,13 +68,13 @@ TARGET = Bundle(
 )
 
 
-@offers(TARGET)
+@offers(TARGET, LOADING)
 def add_labels(
     model: ModelFolder,
     file: LabelFile,
     target: Target,
+    loading: Loading,
     separator: Separator = ";",
-    device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Add labels to a trained model without training it: what is needed of a label is its text.
@@ -87,12 +89,12 @@ def add_labels(
     "neighbours": ["gzip", "xz"]}[/]
     """
     with engine("adding labels"):
-        from gandalf.model import load_model
         from gandalf.model.save import save_derived
     folder = target.folder(model)
     labels = read_new_labels(file, separator)
-    longer = load_model(model, device_of(device)).with_labels(labels)
-    save_derived(longer, model, folder, overwrite=target.in_place or target.overwrite)
+    with alone(folder, parents=True):  # from before the model is read: it may be the one to replace
+        longer = loading.load(model).with_labels(labels)
+        save_derived(longer, model, folder, overwrite=target.in_place or target.overwrite)
     _tell(longer, labels, folder, json)
 
 

@@ -16,6 +16,7 @@ from gandalf.cli.graph_options import GRAPH
 from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.cli.places import Place, place
+from gandalf.data.claim import alone
 from gandalf.data.export import Writing
 from gandalf.data.origin import RECORD, foreign_files
 from gandalf.errors import DataError
@@ -84,15 +85,16 @@ def augment(
     [bold]gandalf augment shards out --cluster tcp://scheduler:8786[/]  a folder of shards, on Dask
     """
     keep, writing = replace(keep, seed=options.seed), replace(writing, seed=options.seed)
-    _refuse_to_lose(out, source, writing)
-    with place(source, options, cluster, writing) as points:
-        found = points.label_graph(options)
+    with alone(out, parents=True):
+        _refuse_to_lose(out, source, writing)
+        with place(source, options, cluster, writing) as points:
+            found = points.label_graph(options)
 
-        def made(written: int) -> dict[str, Any]:
-            known = _record(source, points, found, written, options, keep)
-            return known | {"format": writing.format, "harden": writing.harden}
+            def made(written: int) -> dict[str, Any]:
+                known = _record(source, points, found, written, options, keep)
+                return known | {"format": writing.format, "harden": writing.harden}
 
-        record, notes = points.write(found.matrix, keep, out, writing, made)
+            record, notes = points.write(found.matrix, keep, out, writing, made)
     if json:
         print_json(record)
         return

@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gandalf.cli.engine import device_of, engine
+from gandalf.cli.engine import engine
+from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import Json, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.cli.predict import INPUT, Device, ModelFolder, Overwrite, chunks_of, refuse_to_write_into
+from gandalf.cli.predict import INPUT, ModelFolder, Overwrite, chunks_of, refuse_to_write_into
+from gandalf.data.claim import alone
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 
@@ -23,12 +25,12 @@ Out = Annotated[
 ]
 
 
-@offers(INPUT)
+@offers(INPUT, LOADING)
 def embed(
     model: ModelFolder,
     source: Source,
+    loading: Loading,
     out: Out,
-    device: Device = "auto",
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
@@ -39,14 +41,14 @@ def embed(
     [bold]gandalf embed my-model queries.csv -o vectors.jsonl[/]  with row, id and text
     """
     with engine("embedding"):
-        from gandalf.model import load_model
         from gandalf.predict.embedding import check_vectors_file, write_vectors
     check_vectors_file(out)
     refuse_to_write_into(out, model, source)
-    if out.exists() and not overwrite:
-        raise DataError("exists already", remedy="choose another name, or add --overwrite", file=out)
-    found = load_model(model, device_of(device))
-    texts = write_vectors(out, found, chunks_of(source, found))
+    with alone(out):
+        if out.exists() and not overwrite:
+            raise DataError("exists already", remedy="choose another name, or add --overwrite", file=out)
+        found = loading.load(model)
+        texts = write_vectors(out, found, chunks_of(source, found))
     if json:
         print_json({"out": str(out), "texts": texts})
         return

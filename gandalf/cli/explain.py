@@ -12,10 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 from scipy.sparse import csr_array
 
-from gandalf.cli.engine import device_of, engine
+from gandalf.cli.engine import engine
+from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.cli.predict import Device, ModelFolder
+from gandalf.cli.predict import ModelFolder
 from gandalf.data.dataset import Dataset
 from gandalf.data.formats.texts import clean
 from gandalf.errors import DataError
@@ -64,14 +65,14 @@ def _trained_on(data: str | None, **table: Any) -> TrainedOn:  # noqa: ANN401  c
 TRAINED_ON = Bundle(TrainedOn, SOURCE.parameters | {"data": (DataOption, None)}, _trained_on)
 
 
-@offers(TRAINED_ON)
+@offers(TRAINED_ON, LOADING)
 def explain(
     model: ModelFolder,
     text: Text,
     trained_on: TrainedOn,
+    loading: Loading,
     label: LabelName = None,
     top: Shown = 5,
-    device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Why a text gets a label: the words that carry the score, and what taught the label.
@@ -84,10 +85,9 @@ def explain(
     [bold]gandalf explain my-model "compress a file" --label bzip2[/]
     """
     with engine("explaining"):
-        from gandalf.model import load_model
         from gandalf.predict.explain import Explainer
         from gandalf.predict.predictor import Predictor
-    loaded = load_model(model, device_of(device))
+    loaded = loading.load(model)
     wanted = None if label is None else label_of(loaded, label)
     known = trained_on.background(loaded)
     predictor = Predictor(loaded)

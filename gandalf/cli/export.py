@@ -9,15 +9,23 @@ import typer
 from rich.markup import escape
 
 from gandalf.cli.engine import engine
+from gandalf.cli.loading import NoVerify
 from gandalf.cli.options import Json
 from gandalf.cli.output import console, print_json
 from gandalf.cli.predict import ModelFolder
+from gandalf.data.claim import alone
 
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the exported model: a new one.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in OUT.")]
 
 
-def export(model: ModelFolder, out: Out, overwrite: Overwrite = False, json: Json = False) -> None:
+def export(
+    model: ModelFolder,
+    out: Out,
+    overwrite: Overwrite = False,
+    no_verify: NoVerify = False,
+    json: Json = False,
+) -> None:
     """Write a model that predicts without PyTorch: a network as ONNX, encoder and labels in one graph.
 
     Label trees stay as they are, and a mix becomes a folder of exported parts. Before the folder is left, it
@@ -29,7 +37,8 @@ def export(model: ModelFolder, out: Out, overwrite: Overwrite = False, json: Jso
     with engine("exporting", extra="onnx"):
         from gandalf.model import load_model
         from gandalf.predict.slim_export import export_model
-    difference = export_model(load_model(model), model, out, overwrite=overwrite)
+    with alone(out, parents=True):
+        difference = export_model(load_model(model, verify=not no_verify), model, out, overwrite=overwrite)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     if json:
         print_json({"out": str(out), "bytes": size, "largest_difference": difference})

@@ -15,6 +15,7 @@ from gandalf.cli.graph_options import GRAPH
 from gandalf.cli.options import SOURCE, Cluster, Json, Plot, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.cli.places import Place, place
+from gandalf.data.claim import alone
 from gandalf.data.files import written
 from gandalf.graph.label_graph import GraphOptions, LabelGraph
 from gandalf.graph.neighbours import Neighbourhood, find_labels, typical_labels
@@ -58,7 +59,7 @@ def graph(
         shown = [one[0] for one in answers] or typical_labels(points.labelled, found.matrix)
         near = [points.neighbourhood(found.matrix, one) for one in shown]
         if save is not None:
-            with written(save, "wb") as file:
+            with alone(save), written(save, "wb") as file:
                 save_npz(file, found.matrix)
     if plot is not None:
         plot_neighbours(near, plot)

@@ -10,10 +10,11 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gandalf.cli.engine import device_of, engine
+from gandalf.cli.engine import engine
+from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.cli.predict import Device
+from gandalf.data.claim import alone
 from gandalf.data.files import refuse_to_replace
 from gandalf.errors import DataError
 from gandalf.report.scores import score_report
@@ -42,14 +43,14 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model th
 MIXED_ON = Bundle(Source, SOURCE.parameters | {"data": (DataOption, Parameter.empty)}, SOURCE.build)
 
 
-@offers(MIXED_ON)
+@offers(MIXED_ON, LOADING)
 def mix(
     models: Models,
     out: Out,
     source: Source,
+    loading: Loading,
     share: Share = None,
     seed: Seed = None,
-    device: Device = "auto",
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
@@ -62,22 +63,23 @@ def mix(
     [bold]gandalf mix linear-model deep-model -o mixed-model --data man[/]
     """
     with engine("mixing models"):
-        from gandalf.model import load_model, save_model
+        from gandalf.model import save_model
         from gandalf.runs.mix_models import TOO_KIND, mix_models
         from gandalf.runs.testing import test_scores
     _refuse_to_lose(out, models, source)
-    refuse_to_replace(out, overwrite, (PARTS,))  # now, and not after minutes of work
-    splits = source.load_original()
-    loaded: dict[str, Part] = {}
-    for folder in models:
-        loaded[_new_name(folder, loaded)] = load_model(folder, device_of(device))
-    found = mix_models(loaded, splits, share, seed)
-    if found.seen:
-        typer.secho(f"warning: {TOO_KIND}", err=True, dim=True)
-    scores = test_scores(found.model, splits)
-    about = found.as_dict()
-    metrics = ({} if scores is None else scores.as_dict()) | {"mixing": about}
-    save_model(found.model, out, metrics=metrics, overwrite=overwrite)
+    with alone(out, parents=True):
+        refuse_to_replace(out, overwrite, (PARTS,))  # now, and not after minutes of work
+        splits = source.load_original()
+        loaded: dict[str, Part] = {}
+        for folder in models:
+            loaded[_new_name(folder, loaded)] = loading.load(folder)
+        found = mix_models(loaded, splits, share, seed)
+        if found.seen:
+            typer.secho(f"warning: {TOO_KIND}", err=True, dim=True)
+        scores = test_scores(found.model, splits)
+        about = found.as_dict()
+        metrics = ({} if scores is None else scores.as_dict()) | {"mixing": about}
+        save_model(found.model, out, metrics=metrics, overwrite=overwrite)
     if json:
         print_json({"out": str(out), **metrics})
         return

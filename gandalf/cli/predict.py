@@ -6,15 +6,17 @@ import sys
 from collections.abc import Iterator
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gandalf.cli.engine import device_of, engine
+from gandalf.cli.engine import engine
+from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers
 from gandalf.cli.output import console, print_json
+from gandalf.data.claim import alone
 from gandalf.data.formats.texts import clean
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
@@ -54,22 +56,28 @@ Threshold = Annotated[
     float | None,
     typer.Option("--threshold", min=0.0, max=1.0, help="Leave out labels less probable than this."),
 ]
-Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
+Escape = Annotated[
+    bool,
+    typer.Option(
+        "--escape-formulas", help="In CSV, put ' before cells that a spreadsheet would take for formulas."
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file that --out names.")]
 
 INPUT = Bundle(Source, SOURCE.parameters | {"data": (Input, Parameter.empty)}, SOURCE.build)
 
 
-@offers(INPUT)
+@offers(INPUT, LOADING)
 def predict(
     model: ModelFolder,
     source: Source,
+    loading: Loading,
     out: Out = None,
     top: Top = None,
     threshold: Threshold = None,
-    device: Device = "auto",
     cluster: Cluster = None,
     overwrite: Overwrite = False,
+    escape_formulas: Escape = False,
     json: Json = False,
 ) -> None:
     """The most probable labels of a text, of every text of a file, or of a data set's test split.
@@ -87,10 +95,11 @@ def predict(
     [bold]gandalf predict my-model queries -o labels --cluster tcp://scheduler:8786[/]  Parquet, on Dask
     """
     with engine("predicting"):
+        from gandalf.predict.files import check_output
         from gandalf.predict.inputs import is_text
         from gandalf.predict.stream import STANDARD_INPUT, texts_of_stream
     if cluster is not None:
-        _on_cluster(cluster, model, source, out, top or IN_FILE, threshold, device, json)
+        _on_cluster(cluster, model, source, out, top or IN_FILE, threshold, loading.device, json)
         return
     stream = source.data == STANDARD_INPUT
     single = not stream and is_text(source.data)
@@ -98,27 +107,21 @@ def predict(
         raise DataError(
             "predictions for many texts need a file to go to", remedy="name it: -o predictions.jsonl"
         )
-    if out is not None:
-        _refuse_to_lose(out, model, None if single or stream else source)
+    if out is None:
+        predictor = _predictor(model, loading)
+        if stream:
+            _answer(predictor, texts_of_stream(), top or ON_SCREEN, threshold)
+        else:
+            _show(predictor, clean(source.data), top or ON_SCREEN, threshold, json)
+        return
+    check_output(out, escape_formulas)
+    refuse_to_write_into(out, model, None if single or stream else source)
+    with alone(out):
         if out.exists() and not overwrite:
             raise DataError("exists already", remedy="choose another name, or add --overwrite", file=out)
-    predictor = _predictor(model, device)
-    if out is None and stream:
-        _answer(predictor, texts_of_stream(), top or ON_SCREEN, threshold)
-        return
-    if out is None:
-        _show(predictor, clean(source.data), top or ON_SCREEN, threshold, json)
-        return
-    chunks = chunks_of(source, predictor.model)
-    _write(predictor, chunks, out, top or IN_FILE, threshold, json)
-
-
-def _refuse_to_lose(out: Path, model: Path, source: Source | None) -> None:
-    """Never write over what is read."""
-    from gandalf.predict.files import check_output
-
-    check_output(out)
-    refuse_to_write_into(out, model, source)
+        predictor = _predictor(model, loading)
+        chunks = chunks_of(source, predictor.model)
+        _write(predictor, chunks, out, top or IN_FILE, threshold, json, escape_formulas)
 
 
 def refuse_to_write_into(out: Path, model: Path, source: Source | None) -> None:
@@ -129,11 +132,10 @@ def refuse_to_write_into(out: Path, model: Path, source: Source | None) -> None:
         raise DataError("is in the model's folder", remedy="choose another name", file=out)
 
 
-def _predictor(folder: Path, device: str) -> Predictor:
-    from gandalf.model import load_model
+def _predictor(folder: Path, loading: Loading) -> Predictor:
     from gandalf.predict.predictor import Predictor
 
-    return Predictor(load_model(folder, device_of(device)))
+    return Predictor(loading.load(folder))
 
 
 def chunks_of(source: Source, model: Part) -> Iterator[Chunk]:
@@ -152,11 +154,18 @@ def chunks_of(source: Source, model: Part) -> Iterator[Chunk]:
 
 
 def _write(
-    predictor: Predictor, chunks: Iterator[Chunk], out: Path, top: int, threshold: float | None, json: bool
+    predictor: Predictor,
+    chunks: Iterator[Chunk],
+    out: Path,
+    top: int,
+    threshold: float | None,
+    json: bool,
+    escape_formulas: bool,
 ) -> None:
     from gandalf.predict.files import predict_chunks, write_predictions
 
-    count = write_predictions(out, predict_chunks(predictor, chunks, top, threshold), predictor.model)
+    found = predict_chunks(predictor, chunks, top, threshold)
+    count = write_predictions(out, found, predictor.model, escape_formulas=escape_formulas)
     if json:
         print_json({"out": str(out), "texts": count, "labels": predictor.model.num_labels, "top": top})
         return

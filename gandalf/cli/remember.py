@@ -9,12 +9,14 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gandalf.cli.engine import device_of, engine
+from gandalf.cli.engine import engine
 from gandalf.cli.graph_options import GRAPH
+from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.mix import Overwrite, Share
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.cli.predict import Device, ModelFolder
+from gandalf.cli.predict import ModelFolder
+from gandalf.data.claim import alone
 from gandalf.data.files import refuse_to_replace
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions
@@ -35,15 +37,15 @@ KEPT_GRAPH = Bundle(
 )
 
 
-@offers(SOURCE, KEPT_GRAPH)
+@offers(SOURCE, KEPT_GRAPH, LOADING)
 def remember(
     model: ModelFolder,
     source: Source,
     graph: GraphOptions,
+    loading: Loading,
     out: Out,
     neighbours: Neighbours = 50,
     share: Share = None,
-    device: Device = "auto",
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
@@ -57,7 +59,6 @@ def remember(
     [bold]gandalf remember my-model my.csv -o with-memory[/]
     """
     with engine("a memory"):
-        from gandalf.model import load_model
         from gandalf.model.card import CHANGED_SINCE
         from gandalf.model.save import save_derived
         from gandalf.runs.remember import TOO_KIND, MemoryOptions
@@ -66,16 +67,17 @@ def remember(
     source.refuse_to_write(out)
     if out.resolve() == model.resolve():
         raise DataError("is the model itself", remedy="choose another name", file=out)
-    refuse_to_replace(out, overwrite, (PARTS,))  # now, and not after minutes of work
-    splits = source.load_original()
-    options = MemoryOptions(neighbours=neighbours, graph=graph)
-    found = fit(load_model(model, device_of(device)), splits, options, share)
-    if found.seen:
-        typer.secho(f"warning: {TOO_KIND}", err=True, dim=True)
-    scores = test_scores(found.model, splits)
-    since = {CHANGED_SINCE: "a memory was added" if scores is None else None}
-    metrics = ({} if scores is None else scores.as_dict()) | {"memory": found.as_dict(), **since}
-    save_derived(found.model, model, out, metrics=metrics, overwrite=overwrite)
+    with alone(out, parents=True):
+        refuse_to_replace(out, overwrite, (PARTS,))  # now, and not after minutes of work
+        splits = source.load_original()
+        options = MemoryOptions(neighbours=neighbours, graph=graph)
+        found = fit(loading.load(model), splits, options, share)
+        if found.seen:
+            typer.secho(f"warning: {TOO_KIND}", err=True, dim=True)
+        scores = test_scores(found.model, splits)
+        since = {CHANGED_SINCE: "a memory was added" if scores is None else None}
+        metrics = ({} if scores is None else scores.as_dict()) | {"memory": found.as_dict(), **since}
+        save_derived(found.model, model, out, metrics=metrics, overwrite=overwrite)
     if json:
         print_json({"out": str(out), **metrics})
         return

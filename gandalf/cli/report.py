@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from gandalf import __version__
 from gandalf.cli.output import console
+from gandalf.data.claim import alone
 from gandalf.data.files import written
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
@@ -33,11 +34,12 @@ def report(runs: Runs = Path("runs"), out: Out = Path("report.html")) -> None:
     if out.suffix not in WRITERS:
         what = f"a report cannot be written as {out.suffix or 'a file without an ending'}"
         raise DataError(what, remedy=f"choose a name that ends in {', '.join(WRITERS)}", file=out)
-    _refuse_to_lose(out)
-    results = Results.read(runs)
-    text = WRITERS[out.suffix](results)
-    with written(out) as file:
-        file.write(text)
+    with alone(out):
+        _refuse_to_lose(out)
+        results = Results.read(runs)
+        text = WRITERS[out.suffix](results)
+        with written(out) as file:
+            file.write(text)
     console().print(f"{counted(len(results.lines), 'run')}: [bold]{escape(str(out))}[/]")
 
 

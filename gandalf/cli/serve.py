@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from gandalf.cli.engine import device_of, engine
 from gandalf.cli.explain import TRAINED_ON, TrainedOn
+from gandalf.cli.loading import Device, NoVerify
 from gandalf.cli.options import Bundle, offers
 from gandalf.cli.output import console
 from gandalf.cli.predict import ModelFolder
@@ -51,7 +52,6 @@ Threads = Annotated[
         "--threads", min=1, help="That predict, in each worker. Default: one core is left for HTTP."
     ),
 ]
-Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
 _PROTECTION = "What clients may do"
 AllowHost = Annotated[
     list[str] | None,
@@ -102,6 +102,7 @@ def serve(
     threads: Threads = None,
     device: Device = "auto",
     allow_host: AllowHost = None,
+    no_verify: NoVerify = False,
 ) -> None:
     """Serve a model: predictions and explanations by HTTP, and a page for people at the same address.
 
@@ -123,6 +124,7 @@ def serve(
         token_file=None if token_file is None else str(token_file),
         added=None if added is None else str(added),
         device=device_of(device),
+        verify=not no_verify,
         index=index,
         rows=rows,
         workers=workers,

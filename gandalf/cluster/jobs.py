@@ -17,7 +17,7 @@ from gandalf.data.formats.table_files import damaged, is_table, open_table
 from gandalf.errors import DataError, Findings
 from gandalf.model.layout import CARD, CONFIG, INDEX, INDEX_FACTS, METRICS
 from gandalf.predict.inputs import columns_of
-from gandalf.wide.folder import read_json
+from gandalf.wide.folder import HASHES, read_json
 
 JOB, DONE, SUCCESS, LABELS = "_job.json", "_done", "_SUCCESS", "_labels.parquet"
 DAMAGE = (pyarrow.ArrowException, OSError)
@@ -94,7 +94,8 @@ def model_identity(folder: Path) -> str:
     """A hash of all files that the model's predictions depend on."""
     digest = hashlib.sha256()
     facts = read_json(folder / CONFIG)
-    facts.pop("files", None)  # an index may be added to them
+    for key in ("files", HASHES):  # an index may be added to them
+        facts.pop(key, None)
     digest.update(json.dumps(facts, sort_keys=True).encode())
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         if path.name in (CONFIG, CARD, METRICS, INDEX, INDEX_FACTS) or path.name.startswith("."):

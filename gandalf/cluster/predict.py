@@ -27,6 +27,7 @@ from gandalf.cluster.jobs import (
     mark_of,
     write_json,
 )
+from gandalf.data.claim import alone
 from gandalf.data.files import written
 from gandalf.data.formats.table_files import damaged, decoded
 from gandalf.data.formats.texts import Texts
@@ -52,6 +53,11 @@ class Predicted(NamedTuple):
 def predict_parts(client: Client, job: Job, parts: list[Part]) -> Predicted:
     """Have every part predicted that is not done, and close the job when all are."""
     _need_same_columns(parts)
+    with alone(job.out, parents=True):
+        return _predict_parts(client, job, parts)
+
+
+def _predict_parts(client: Client, job: Job, parts: list[Part]) -> Predicted:
     begin(job, parts)
     write_label_table(job)
     rows = skipped = 0
@@ -136,7 +142,7 @@ def _loaded(folder: Path, identity: str, device: str) -> Predictor:
         raise DataError("a worker has no CUDA device", remedy="leave --device out, or say --device cpu")
     if device == "auto":
         device = "cuda" if found else "cpu"
-    return Predictor(load_model(folder, device))
+    return Predictor(load_model(folder, device, verify=False))
 
 
 def _answers(predictor: Predictor, job: Job, part: Part) -> Iterator[pyarrow.Table]:

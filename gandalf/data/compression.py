@@ -9,10 +9,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from gandalf.data.limits import limited
 from gandalf.errors import DataError
 from gandalf.progress import Meter, meter
 
 _READ_BYTES = 1 << 18  # of the file as it is on disk; small, because compressed blocks may expand a lot
+_FED_BYTES = 1 << 12  # unpacked at once: blocks of zstd may expand 30,000 times
+_MANY_LINES = 10  # in the beginning of a file that has no newline there
 _BOM = b"\xef\xbb\xbf"
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -28,9 +31,11 @@ def chunks(path: Path, size: int, *, show: bool = False) -> Iterator[bytes]:
             kind = _kind(file.read(4))
             file.seek(0)
             bar = stack.enter_context(meter(f"reading {path.name}", path.stat().st_size)) if show else None
-            pieces = _gathered(_DECOMPRESS[kind](_pieces(file, bar), path), size)
+            unpacked = _DECOMPRESS[kind](_pieces(file, bar), path)
+            pieces = _gathered(unpacked if kind == "plain" else limited(unpacked, path), size)
             first = next(pieces, b"")
             _refuse_utf16(first, path)
+            _refuse_bare_returns(first, len(first) < size, path)
             yield first.removeprefix(_BOM)
             yield from pieces
     except OSError as error:
@@ -54,6 +59,18 @@ def _refuse_utf16(head: bytes, path: Path) -> None:
             file=path,
             line=1,
             kind="broken-utf8",
+        )
+
+
+def _refuse_bare_returns(head: bytes, whole: bool, path: Path) -> None:
+    """Refuse lines that end as on the oldest Macs: all of them would be read as one."""
+    if b"\n" not in head and head.rstrip(b"\r").count(b"\r") >= (1 if whole else _MANY_LINES):
+        raise DataError(
+            "the lines end in a carriage return alone",
+            remedy="write newlines, for example with tr '\\r' '\\n'",
+            file=path,
+            line=1,
+            kind="bad-line-ends",
         )
 
 
@@ -86,17 +103,23 @@ def _pieces(file: IO[bytes], bar: Meter | None) -> Iterator[bytes]:
         yield piece
 
 
+def _smaller(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    for piece in pieces:
+        for start in range(0, len(piece), _FED_BYTES):
+            yield piece[start : start + _FED_BYTES]
+
+
 def _plain(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
     return pieces
 
 
 def _gunzip(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    return _inflate(pieces, lambda: zlib.decompressobj(wbits=31), zlib.error)
+    return _inflate(_smaller(pieces), lambda: zlib.decompressobj(wbits=31), zlib.error)
 
 
 def _unzstd(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
     zstandard = _zstandard("reading", path)
-    return _inflate(pieces, zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError)
+    return _inflate(_smaller(pieces), zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError)
 
 
 def _inflate(packed: Iterator[bytes], member: Callable[[], Any], failure: type[Exception]) -> Iterator[bytes]:

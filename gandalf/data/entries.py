@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,11 @@ from scipy.sparse import csr_array
 
 from gandalf.data.sentences import there_are
 from gandalf.errors import Findings, Severity
+
+NUMBER = re.compile(
+    r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
+)
+INTEGER = re.compile(r"[+-]?[0-9]+")
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -194,6 +200,8 @@ def matrix_of(found: csr_array, column: Column, file: Path, findings: Findings) 
 
 def as_float(value: Any) -> float:  # noqa: ANN401  a number of any size, or a text
     """The value as a float: infinity for an integer too large for one, as for a decimal number so large."""
+    if isinstance(value, str) and NUMBER.fullmatch(value.strip()) is None:
+        raise ValueError(f"{value!r} is no number")  # Python would read 1_0, and digits of any script
     try:
         return float(value)
     except OverflowError:

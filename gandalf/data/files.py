@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
-import uuid
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from gandalf.data.claim import OLD, PART, alone, is_leftover, remove, temporary_name
 from gandalf.data.compression import COMPRESS, DamagedError, as_is, chunks
 from gandalf.errors import DataError, Findings, argument
 
@@ -56,15 +55,15 @@ def plain_name(path: Path) -> str:
 
 def read_blocks(path: Path, findings: Findings, size: int = BLOCK_BYTES) -> Iterator[Block]:
     """Yield the file's decompressed bytes as blocks of whole lines of about `size` bytes, with a bar."""
-    line, rest = 1, b""
+    line, rest = 1, list[bytes]()
     try:
         for chunk in chunks(path, size, show=True):
             end = chunk.rfind(b"\n") + 1
             if not end:
-                rest += chunk
+                rest.append(chunk)
                 continue
-            block = Block(line, rest + chunk[:end])
-            rest = chunk[end:]
+            block = Block(line, b"".join([*rest, chunk[:end]]))
+            rest = [chunk[end:]] if end < len(chunk) else []
             yield block
             line += block.data.count(b"\n")
     except DamagedError:
@@ -77,7 +76,7 @@ def read_blocks(path: Path, findings: Findings, size: int = BLOCK_BYTES) -> Iter
         )
         return
     if rest:
-        yield Block(line, rest + b"\n")
+        yield Block(line, b"".join([*rest, b"\n"]))
 
 
 def read_lines(path: Path, findings: Findings) -> Iterator[tuple[int, str]]:
@@ -109,7 +108,7 @@ def written(path: Path, mode: str = "w", *, sync: bool = False) -> Iterator[IO[A
     `sync` the file is on the disk when the body has ended, so that a power cut does not lose it.
     """
     _refuse_to_write(path)
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+    temporary = temporary_name(path, PART)
     try:
         with open(temporary, "wb") as raw, COMPRESS.get(path.suffix, as_is)(raw) as packed:
             if "b" in mode:
@@ -128,43 +127,88 @@ def written(path: Path, mode: str = "w", *, sync: bool = False) -> Iterator[IO[A
         temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def moved_in(folder: Path, name: str) -> Iterator[Path]:
+    """Yield a folder for a library that makes files itself; they move into `folder` when the body succeeds.
+
+    Such a library may use names of its own while it writes, and leave them where it is killed.
+    """
+    inner = temporary_name(folder / name, PART)
+    try:
+        inner.mkdir()
+        yield inner
+        for path in sorted(inner.iterdir()):
+            os.replace(path, folder / path.name)
+    finally:
+        if inner.exists():
+            remove(inner)
+
+
 def sync_path(path: Path) -> None:
     """Wait until a file, or the names in a folder, are on the disk."""
-    handle = os.open(path, os.O_RDONLY)
+    if path.is_dir() and os.name != "posix":
+        return  # only there can a folder be opened
+    handle = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
+def sync_folder(folder: Path, *, spare: Collection[str] = ()) -> None:
+    """Wait until all in a folder, but the names to `spare`, and the folder's name are on the disk."""
+    for path in folder.iterdir():
+        if path.name in spare or path.is_symlink():
+            continue
+        if path.is_dir():
+            sync_folder(path)
+        else:
+            sync_path(path)
+    sync_path(folder)
+    sync_path(folder.parent)
+
+
 @contextmanager
 def new_folder(path: Path, *, overwrite: bool = False, inner: Collection[str] = ()) -> Iterator[Path]:
     """Yield a folder to fill that takes its name only when the body has succeeded.
 
-    A folder that already holds something is left alone, or, with `overwrite`, replaced at the very end. It is
-    not replaced if it holds folders whose names are not in `inner`.
+    A folder that already holds something is left alone, or, with `overwrite`, replaced at the very end, when
+    the new one is on the disk. It is not replaced if it holds folders whose names are not in `inner`. Another
+    writer is refused meanwhile.
     """
     path = Path(path).resolve()
     refuse_to_replace(path, overwrite, inner)
-    mark = uuid.uuid4().hex[:8]
-    temporary, old = path.with_name(f".{path.name}.{mark}.part"), path.with_name(f".{path.name}.{mark}.old")
-    try:
-        temporary.mkdir(parents=True)
-    except OSError as error:
-        raise DataError(f"cannot be written ({error.strerror or error})", file=path) from error
-    try:
-        yield temporary
-        if path.exists():
-            path.rename(old)
+    with alone(path, parents=True):
+        refuse_to_replace(path, overwrite, inner)  # as the last writer has left it
+        temporary = temporary_name(path, PART)
         try:
-            temporary.rename(path)
-        except OSError:
-            if old.exists():
-                old.rename(path)
-            raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+            temporary.mkdir()
+        except OSError as error:
+            raise DataError(f"cannot be written ({error.strerror or error})", file=path) from error
+        try:
+            yield temporary
+            _take_name(temporary, path)
+        finally:
+            if temporary.exists():
+                remove(temporary)
+
+
+def _take_name(temporary: Path, path: Path) -> None:
+    """Rename a filled folder, in place of the one that has the name; `alone` mends a kill in between."""
+    if not path.exists():
+        temporary.rename(path)
+        return
+    sync_folder(temporary)
+    old = temporary_name(path, OLD)
+    try:
+        path.rename(old)
+        temporary.rename(path)
+    except BaseException:  # Ctrl-C, too, must leave a folder under the name
+        if old.exists() and not path.exists():
+            old.rename(path)
+        raise
+    sync_path(path.parent)
+    remove(old)
 
 
 def _refuse_to_write(path: Path) -> None:
@@ -188,13 +232,14 @@ def refuse_to_replace(path: Path, overwrite: bool, inner: Collection[str] = ()) 
         return
     if not path.is_dir():
         raise DataError("is a file where a folder is to be written", file=path, remedy="choose another name")
-    if any(path.iterdir()) and not overwrite:
+    held = [entry for entry in path.iterdir() if not is_leftover(entry.name)]
+    if held and not overwrite:
         raise DataError(
             "the folder is not empty",
             file=path,
             remedy=f"choose another name, or overwrite it with {argument('overwrite', True)}",
         )
-    if any(entry.is_dir() and entry.name not in inner for entry in path.iterdir()):
+    if any(entry.is_dir() and entry.name not in inner for entry in held):
         # A data set is a flat folder, and a mix has its parts. Anything deeper is more likely a slip, such as
         # someone's home.
         raise DataError("holds folders, so it is not replaced", file=path, remedy="choose another name")

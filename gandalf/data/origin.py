@@ -64,9 +64,12 @@ def read_origin(folder: Path) -> Origin | None:
         return None
     try:
         facts = json.loads(record.read_text("utf-8"))
-        frequencies = np.array([int(line) for line in counts.read_text("utf-8").split()], dtype=np.int64)
+        words = counts.read_text("ascii").split()
+        if not all(map(str.isdigit, words)):  # Python would read 1_0
+            raise ValueError(f"{FREQUENCIES} holds something that is no count")
+        frequencies = np.array([int(word) for word in words], dtype=np.int64)
         return Origin(str(facts["data"]), int(facts["points"]), frequencies, str(facts["format"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise DataError(
             f"does not say what the folder was made from ({error})",
             remedy=f"write the folder again with gandalf augment, or remove {RECORD}",

@@ -13,16 +13,26 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from gandalf.data.entries import FEATURE, LABEL, Column, Floats, Ints, SparseRows, fit_rows, mending
+from gandalf.data.entries import (
+    FEATURE,
+    INTEGER,
+    LABEL,
+    NUMBER,
+    Column,
+    Floats,
+    Ints,
+    SparseRows,
+    fit_rows,
+    mending,
+)
 from gandalf.data.files import Block, first_line, read_blocks, written
+from gandalf.data.limits import need_room
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings
 
 _COUNT = re.compile(r"[0-9]{1,9}")
-_INTEGER = re.compile(rb"[+-]?[0-9]+")
-_NUMBER = re.compile(
-    rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
-)
+_INTEGER = re.compile(INTEGER.pattern.encode())
+_NUMBER = re.compile(NUMBER.pattern.encode(), re.IGNORECASE)
 _DIGITS = 40  # of an index that are read: Python refuses thousands, and it is out of range long before
 _ROWS_AT_ONCE = 1 << 16
 _NEWLINE, _SPACE, _COLON = b"\n :"
@@ -97,6 +107,7 @@ def _need_header(path: Path, names: tuple[str, ...]) -> list[int]:
             line=1,
             kind="missing-header",
         )
+    need_room(8 * max(found[1:]), path, "calls in its first line for numbers that take")  # one a column
     return found
 
 

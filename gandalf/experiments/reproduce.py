@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gandalf.data.claim import LOCK
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
 from gandalf.experiments.estimate import Pace
@@ -32,7 +33,6 @@ from gandalf.experiments.store import (
 from gandalf.experiments.studies import Asked, entries
 from gandalf.experiments.variants import Run, recipe_of
 from gandalf.metrics.predictions import test_points
-from gandalf.model.layout import LOCK
 from gandalf.progress import meter, one_bar_only
 from gandalf.runs.limits import check_points, check_recipe
 from gandalf.systems import NETWORKS, foreign_part

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from gandalf.data.files import read_lines, written
+from gandalf.data.limits import check_npz
 from gandalf.errors import DataError, Findings
 from gandalf.memory.keys import Vectors, check_queries, read_keys
 from gandalf.memory.memory import EXAMPLE, LABEL, POINT, Block, Memory, Record, Voting
@@ -53,6 +54,7 @@ def read_memory(folder: Path, facts: Mapping[str, Any], labels: int) -> tuple[Me
     if not path.is_file():
         raise missing(path)
     try:
+        check_npz(path)
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             keys = read_keys(arrays)
             parts = (arrays["label_values"], arrays["labels"], arrays["label_ends"])

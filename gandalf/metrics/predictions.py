@@ -10,8 +10,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, csr_matrix, issparse
 
 from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.matrix_files import check_sparse, read_npz
 from gandalf.errors import DataError, argument
-from gandalf.metrics.matrix_files import check_sparse, read_npz
 from gandalf.metrics.ranked_lists import read_ranked_lists
 
 # A sparse matrix of scores; ids and scores of k places, -1 where there is no prediction; or a file.

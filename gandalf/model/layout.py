@@ -15,7 +15,6 @@ METRICS, CARD = "metrics.json", "README.md"
 RECIPE = "recipe.toml"  # of the run that made the model
 INDEX, INDEX_FACTS = "index.safetensors", "index.json"  # of these very rows: not for a model made from this
 FORMAT, VERSION = "gandalf model", 1
-LOCK = ".gandalf.lock"  # in the folder, while a run writes there
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,3 @@ def listed_files(folder: Path) -> list[str]:
     if not isinstance(found, list):
         raise DataError("does not list the model's files", remedy=AGAIN, file=path)
     return [confined(name, path) for name in found]
-
-
-def instead_of(remedy: str, foreign: str) -> str:
-    """What to do where a folder holds what is not ours; the lock of a run must stay where it is."""
-    return remedy if foreign == LOCK else f"{remedy}, or move that away"

@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from gandalf.data.claim import put_back
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
 from gandalf.memory.files import INNER, MEMORY, check_memory, read_memory
@@ -27,7 +28,7 @@ from gandalf.nets.heads import Table
 from gandalf.slim import FACTS as SLIM_FACTS
 from gandalf.text.pretrained import MISSING_LIBRARY
 from gandalf.text.tokens import load_tokens
-from gandalf.wide.folder import AGAIN, PARTS, missing, read_json
+from gandalf.wide.folder import AGAIN, PARTS, check_hashes, missing, read_json
 from gandalf.wide.mixing import MIX, read_composition
 from gandalf.wide.wide_model import TREES
 
@@ -39,10 +40,16 @@ KINDS: dict[type[Part], str] = {
 }
 
 
-def load_model(path: str | Path, device: str | torch.device = "cpu") -> Part:
-    """Read a model folder that `save_model` wrote, ready to predict."""
+def load_model(path: str | Path, device: str | torch.device = "cpu", *, verify: bool = True) -> Part:
+    """Read a model folder that `save_model` wrote, ready to predict.
+
+    A folder of which a file is not what was written is refused. That takes a second for each GB or two;
+    without `verify` the files are only checked against one another.
+    """
     folder = Path(path)
     facts = read_facts(folder)
+    if verify:
+        check_hashes(folder / CONFIG)
     ids, texts = read_labels(folder / LABELS, facts.labels)
     return _load(folder, facts, ids, texts, device)
 
@@ -115,12 +122,18 @@ def _network(
 ) -> Model:
     tokens = load_tokens(folder)
     tensors = _read_tensors(folder / WEIGHTS)
-    encoder = _built(facts.encoder, tokens.size, folder / CONFIG)
-    with torch.device("meta"):  # every one of its numbers is about to be replaced
+    _refuse_deep(facts.encoder, len(tensors), folder / CONFIG)
+    with torch.device("meta"):  # takes no memory: a shape that is not the file's is refused before it does
         head = Table(facts.labels, facts.dim)
-    _fill({"encoder": encoder, "head": head}, tensors, folder / WEIGHTS)
+        shapes = _built(facts.encoder, tokens.size, folder / CONFIG)
+    _check_shapes({"encoder": shapes, "head": head}, tensors, folder / WEIGHTS)
+    encoder = _built(facts.encoder, tokens.size, folder / CONFIG)
+    _fill({"encoder": encoder, "head": head}, tensors)
     if getattr(encoder, "dim", None) != facts.dim:
         what = f"the encoder gives {getattr(encoder, 'dim', None)} numbers and the head takes {facts.dim}"
+        raise DataError(what, remedy=AGAIN, file=folder / CONFIG)
+    if facts.config.get("encoder") != facts.encoder:
+        what = "describes two encoders, that of the recipe and another one"
         raise DataError(what, remedy=AGAIN, file=folder / CONFIG)
     model = Model(tokens, encoder, head, texts, ids, facts.config, facts.calibration)
     model.encoder.to(device).eval()
@@ -130,6 +143,7 @@ def _network(
 
 def read_facts(folder: Path) -> Facts:
     """What the folder says of its model, which may be asked before all of it is read."""
+    put_back(folder)
     if not folder.is_dir():
         what = (
             "is a file where a model folder is expected"
@@ -227,8 +241,18 @@ def _built(options: dict[str, Any], vocabulary: int, path: Path) -> nn.Module:
         raise DataError(f"no encoder can be built as it says ({reason})", remedy=AGAIN, file=path) from error
 
 
-def _fill(parts: dict[str, nn.Module], tensors: dict[str, Tensor], path: Path) -> None:
-    """Put the tensors in their places, with the kind of number they have."""
+def _refuse_deep(options: Mapping[str, Any], tensors: int, path: Path) -> None:
+    """Refuse more layers than there are tensors: building them takes time, wherever they are built."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            _refuse_deep(value, tensors, path)
+        elif "layer" in name and isinstance(value, int) and value > tensors:
+            what = f"no encoder can be built as it says ({name} is {value:,}, of {tensors:,} tensors)"
+            raise DataError(what, remedy=AGAIN, file=path)
+
+
+def _check_shapes(parts: dict[str, nn.Module], tensors: dict[str, Tensor], path: Path) -> None:
+    """Refuse tensors that are not those that the parts need."""
     places = {f"{part}.{name}": value for part in parts for name, value in parts[part].state_dict().items()}
     for name in sorted({*places, *tensors}):
         if name not in tensors:
@@ -239,6 +263,10 @@ def _fill(parts: dict[str, nn.Module], tensors: dict[str, Tensor], path: Path) -
         if found != expected:
             what = f"{name} has the shape {found}, and {CONFIG} calls for {expected}"
             raise DataError(what, remedy=AGAIN, file=path)
+
+
+def _fill(parts: dict[str, nn.Module], tensors: dict[str, Tensor]) -> None:
+    """Put the tensors in their places, with the kind of number they have."""
     for part, module in parts.items():
         own = {name: tensors[f"{part}.{name}"] for name in module.state_dict()}
         module.load_state_dict(own, assign=True)

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gandalf.data.files import moved_in
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
@@ -150,9 +151,11 @@ class Model(Extendable):
         self.tokens.save(folder)
         path = folder / WEIGHTS
         try:
-            save_file(self._tensors(), path)
+            with moved_in(folder, WEIGHTS) as inner:
+                save_file(self._tensors(), inner / WEIGHTS)
             # safetensors makes files that only their owner may read; the vocabulary's has the usual mode.
-            path.chmod(next(each for each in folder.iterdir() if each != path).stat().st_mode)
+            others = (each for each in folder.iterdir() if each != path and each.is_file())
+            path.chmod(next(others).stat().st_mode)
         except (OSError, SafetensorError) as error:  # a full disk is either
             raise DataError(f"cannot be written ({error})", file=path) from error
 

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from gandalf.data.claim import is_leftover
 from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
 from gandalf.model.card import model_card
@@ -19,17 +20,15 @@ from gandalf.model.layout import (
     CONFIG,
     FORMAT,
     LABELS,
-    LOCK,
     METRICS,
     RECIPE,
     VERSION,
     Facts,
-    instead_of,
     listed_files,
 )
 from gandalf.model.part import Part
-from gandalf.train.logs import LOG
-from gandalf.wide.folder import PARTS, read_json
+from gandalf.train.logs import EVENTS, LOG
+from gandalf.wide.folder import HASHES, PARTS, read_json, with_hashes
 
 
 def save_model(
@@ -72,7 +71,7 @@ def _replaced(folder: Path, overwrite: bool) -> Iterator[Path]:
     foreign = foreign_files(folder) if overwrite and folder.is_dir() else []
     if foreign:
         what = f"holds {foreign[0]}, which is not part of a model, and is not replaced"
-        raise DataError(what, remedy=instead_of("choose another name", foreign[0]), file=folder)
+        raise DataError(what, remedy="choose another name, or move that away", file=folder)
     with new_folder(folder, overwrite=overwrite, inner=(PARTS,)) as temporary:
         yield temporary
 
@@ -101,37 +100,55 @@ def write_model(
 
 
 def write_part(part: Part, folder: Path) -> None:
-    """Write a part of a mix into a folder that is there: a model without labels, figures and card."""
+    """Write a part of a mix into a folder that is there: a model without labels, figures, card and hashes."""
     part.write(folder)
-    _write_config(part.facts(), folder)
+    write_json(_config(part.facts(), folder), folder / CONFIG)
 
 
 def _write_config(facts: Facts, folder: Path, stale: Collection[str] = ()) -> None:
+    found = _config(facts, folder, stale)
+    write_json(with_hashes(found, folder / CONFIG, _hashed(found["files"])), folder / CONFIG)
+
+
+def _hashed(names: Collection[str]) -> list[str]:
+    """Leave out what tells of the run, not what predicts: it holds times, and people edit a card."""
+    return [name for name in names if name not in (CARD, METRICS, LOG) and not name.startswith(EVENTS)]
+
+
+def _config(facts: Facts, folder: Path, stale: Collection[str] = ()) -> dict[str, Any]:
     inner = (folder / PARTS).rglob("*") if (folder / PARTS).is_dir() else ()
-    found = [path for path in (*folder.iterdir(), *inner) if path.is_file() and path.name != LOCK]
-    files = sorted({CONFIG, *(path.relative_to(folder).as_posix() for path in found)} - {*stale})
+    found = (path.relative_to(folder) for path in (*folder.iterdir(), *inner) if path.is_file())
+    names = {path.as_posix() for path in found if not any(map(is_leftover, path.parts))}
+    files = sorted({CONFIG, *names} - {*stale})
     about = {"format": FORMAT, "version": VERSION, "made_by": f"gandalf {_release()}", "files": files}
-    write_json(about | asdict(facts), folder / CONFIG)
+    return about | asdict(facts)
 
 
 def list_files(folder: Path, *names: str) -> None:
     """Say in a model's `config.json` that these files, which are there, are part of it too."""
+    files = sorted({*listed_files(folder), *names})
     found = read_json(folder / CONFIG)
-    found["files"] = sorted({*found.get("files", []), *names})
-    write_json(found, folder / CONFIG)
+    known = found.pop(HASHES, None)
+    found["files"] = files
+    if known is not None:
+        found = with_hashes(found, folder / CONFIG, _hashed(files))
+    write_json(found, folder / CONFIG, sync=True)
 
 
 def foreign_files(folder: Path) -> list[str]:
     """Return names in the folder that no `config.json` of ours lists: all of them where there is none."""
     try:
-        found = read_json(folder / CONFIG)
+        ours = read_json(folder / CONFIG).get("format") == FORMAT
+        listed = {*listed_files(folder)} if ours else set[str]()
     except DataError:
-        found = {}
-    listed = {str(name) for name in found.get("files", [])} if found.get("format") == FORMAT else set()
-    ours = {name.partition("/")[0] for name in listed}
-    foreign = {path.name for path in folder.iterdir() if path.name not in ours}
-    inner = (path for path in (folder / PARTS).rglob("*") if PARTS in ours and path.is_file())
-    return sorted(foreign | {path.relative_to(folder).as_posix() for path in inner} - listed)
+        listed = set()
+    tops = {name.partition("/")[0] for name in listed}
+    foreign = {path for path in folder.iterdir() if path.name not in tops}
+    if PARTS in tops:
+        inner = (path for path in (folder / PARTS).rglob("*") if path.is_file())
+        foreign |= {path for path in inner if path.relative_to(folder).as_posix() not in listed}
+    names = (path.relative_to(folder) for path in foreign)
+    return sorted(name.as_posix() for name in names if not any(map(is_leftover, name.parts)))
 
 
 def _label_lines(model: Part) -> Iterator[str]:
@@ -140,9 +157,9 @@ def _label_lines(model: Part) -> Iterator[str]:
         yield json.dumps(record, ensure_ascii=False) + "\n"
 
 
-def write_json(value: Mapping[str, Any], path: Path) -> None:
+def write_json(value: Mapping[str, Any], path: Path, *, sync: bool = False) -> None:
     """Write a file of a model's folder."""
-    with written(path) as file:
+    with written(path, sync=sync) as file:
         file.write(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 
 

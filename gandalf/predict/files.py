@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, repeat
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from gandalf.model import Part
 from gandalf.predict.inputs import Chunk
 from gandalf.predict.predictor import Ids, Predictor, Probabilities
 from gandalf.predict.tables import NAMES, Columns, label_columns
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet computes
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,14 +55,28 @@ def predict_chunks(
         yield Predicted(chunk, ids, scores)
 
 
-def write_predictions(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
-    """Write a file of the kind that its name says, wholly or not at all; return the number of texts."""
-    return _writer(path)(path, predicted, model)
+def write_predictions(
+    path: Path, predicted: Iterable[Predicted], model: Part, *, escape_formulas: bool = False
+) -> int:
+    """Write `.npz`, `.jsonl` or `.csv`, as its name says, wholly or not at all; count the texts.
+
+    With `escape_formulas`, a cell of a `.csv` that a spreadsheet would compute gets an apostrophe in front.
+    """
+    check_output(path, escape_formulas)
+    writer = partial(_write_csv, shown=escaped) if escape_formulas else _writer(path)
+    return writer(path, predicted, model)
 
 
-def check_output(path: Path) -> None:
-    """Refuse, before any work is done, a name that no writer goes by."""
-    _writer(path)
+def check_output(path: Path, escape_formulas: bool = False) -> None:
+    """Refuse, before any work is done, a name that no writer goes by, and formulas where there are none."""
+    if _writer(path) is not _write_csv and escape_formulas:
+        what, remedy = "only cells of a CSV file are taken for formulas", "leave --escape-formulas out"
+        raise DataError(what, remedy=remedy, file=path)
+
+
+def escaped(cell: object) -> object:
+    """Return a text that a spreadsheet will not compute."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULAS) else cell
 
 
 def _writer(path: Path) -> Callable[[Path, Iterable[Predicted], Part], int]:
@@ -114,7 +131,12 @@ def _write_json_lines(path: Path, predicted: Iterable[Predicted], model: Part) -
     return written_texts
 
 
-def _write_csv(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
+def _write_csv(
+    path: Path,
+    predicted: Iterable[Predicted],
+    model: Part,
+    shown: Callable[[object], object] = lambda cell: cell,
+) -> int:
     """Write one row for each predicted label."""
     texts = 0
     with written(path) as file:
@@ -123,7 +145,7 @@ def _write_csv(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
         for each in predicted:
             columns = each.columns(model, texts)
             columns["score"] = [f"{score:.9g}" for score in columns["score"].tolist()]
-            table.writerows(zip(*columns.values(), strict=True))
+            table.writerows(map(shown, row) for row in zip(*columns.values(), strict=True))
             texts += len(each.ids)
     return texts
 

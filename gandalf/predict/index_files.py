@@ -13,6 +13,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from gandalf.data.claim import alone
 from gandalf.data.files import written
 from gandalf.errors import DataError
 from gandalf.model import Model
@@ -22,6 +23,7 @@ from gandalf.predict.index import LINKS, Hnsw, RowsKind, build_hnsw, empty_graph
 from gandalf.wide.folder import read_json
 
 FORMAT = "gandalf hnsw index"
+WIDEST = 1 << 20  # search; faiss counts in 32 bits
 
 
 def stored_or_built(model: Model, folder: Path, rows: RowsKind) -> tuple[Hnsw, bool]:
@@ -32,7 +34,8 @@ def stored_or_built(model: Model, folder: Path, rows: RowsKind) -> tuple[Hnsw, b
     if found is not None:
         return found, False
     made = build_hnsw(model, rows)
-    with suppress(DataError, OSError):  # a folder that may only be read is no reason not to serve
+    # A folder that may only be read, or is being replaced, is no reason not to serve.
+    with suppress(DataError, OSError), alone(folder):
         _write(made, folder, rows, mark)
     return made, True
 
@@ -91,8 +94,10 @@ def _read(folder: Path, blocks: list[npt.NDArray[np.float32]], rows: RowsKind, m
         arrays = load_file(folder / INDEX)
         graph = _restored(blocks, rows, facts, arrays)
         recall, width, queries = facts["recall@10"], facts["search_width"], facts["recall_queries"]
+        if not 1 <= int(width) <= WIDEST:
+            raise ValueError("no search is as wide")
         return Hnsw(graph, labels, int(width), float(recall), int(queries), rows)
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError):
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError, OverflowError):
         return None  # damaged: it is built again
 
 

@@ -38,7 +38,7 @@ from gandalf.slim import (
     SlimPredictor,
     read_facts,
 )
-from gandalf.wide.folder import PARTS
+from gandalf.wide.folder import PARTS, with_hashes
 
 MOST_TEXTS = 65_536  # in a batch
 CHECKED = 64  # label texts on which both must agree
@@ -84,6 +84,7 @@ def export_model(model: Part, source: Path, folder: Path, *, overwrite: bool = F
     with new_folder(folder, overwrite=overwrite, inner=(PARTS,)) as temporary:
         shutil.copyfile(source / LABELS, temporary / LABELS)
         _write_slim(model, temporary)
+        _add_hashes(temporary)
         return _difference(model, temporary)
 
 
@@ -97,6 +98,13 @@ def _write_slim(model: Part, folder: Path) -> None:
         "system": model.config.get("system"),
         **_write_files(model, folder),
     }
+    with written(folder / FACTS) as file:
+        file.write(json.dumps(facts, indent=2) + "\n")
+
+
+def _add_hashes(folder: Path) -> None:
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    facts = with_hashes(read_facts(folder / FACTS), folder / FACTS, names)
     with written(folder / FACTS) as file:
         file.write(json.dumps(facts, indent=2) + "\n")
 
@@ -160,9 +168,18 @@ def _write_graph(model: Model, path: Path) -> None:
                 verbose=False,
             )
     except Exception as error:  # whatever the exporter meets in somebody's transformer
+        if (full := _disk_error(error)) is not None:
+            raise DataError(f"cannot be written ({full.strerror or full})", file=path) from error
         reason = str(error).strip().splitlines()[0][:120] if str(error).strip() else type(error).__name__
         what = f"this encoder cannot be written as ONNX ({reason})"
         raise DataError(what, remedy="export a model with another encoder") from error
+
+
+def _disk_error(error: BaseException | None) -> OSError | None:
+    """Return what a disk said, however deep it lies among the causes of an error."""
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 @contextmanager

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gandalf.data.claim import is_leftover
 from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
-from gandalf.model.layout import instead_of
 from gandalf.runs.demo import BASELINE, MODEL, PREDICTIONS
 from gandalf.runs.output import refuse_to_lose as refuse_to_lose_model
 from gandalf.wide.folder import read_json
@@ -22,12 +21,9 @@ FORMAT = "gandalf demo"  # in the results: what tells the folder from anyone els
 
 @contextmanager
 def demo_folder(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A folder to fill that takes its name when the body has succeeded; `overwrite` first removes a demo."""
+    """A folder to fill that takes its name when the body has succeeded; `overwrite` then removes a demo."""
     refuse_to_lose(out, overwrite=overwrite)
-    if overwrite and out.is_dir():
-        for name in _names(out):
-            _remove(out / name)
-    with new_folder(out) as folder:
+    with new_folder(out, overwrite=overwrite, inner=(MODEL, BASELINE, PREDICTIONS)) as folder:
         yield folder
 
 
@@ -46,7 +42,7 @@ def refuse_to_lose(out: Path, *, overwrite: bool) -> None:
     foreign = _foreign(out)
     if foreign is not None:
         what = f"holds {foreign}, which is not part of a demo, and is not replaced"
-        raise DataError(what, remedy=instead_of("choose another OUT", foreign), file=out)
+        raise DataError(what, remedy="choose another OUT, or move that away", file=out)
     if not overwrite:
         remedy = "choose another OUT, or replace it with --overwrite"
         raise DataError("holds a demo already", remedy=remedy, file=out)
@@ -66,11 +62,4 @@ def _foreign(out: Path) -> str | None:
 
 
 def _names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+    return sorted(path.name for path in folder.iterdir() if not is_leftover(path.name))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,14 +14,15 @@ from typing import Any, Literal
 
 import torch
 
+from gandalf.data.claim import LOCK, is_leftover, remove
 from gandalf.data.dataset import Splits
-from gandalf.data.files import written
+from gandalf.data.files import sync_folder, written
 from gandalf.errors import DataError, argument
 from gandalf.memory.files import ARRAYS as MEMORY_ARRAYS
 from gandalf.memory.files import RECORDS as MEMORY_RECORDS
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Part, write_model
-from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, LOCK, METRICS, RECIPE, WEIGHTS
+from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, METRICS, RECIPE, WEIGHTS
 from gandalf.model.trees import Trees
 from gandalf.recipe import Recipe
 from gandalf.runs.claim import alone_in, by_first
@@ -39,7 +39,7 @@ from gandalf.settings import as_toml, changes, from_dict, read_toml, to_dict, up
 from gandalf.systems import AUTO
 from gandalf.systems import recipe as recipe_of
 from gandalf.text import subwords, words
-from gandalf.train.logs import LOG
+from gandalf.train.logs import EVENTS, LOG
 from gandalf.wide.folder import PARTS, read_json
 from gandalf.wide.wide_model import SETTINGS
 from gandalf.wide.wide_model import WORDS as TREE_WORDS
@@ -52,9 +52,7 @@ OWN = {
     *(TREE_WORDS, SETTINGS, PARTS),
     *(MEMORY_ARRAYS, MEMORY_RECORDS),
 }
-# What TensorBoard's writer makes, and what a writer of ours leaves behind when it is killed.
 _TREE = re.compile(r"tree\d+\.cbor")
-_EVENTS, _LEFTOVER = re.compile(r"events\.out\.tfevents\..*"), re.compile(r"\.(.+)\.[0-9a-f]{8}\.part")
 
 State = Literal["new", "unfinished", "finished", "foreign"]
 
@@ -75,7 +73,7 @@ def state_of(folder: Path) -> State:
     if folder.exists() and not folder.is_dir():
         raise DataError("is a file where a folder is to be written", remedy="choose another OUT", file=folder)
     names = _names(folder)
-    if all(_LEFTOVER.fullmatch(name) for name in names):
+    if all(is_leftover(name) for name in names):
         return "new"
     searching = (folder / CHECKPOINTS / SEARCH).is_file()  # what is there is only the first usable model
     if CONFIG in names and not searching and read_json(folder / CONFIG).get("format") == FORMAT:
@@ -89,7 +87,7 @@ def is_finished(folder: Path) -> bool:
     """Whether the folder holds a finished run; what one that was killed at its very end left is removed."""
     if state_of(folder) != "finished":
         return False
-    _remove(folder / CHECKPOINTS)
+    remove(folder / CHECKPOINTS)
     return True
 
 
@@ -140,8 +138,6 @@ def refuse_to_lose(folder: Path, *, resume: bool, overwrite: bool) -> None:
 @contextmanager
 def claimed(folder: Path, *, resume: bool, overwrite: bool) -> Iterator[None]:
     """The folder for one run alone, and sure to hold nothing that the run would lose."""
-    if not (folder / LOCK).exists():
-        refuse_to_lose(folder, resume=resume, overwrite=overwrite)  # before a lock lies among foreign files
     with alone_in(folder):
         refuse_to_lose(folder, resume=resume, overwrite=overwrite)  # as the last run has left it
         yield
@@ -209,7 +205,7 @@ def _searched(splits: Splits, recipe: Recipe, place: Place, told: Told) -> Outco
     outcome = _finished(folder, found.trained, splits, {"search": found.table}, found.notes)
     if not isinstance(found.trained.model, Trees):
         for name in _first_names(folder):
-            _remove(folder / name)
+            remove(folder / name)
     return replace(outcome, search=found.table)
 
 
@@ -226,15 +222,16 @@ def _finished(
     metrics = _metrics(trained, scores) | more
     stale = () if isinstance(trained.model, Trees) else _first_names(folder)
     write_model(trained.model, folder, metrics=metrics, stale=stale)
-    _remove(folder / CHECKPOINTS)  # only now: until the model is there, they are all there is
+    sync_folder(folder, spare=(CHECKPOINTS,))
+    remove(folder / CHECKPOINTS)  # only now: until the model is on the disk, they are all there is
     return Outcome(trained, scores, metrics, (*notes, *failed))
 
 
 def _remove_first(folder: Path) -> None:
     """Remove the first usable model, `config.json` before the others: a kill leaves an unfinished run."""
-    _remove(folder / CONFIG)
+    remove(folder / CONFIG)
     for name in _first_names(folder):
-        _remove(folder / name)
+        remove(folder / name)
 
 
 def _first_names(folder: Path) -> list[str]:
@@ -258,8 +255,8 @@ def _begun(folder: Path, recipe: Recipe, fresh: bool) -> Iterator[None]:
     try:
         # config.json first and the recipe last: whatever a kill leaves here is an unfinished run.
         for name in sorted(_names(folder), key=lambda name: (name != CONFIG, name == RECIPE)):
-            if _LEFTOVER.fullmatch(name) or (fresh and _is_own(name)):
-                _remove(folder / name)
+            if is_leftover(name) or (fresh and _is_own(name)):
+                remove(folder / name)
     except OSError as error:
         raise DataError(f"cannot be written ({error.strerror or error})", file=folder) from error
     with written(folder / RECIPE) as file:
@@ -269,7 +266,7 @@ def _begun(folder: Path, recipe: Recipe, fresh: bool) -> Iterator[None]:
         yield
     except DataError:
         if _names(folder) == [RECIPE]:
-            _remove(folder / RECIPE)
+            remove(folder / RECIPE)
         raise
 
 
@@ -340,11 +337,4 @@ def _names(folder: Path) -> list[str]:
 
 
 def _is_own(name: str) -> bool:
-    return name in OWN or any(each.fullmatch(name) for each in (_EVENTS, _LEFTOVER, _TREE))
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+    return name in OWN or is_leftover(name) or name.startswith(EVENTS) or bool(_TREE.fullmatch(name))

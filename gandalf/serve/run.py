@@ -61,6 +61,7 @@ class ServeSettings:
     token_file: str | None = None
     added: str | None = None  # the journal of labels that were added; by default beside the model
     device: str = "cpu"
+    verify: bool = True  # that each file of a model is what was written
     index: IndexKind = "exact"
     rows: RowsKind = "float32"
     workers: int = 1
@@ -92,7 +93,7 @@ def _served(
     folder: str, settings: ServeSettings, splits: Splits | None, tell: Callable[[str], None]
 ) -> tuple[Served, MakePredictor]:
     """The model as it is, and what makes a predictor of it when it has more labels."""
-    model = load_model(folder, settings.device)
+    model = load_model(folder, settings.device, verify=settings.verify)
     for network in networks(model):
         settle(network.encoder)
     make: MakePredictor = Predictor

@@ -14,7 +14,14 @@ import numpy.typing as npt
 from gandalf.data.files import written
 from gandalf.errors import DataError
 
+LONGEST = 1 << 20  # tokens that a text may have places for
 REMEDY = "copy the model folder again, or train it again"
+
+
+def need_length(tokens: object) -> None:
+    """Refuse more tokens of a text than memory has room for: each text gets as many places."""
+    if isinstance(tokens, int) and tokens > LONGEST:
+        raise DataError(f"max_length is {tokens:,}; it must be at most {LONGEST:,}")
 
 
 def write_facts(path: Path, facts: Mapping[str, Any]) -> None:

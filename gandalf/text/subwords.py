@@ -16,7 +16,7 @@ from gandalf.data.files import written
 from gandalf.errors import DataError
 from gandalf.text.frequencies import document_frequencies, inverse_frequencies
 from gandalf.text.id_rows import id_rows
-from gandalf.text.stored import REMEDY, counts_of, read_facts, read_text, understood, write_facts
+from gandalf.text.stored import REMEDY, counts_of, need_length, read_facts, read_text, understood, write_facts
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -35,6 +35,7 @@ class SubwordsOptions:
     size: int = 30_000  # of the vocabulary, unless there are more characters, each a token in any case
 
     def __post_init__(self) -> None:
+        need_length(self.max_length)
         for name, least in (("max_length", 1), ("size", 3)):
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:

@@ -16,7 +16,7 @@ from gandalf.data.words import split_words
 from gandalf.errors import DataError
 from gandalf.text.frequencies import document_frequencies, inverse_frequencies
 from gandalf.text.id_rows import id_rows
-from gandalf.text.stored import counts_of, read_facts, understood, write_facts
+from gandalf.text.stored import counts_of, need_length, read_facts, understood, write_facts
 from gandalf.text.workers import map_chunks
 
 UNKNOWN = 1  # 0 is padding
@@ -35,6 +35,7 @@ class WordsOptions:
     pieces: int = 8_000  # of more than one character; every single character is a piece besides
 
     def __post_init__(self) -> None:
+        need_length(self.max_length)
         for name, least in (("max_length", 1), ("min_count", 1), ("max_words", 0), ("pieces", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:

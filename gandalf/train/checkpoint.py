@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import uuid
@@ -18,7 +17,7 @@ from typing import Any
 from safetensors import SafetensorError
 from torch import Tensor
 
-from gandalf.data.files import new_folder
+from gandalf.data.files import new_folder, sync_path
 from gandalf.errors import DataError
 from gandalf.settings import changes
 from gandalf.train.ranks import ONE, Ranks
@@ -64,7 +63,7 @@ class Checkpoints:
                 with _told(path):
                     _write(part, tensors, state, shards)
                     stack.close()
-                    _sync(self.folder)
+                    sync_path(self.folder)
                     self._clean()
 
             ranks.first(finish)
@@ -166,7 +165,7 @@ def _shard(folder: Path, own: Mapping[str, Tensor], ranks: Ranks) -> Shard | str
     path = folder / shard_name(ranks.rank, ranks.world)
     try:
         found = write_tensors(path, own), len(next(iter(own.values())))
-        _sync(path)
+        sync_path(path)
     except (OSError, SafetensorError) as error:
         return str(getattr(error, "strerror", None) or error)
     return found
@@ -180,7 +179,7 @@ def _write(
     written = {"checksums": sums, "state": text, **({"shards": list(shards)} if shards else {})}
     (folder / STATE).write_text(json.dumps(written), encoding="utf-8")
     for path in (folder / TENSORS, folder / STATE, folder):
-        _sync(path)
+        sync_path(path)
 
 
 def _read(folder: Path, own: slice | None = None) -> Saved:
@@ -232,14 +231,3 @@ def _refuse_foreign(
     if not changed:
         raise DataError("is the checkpoint of a run on other data", file=path, remedy=remedy)
     raise DataError(f"is the checkpoint of a run with other settings: {changed}", file=path, remedy=remedy)
-
-
-def _sync(path: Path) -> None:
-    """Have the file or folder on the disk, not only on its way there."""
-    if path.is_dir() and os.name != "posix":
-        return  # only there can a folder be opened
-    number = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

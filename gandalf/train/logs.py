@@ -18,6 +18,7 @@ from gandalf.errors import DataError
 from gandalf.progress import on_terminal
 
 LOG = "log.jsonl"
+EVENTS = "events.out.tfevents."  # how names begin of what TensorBoard's writer makes
 
 
 Listener = Callable[[str, int, Mapping[str, Any]], None]  # kind of event, step, values

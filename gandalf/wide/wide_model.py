@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array, hstack, load_npz, save_npz
+from scipy.sparse import csr_array, hstack, save_npz
 
 from gandalf.data.bag_of_words import KINDS, BagOfWords
-from gandalf.data.files import written
+from gandalf.data.files import moved_in, written
+from gandalf.data.matrix_files import read_npz
 from gandalf.errors import DataError
 from gandalf.wide.folder import AGAIN, missing, read_json
 from gandalf.wide.mixing import NO_LABEL, Floats, Ints, as_logits
@@ -130,13 +130,9 @@ class WideModel:
         with written(folder / WORDS) as file:
             words, idf = list(self.words.words), [float(each) for each in self.words.idf]
             json.dump({"words": words, "idf": idf, "kinds": self.words.kinds}, file, ensure_ascii=False)
-        part = folder / f".trees.{uuid.uuid4().hex[:8]}.part"
         try:
-            with silenced():
-                self.forest.save(str(part))
-            for path in part.iterdir():
-                os.replace(path, folder / path.name)
-            part.rmdir()
+            with moved_in(folder, TREES) as inner, silenced():
+                self.forest.save(str(inner))
         except (OSError, RuntimeError) as error:
             raise DataError(f"cannot be written ({error})", file=folder) from error
         if self.added is not None:
@@ -206,6 +202,8 @@ def _read_words(path: Path, expected: int) -> BagOfWords:
     found = read_json(path)
     try:
         kinds = tuple(kind for kind in KINDS if kind in found.get("kinds", ("words",)))
+        if not kinds:
+            raise ValueError("there is no kind of word")
         words = BagOfWords(tuple(map(str, found["words"])), np.asarray(found["idf"], dtype=np.float32), kinds)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"lacks or garbles its words ({error})", remedy=AGAIN, file=path) from error
@@ -221,7 +219,7 @@ def _read_added(path: Path, facts: Mapping[str, Any], labels: int, size: int) ->
     if not path.is_file():
         raise missing(path)
     try:
-        rows = csr_array(load_npz(path))
+        rows = csr_array(read_npz(path))
         found = Added(rows, float(facts["added_slope"]), float(facts["added_offset"]))
     except Exception as error:  # NumPy and zipfile raise a dozen kinds of errors of a damaged file
         raise DataError(f"its added labels cannot be read ({error})", remedy=AGAIN, file=path) from error

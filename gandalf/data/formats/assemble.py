@@ -20,6 +20,9 @@ def assemble(train: Dataset, test: Dataset | None, source: Path, layout: str, fi
     """Points as read to a data set as used."""
     need_points(len(train), train.num_labels, source, findings)
     train, test = _scaled(train, test, source, findings)
+    if test is not None and not len(test):
+        remedy = "add them, or remove the file"
+        findings.warn("empty-test", "the file of test points holds none", remedy=remedy, file=source)
     if source.is_dir():
         train, test = with_filters(train, test, source, findings)
     return Splits(train, test, layout=layout)

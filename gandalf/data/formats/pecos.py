@@ -6,13 +6,12 @@ import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, csr_matrix, load_npz, save_npz
+from scipy.sparse import csr_array, csr_matrix, save_npz
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.entries import FEATURE, LABEL, Column, SparseRows, matrix_of
+from gandalf.data.entries import FEATURE, INTEGER, LABEL, Column, SparseRows, as_float, matrix_of
 from gandalf.data.files import find, first_line, read_lines, written
 from gandalf.data.formats.assemble import assemble, check_feature_columns, fit_features, need_features
 from gandalf.data.formats.filters import write_filters
@@ -20,6 +19,7 @@ from gandalf.data.formats.frames import need_file
 from gandalf.data.formats.table_files import is_table
 from gandalf.data.formats.table_options import TableOptions
 from gandalf.data.formats.texts import Texts, clean, fit_texts, read_texts, write_texts
+from gandalf.data.matrix_files import read_npz
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings, argument
 
@@ -32,6 +32,7 @@ _TEXT_FILES = {
     )
     for split, words in {"trn": ("train", "trn", "training"), "tst": ("test", "tst")}.items()
 }
+DIGITS = 40  # of a label that are read: Python refuses thousands, and it is out of range long before
 _TEXT_LINE = re.compile(r"\s*(\d+(::[^,\t]+)?(,\s*\d+(::[^,\t]+)?)*)?\s*\t")
 
 
@@ -147,27 +148,8 @@ def _read_features(path: Path | None, rows: int, says: Path, findings: Findings)
 
 
 def _read_matrix(path: Path, column: Column, findings: Findings) -> csr_array:
-    try:
-        with open(path, "rb") as file:
-            stored: Any = load_npz(file)
-        if stored.format in ("csc", "bsr"):  # turned into rows by code that trusts their numbers
-            stored.check_format(full_check=True)
-        found = csr_array(stored)
-        if (np.diff(found.indptr) < 0).any():
-            raise ValueError("rows that end before they begin")
-        is_complex = np.iscomplexobj(found.data)
-        found = found if is_complex else found.astype(np.float32)
-    except Exception as error:  # zip, NumPy and SciPy raise almost anything at bytes they did not write
-        raise DataError(
-            "cannot be read as a SciPy sparse matrix",
-            remedy="write it with scipy.sparse.save_npz, or copy it again if it was cut short",
-            file=path,
-            kind="truncated-file",
-        ) from error
-    if is_complex:
-        what, remedy = "the matrix holds complex numbers", "write real numbers"
-        raise DataError(what, remedy=remedy, file=path, kind="bad-number")
-    return matrix_of(found, column, path, findings)
+    with np.errstate(over="ignore"):  # what is beyond float32 becomes inf and is reported as such
+        return matrix_of(csr_array(read_npz(path, columns=False)).astype(np.float32), column, path, findings)
 
 
 def _save(matrix: csr_array, path: Path) -> None:
@@ -216,7 +198,9 @@ def _weighted(targets: str, path: Path, line: int, findings: Findings) -> tuple[
     for word in filter(None, map(str.strip, targets.split(","))):
         label, _, weight = word.partition("::")
         try:
-            pair = int(label), float(weight or 1)
+            if INTEGER.fullmatch(label) is None:
+                raise ValueError("Python alone would read 1_0 as 10")
+            pair = int(label[:DIGITS]), as_float(weight or 1)
         except ValueError:
             what = f"'{word[:40]}' is neither a label number nor number::weight"
             remedy = "put commas between labels; their numbers are lines of the label file, from 0"

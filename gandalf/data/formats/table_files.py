@@ -13,8 +13,10 @@ from gandalf.data.compression import is_packed
 from gandalf.data.files import plain_name, read_lines
 from gandalf.data.formats import annif, fasttext
 from gandalf.data.formats.frames import Frame, decoded, open_frame
+from gandalf.data.formats.parquet_size import as_dictionaries, expanded_bytes
 from gandalf.data.formats.tables import Row, Table, find_column
 from gandalf.data.formats.texts import clean
+from gandalf.data.limits import need_room
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings
 
@@ -204,7 +206,8 @@ def _open_parquet(path: Path, findings: Findings) -> Table:
         raise DataError("is compressed twice: Parquet is compressed inside", file=path, remedy=remedy)
     damage = (pyarrow.ArrowException, OSError, UnicodeDecodeError)  # the last where a string is no UTF-8
     try:
-        file = pyarrow.parquet.ParquetFile(path)
+        texts = as_dictionaries(pyarrow.parquet.read_metadata(path).schema)
+        file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
     except damage as error:
         raise damaged(path) from error
     return Table(path, list(file.schema_arrow.names), _parquet_rows(file, path, damage))
@@ -215,11 +218,14 @@ def _parquet_rows(
     path: Path,
     damage: tuple[type[Exception], ...],
 ) -> Iterator[tuple[int, Row]]:
-    number = itertools.count(1)
+    number, total = itertools.count(1), 0
     batches = file.iter_batches(batch_size=1 << 14)
     while True:
         try:
             batch = next(batches, None)
+            if batch is not None:
+                total += expanded_bytes(batch)
+                need_room(total, path)
             rows = None if batch is None else batch.to_pylist()
         except damage as error:
             raise damaged(path) from error

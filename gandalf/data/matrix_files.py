@@ -14,6 +14,7 @@ from zipfile import is_zipfile
 import numpy as np
 from scipy.sparse import csc_array, csr_array, load_npz
 
+from gandalf.data.limits import check_npz, need_room
 from gandalf.errors import DataError
 
 REMEDY = "write it with scipy.sparse.save_npz, or copy it again if it was cut short"
@@ -23,11 +24,20 @@ _CHECKED_BY_SCIPY = {"csr", "csc", "bsr"}
 _REAL = "biuf"  # NumPy's letters for booleans, integers and floating point
 
 
-def read_npz(path: Path) -> Any:  # noqa: ANN401  SciPy's forms have no common public class
-    """Read what `scipy.sparse.save_npz` wrote, in the form it was stored in, and check all of it."""
+def read_npz(path: Path, *, columns: bool = True) -> Any:  # noqa: ANN401  SciPy's forms share no class
+    """Read what `scipy.sparse.save_npz` wrote, in the form it was stored in, and check all of it.
+
+    Without `columns`, the caller checks the columns of a matrix that is stored by rows.
+    """
     try:
         with open(path, "rb") as file:
-            matrix = _stored(file)
+            if not is_zipfile(file):
+                raise ValueError("it is no zip file")
+            check_npz(path)
+            file.seek(0)
+            matrix = _stored(file, path)
+    except DataError:
+        raise
     except Exception as error:  # zip, NumPy and SciPy raise almost anything at bytes they did not write
         reason = (str(error) or type(error).__name__).splitlines()[0][:120]
         raise DataError(
@@ -36,21 +46,22 @@ def read_npz(path: Path) -> Any:  # noqa: ANN401  SciPy's forms have no common p
             file=path,
             kind="truncated-file",
         ) from error
-    check_sparse(matrix, path)
+    check_sparse(matrix, path, columns=columns)
     return matrix
 
 
-def check_sparse(matrix: Any, file: Path | None = None) -> None:  # noqa: ANN401  any of SciPy's forms
+def check_sparse(matrix: Any, file: Path | None = None, *, columns: bool = True) -> None:  # noqa: ANN401  any form
     """Refuse values that are not real numbers, and pointers or indices that lead outside the matrix."""
     if matrix.ndim != 2:
         raise DataError(f"the sparse matrix has {matrix.ndim} dimensions, not 2", remedy=REMEDY, file=file)
     if matrix.dtype.kind not in _REAL:
-        raise DataError(
-            f"the sparse matrix holds {matrix.dtype} values", remedy="write real numbers", file=file
-        )
+        what = f"the sparse matrix holds {matrix.dtype} values"
+        raise DataError(what, remedy="write real numbers", file=file, kind="bad-number")
     try:
         if matrix.format in _CHECKED_BY_SCIPY:
-            copy(matrix).check_format(full_check=True)  # a shallow copy: SciPy's check may exchange arrays
+            copy(matrix).check_format(
+                full_check=columns or matrix.format != "csr"
+            )  # a shallow copy: SciPy's check may exchange arrays
             if (np.diff(matrix.indptr) < 0).any():  # SciPy looks only where the last pointer is above 0
                 raise ValueError("indptr must be a non-decreasing sequence")
         if matrix.format == "coo":
@@ -62,11 +73,10 @@ def check_sparse(matrix: Any, file: Path | None = None) -> None:  # noqa: ANN401
         ) from error
 
 
-def _stored(file: IO[bytes]) -> Any:  # noqa: ANN401  any of SciPy's forms
-    if not is_zipfile(file):
-        raise ValueError("it is no zip file")
-    file.seek(0)
+def _stored(file: IO[bytes], path: Path) -> Any:  # noqa: ANN401  any of SciPy's forms
     with np.load(file, allow_pickle=False) as parts:
+        sizes = np.atleast_1d(parts["shape"]).tolist()
+        need_room(8 * max(sizes, default=0), path, "is of a shape that takes")  # a pointer for each row
         make = _COMPRESSED.get(_word(parts["format"].item()))
         if make is not None:
             return _compressed(make, parts)

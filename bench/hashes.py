@@ -1,0 +1,67 @@
+"""What hashes cost: seconds to write and to read a model, with and without comparing them.
+
+    python -m bench.hashes --labels 200000
+
+The processor's time of the fastest of a few tries, so that a busy machine does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from gandalf.data.files import sync_folder
+from gandalf.model import Model, load_model, save_model
+from gandalf.model.layout import CONFIG
+from gandalf.nets.encoders import build_encoder
+from gandalf.nets.heads import Table
+from gandalf.text.words import Words, WordsOptions
+from gandalf.wide.folder import check_hashes
+
+DIM, TRIES = 128, 5
+
+
+def main() -> None:
+    """Print a line for each thing that is done."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--labels", type=int, default=200_000)
+    model = made(parser.parse_args().labels)
+    with tempfile.TemporaryDirectory(dir=".") as place:
+        folder = Path(place) / "model"
+        save_model(model, folder)
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        print(f"{size / 1e6:.0f} MB, {model.num_labels:,} labels")
+        print(f"hashes alone:        {fastest(lambda: check_hashes(folder / CONFIG)):.2f} s")
+        print(f"load, hashes checked:{fastest(lambda: load_model(folder)):.2f} s")
+        print(f"load, --no-verify:   {fastest(lambda: load_model(folder, verify=False)):.2f} s")
+        print(f"save with hashes:    {fastest(lambda: save_model(model, folder, overwrite=True)):.2f} s")
+        start = time.perf_counter()
+        sync_folder(folder)
+        print(f"sync (by the clock): {time.perf_counter() - start:.2f} s")
+
+
+def made(labels: int) -> Model:
+    """Return a model with rows drawn at random."""
+    texts = [f"label number {label}" for label in range(labels)]
+    tokens = Words.fit(texts[:1_000], WordsOptions(max_length=8))
+    options = {"kind": "bag-of-words", "dim": DIM}
+    return Model(
+        tokens, build_encoder(options, tokens.size), Table(labels, DIM), texts, None, {"encoder": options}
+    )
+
+
+def fastest(work: Callable[[], object]) -> float:
+    """Return the seconds of processor time of the fastest try."""
+    found = []
+    for _ in range(TRIES):
+        start = time.process_time()
+        work()
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+if __name__ == "__main__":
+    main()

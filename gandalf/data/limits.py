@@ -1,0 +1,77 @@
+"""What a file may unpack to: so much for each of its bytes, and never more than the machine has memory."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from zipfile import ZipFile
+
+from numpy.lib import format as npy
+
+from gandalf.errors import DataError
+
+VARIABLE = "GANDALF_UNPACK_LIMIT"  # such as 20GB, or none
+ALWAYS = 64 << 20  # bytes that any file may unpack to
+RATIO = 50  # bytes for each byte of a file: text packs to a tenth, seldom to a thirtieth
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
+_UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_NPY_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+
+
+def most_bytes(size: int) -> int:
+    """Return how many bytes a file of this size may unpack to."""
+    said = os.environ.get(VARIABLE, "")
+    if said.lower() == "none":
+        return 1 << 62
+    if said:
+        match = _SIZE.fullmatch(said.strip())
+        if match is None:
+            raise DataError(f"{VARIABLE} is {said[:40]!r}", remedy="write it as 20GB, or as none")
+        return int(float(match[1]) * 1000 ** _UNITS[match[2].upper()])
+    return min(max(ALWAYS, RATIO * size), max(ALWAYS, _memory()))
+
+
+def need_room(needed: int, path: Path, what: str = "unpacks to") -> None:
+    """Refuse a file that asks for more bytes than it may, before they are allocated."""
+    size = path.stat().st_size
+    if needed > (most := most_bytes(size)):
+        raise DataError(
+            f"{what} {needed / 1e9:,.1f} GB or more, and {size:,} bytes may become {most / 1e9:,.2f} GB",
+            remedy=f"if you trust it, set the environment variable {VARIABLE}=none, or a size such as 20GB",
+            file=path,
+            kind="too-large",
+        )
+
+
+def limited(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
+    """Yield unpacked pieces until they are more than the file may unpack to."""
+    total, most = 0, most_bytes(path.stat().st_size)
+    for piece in pieces:
+        total += len(piece)
+        if total > most:
+            need_room(total, path)
+        yield piece
+
+
+def check_npz(path: Path) -> None:
+    """Refuse an archive of arrays whose sizes are not those of its entries, or more than it may hold."""
+    total = 0
+    with ZipFile(path) as archive:
+        for entry in archive.infolist():
+            with archive.open(entry) as file:
+                shape, _, kind = _NPY_HEADERS[npy.read_magic(file)](file, max_header_size=10_000)
+            size = prod(shape) * kind.itemsize
+            if kind.hasobject or min(shape, default=0) < 0 or size > entry.file_size:
+                raise ValueError(f"{entry.filename} is not as large as it says")
+            total += size
+    need_room(total, path)
+
+
+def _memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return 1 << 62
