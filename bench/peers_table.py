@@ -13,7 +13,7 @@ from typing import Any
 from bench.engine import ENGINE
 from bench.machine import RESULTS
 from bench.peers_cpu import HARD, OWN
-from bench.studies import main_study, systems_study
+from bench.studies import keys_of, main_study, systems_study
 from bench.tables import Line, Sample, figure
 from gandalf.experiments.store import read_lines
 from gandalf.experiments.variants import Run, variant_name
@@ -207,8 +207,8 @@ def rows_of(name: str) -> list[Row]:
 
 def lines_of(data: str) -> list[Line]:
     """The lines of the studies of label points and of all systems on the data."""
-    wanted = {run.key for run in (*main_study(), *systems_study())}
     lines = [line for name in ("main", "systems") for line in read_lines(ENGINE / f"{name}.jsonl")]
+    wanted = keys_of((*main_study(), *systems_study()), {line["key"] for line in lines})
     return [line for line in lines if line["name"] == data and line["key"] in wanted]
 
 

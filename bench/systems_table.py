@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bench.studies import OWN_BASELINE, Run, systems_study, variant_name
+from bench.studies import OWN_BASELINE, Run, keys_of, systems_study, variant_name
 from bench.tables import WHO_GAINS, Column, Line, Sample, best_rows, figure, noise, number, pooled, table
 from gandalf.systems import NETWORKS
 
@@ -33,7 +33,7 @@ steps. A system's own baseline is D, but Renee's is Z1, since its published rows
 
 def systems_lines(lines: list[Line]) -> list[Line]:
     """Those that are runs of the study."""
-    wanted = {run.key for run in systems_study()}
+    wanted = keys_of(systems_study(), {line["key"] for line in lines})
     return [line for line in lines if line["key"] in wanted]
 
 

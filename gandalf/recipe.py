@@ -9,6 +9,7 @@ from gandalf.augment.label_points import Points
 from gandalf.augment.sampling import Order
 from gandalf.graph.label_graph import SharedText
 from gandalf.settings import setting
+from gandalf.train.rates import OptimiserName
 from gandalf.train.schedules import ScheduleName
 
 TreesKind = Literal["none", "auto", "parabel", "one-vs-all"]
@@ -22,7 +23,6 @@ HeadStart = Literal["points", "text", "graph-text", "random"]
 RowsKind = Literal["live", "frozen"]
 SiameseKind = Literal["none", "contrastive", "triplet"]
 LabelsKind = Literal["auto", "every", "shortlist"]
-OptimiserName = Literal["adamw", "sgd"]
 KernelName = Literal["auto", "torch", "triton"]
 RowPrecision = Literal["float32", "bfloat16", "float16", "float8"]
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -75,7 +75,9 @@ class Encoder:
     dropout: float = setting(0.5, "Share of numbers dropped while training.")
     last_dropout: float = setting(0.5, "The same before the head (inception only).")
     optimiser: OptimiserName = setting("adamw", "adamw or sgd (with momentum); words always by Adam.")
-    rate: float = setting(1e-3, "Highest learning rate of the layers.")
+    rate: float = setting(
+        1e-3, "Highest learning rate of the layers; by sgd for a batch of 256, and it grows with the batch."
+    )
     words_rate: float = setting(5e-3, "Highest learning rate of the word vectors.")
     weight_decay: float = setting(0.0, "Weight decay of the layers.")
     from_model: str | None = setting(None, "A trained model's folder: start from its vocabulary and encoder.")
@@ -96,7 +98,9 @@ class Siamese:
         10.0, "Its length: times over the labels (contrastive) or the training points (triplet)."
     )
     pair_batch: int = setting(512, "Labels (contrastive) or training points (triplet) in an update.")
-    pair_rate: float = setting(1e-3, "Highest learning rate of the layers in this stage.")
+    pair_rate: float = setting(
+        1e-3, "Highest learning rate of the layers in this stage; by sgd for a pair_batch of 512."
+    )
     pair_words_rate: float = setting(1e-2, "Highest learning rate of the word vectors in this stage.")
     pair_schedule: ScheduleName = setting("linear", "As training.schedule, in this stage.")
     pair_dropout: float | None = setting(None, "As encoder.dropout, in this stage; by default the same.")
@@ -123,7 +127,9 @@ class Head:
         "Where free rows begin: the label's points (their mean), its text, its graph's texts, or random.",
     )
     optimiser: OptimiserName = setting("adamw", "adamw or sgd (with momentum).")
-    rate: float = setting(5e-3, "Highest learning rate of the rows.")
+    rate: float = setting(
+        5e-3, "Highest learning rate of the rows; by sgd for a batch of 256, and it grows with the batch."
+    )
     momentum: float = setting(0.9, "Momentum of SGD, first beta of AdamW.")
     weight_decay: float = setting(0.0, "Weight decay of the rows.")
     kernel: KernelName = setting(

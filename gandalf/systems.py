@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import reduce
 from importlib import resources
 from pathlib import Path
 
@@ -112,6 +113,7 @@ def renee() -> Recipe:
         siamese=Siamese(kind="triplet", pair_epochs=30.0, pair_batch=512, pair_rate=4e-4, pair_dropout=0.1),
         # Renee's rate of 0.05 and decay of 1e-4 go with a loss summed over the batch and with longer vectors:
         # divided by 256 points of length 1, a rate of 100 moves a row as far, and 5e-8 shrinks it as little.
+        # With other batches the rate follows (train/rates.py): 400 at 1,024 points.
         head=Head(start="text", optimiser="sgd", rate=100.0, weight_decay=5e-8),
         labels=Labels(kind="every"),
         training=Training(schedule="cosine"),
@@ -265,6 +267,31 @@ def default_system(settings: Iterable[str]) -> str:
 def _is_searched(name: str) -> bool:
     table, _, last = name.rpartition(".")
     return last in SEARCHED and table in ("", "search", "validation")
+
+
+def agreed(in_file: object, wanted: Iterable[str], file: str | Path | None) -> None:
+    """Refuse to train the recipe of one system, as a file has it, under the name of another."""
+    for name in wanted:
+        if in_file is not None and name != in_file:
+            raise DataError(
+                f"is a recipe of the system {in_file}, but the system is to be {name}",
+                remedy="leave out the one or the other",
+                file=file,
+            )
+
+
+# What makes a system that system: with another one of these it is a system of another name, or of none.
+PARTS = ("encoder.kind", "encoder.residual", "head.kind", "siamese.kind", "siamese.alone", "trees.kind")
+
+
+def foreign_part(system: str, found: Recipe) -> str | None:
+    """Return the first setting, as `name=value`, by which a recipe is not one of this system."""
+    own = recipe(system)
+    for name in ("system", *PARTS):
+        value, expected = (reduce(getattr, name.split("."), each) for each in (found, own))
+        if value != expected:
+            return f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+    return None
 
 
 def published() -> dict[str, Path]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from bench_lines import line_of
 
 from bench.studies import DOCS, SEEDS, STUDIES, WEB, systems_study, variant, variant_name
-from bench.systems_table import gains_table, systems_section, systems_table
+from bench.systems_table import gains_table, systems_lines, systems_section, systems_table
 from gandalf.systems import NETWORKS
 
 
@@ -56,3 +56,17 @@ def test_gains_are_told_against_a_systems_own_baseline_and_losses_in_bold():
     assert gains_table(lines).splitlines()[2:] == [
         "| Some-1K, renee | **-2.00** ± 0.61 | **-2.00** ± 0.61 | **-2.00** ± 0.61 |  |  |  |"
     ]
+
+
+def test_a_line_of_renee_on_docs_from_when_no_rate_followed_the_batch_stands_until_there_is_another():
+    now = variant("Z1", "renee", DOCS)
+    assert "head.rate=400" not in now.settings  # 100 at a batch of 256 is 400 at the 1,024 of a GPU
+    former = line_of(replace(now, settings=(*now.settings, "head.rate=400")), 70.0)
+    assert systems_lines([former]) == [former]
+    new = line_of(now, 71.0)
+    assert systems_lines([former, new]) == [new]
+    elsewhere = variant("Z1", "renee", WEB)
+    assert (
+        systems_lines([line_of(replace(elsewhere, settings=(*elsewhere.settings, "head.rate=400")), 1.0)])
+        == []
+    )

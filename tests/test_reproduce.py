@@ -155,6 +155,14 @@ def test_rows_that_a_system_cannot_have_are_left_out(data, tmp_path):
         (("reproduce", "cost", "--set", "foo=1"), "there is no setting 'foo'"),
         (("reproduce", "cost", "--set", "encoder.dim=-3"), "encoder.dim"),
         (("reproduce", "cost", "--systems", "parabel"), "compare it by gandalf bench"),
+        (
+            ("reproduce", "cost", "--systems", "astec", "--set", "system=decaf"),
+            "with system=decaf the runs would not be of the system astec",
+        ),
+        (
+            ("reproduce", "cost", "--systems", "decaf,astec", "--set", "head.kind=gated"),
+            "with head.kind=gated the runs would not be of the system astec",
+        ),
         (("report", "nowhere"), "there is no such folder of runs; make one: gandalf reproduce"),
         (("report", "nowhere", "-o", "a.pdf"), "a report cannot be written as .pdf"),
     ],
@@ -239,3 +247,36 @@ def test_recipes_of_the_papers_sets(name, data, tmp_path):
     ]
     assert len(left) == 7 and all("inceptionxml" in each and "training.batch=128" in each for each in left)
     assert sum("targets.delta" in each for each in left) == 2
+
+
+@pytest.mark.parametrize("systems", ["astec", "astec,inceptionxml", "inceptionxml,decaf"])
+def test_no_system_is_trained_by_the_recipe_of_another(systems, data, tmp_path):
+    """The file names its system, as for gandalf train: whose settings it has, no other is given."""
+    name, out = "LF-AmazonTitles-131K", tmp_path / "out"
+    (other,) = set(systems.split(",")) - {"inceptionxml"}
+    expected = (
+        f"{name}: is a recipe of the system inceptionxml, but the system is to be {other}; "
+        "leave out the one or the other"
+    )
+    for more in ((), ("--list",)):
+        words = ("reproduce", "delta", data, "--config", name, "--systems", systems, "--out", out)
+        assert fails(*words, *more) == expected
+    assert fails("train", data, out, "--config", name, "--system", other) == expected
+    assert not out.exists()
+
+
+def test_a_file_without_a_name_makes_no_system_of_another_kind(data, tmp_path):
+    file, out = tmp_path / "mine.toml", tmp_path / "out"
+    file.write_text('[encoder]\nkind = "inception"\n', "utf-8")
+    words = ("reproduce", "delta", data, "--config", file, "--systems")
+    said = fails(*words, "inceptionxml,astec", "--out", out)
+    assert "with encoder.kind=inception the runs would not be of the system astec" in said
+    assert not out.exists()
+    left = done_json(*words, "inceptionxml", "--seeds", 1, "--out", out, "--list")["left"]
+    assert len(left) == 7
+
+
+def test_the_recipe_of_a_paper_set_is_listed_for_its_own_system(data, tmp_path):
+    words = ("reproduce", "delta", data, "--config", "LF-AmazonTitles-131K", "--systems", "inceptionxml")
+    left = done_json(*words, "--seeds", 1, "--out", tmp_path, "--list")["left"]
+    assert len(left) == 7 and all(" inceptionxml " in each for each in left)

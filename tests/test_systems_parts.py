@@ -220,12 +220,12 @@ def test_siamesexml_learns_pairs_by_its_constants(build):
     x, rows, own = unit(ANGLES), unit(LABEL_ANGLES), torch.tensor([0, 4, 9])
     none = torch.zeros(0, dtype=torch.int64)
     expected = 0.0
-    for place in range(3):
-        second = F.normalize(x[3 + place] + rows[own[place]], dim=0)
-        for share, anchor in ((0.7, x[place]), (0.3, second)):
-            likely = [0.9 * math.exp(1.5 * (float(anchor @ row) - 1)) for row in rows]
-            hardest = max(each for column, each in enumerate(likely) if column != own[place])
-            expected += share * (-math.log(likely[own[place]]) - math.log(1 - hardest))
+    centroids = F.normalize(x[:3] + x[3:], dim=1)
+    for place in range(3):  # labels meet points, of which each is true of the one that drew it
+        for share, points in ((0.7, x[:3]), (0.3, centroids)):
+            likely = [0.9 * math.exp(1.5 * (float(rows[own[place]] @ point) - 1)) for point in points]
+            hardest = max(each for column, each in enumerate(likely) if column != place)
+            expected += share * (-math.log(likely[place]) - math.log(1 - hardest))
     assert stage.pairs(x, rows, own, (none, none)).item() == pytest.approx(expected, rel=1e-5)
 
 

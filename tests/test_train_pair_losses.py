@@ -53,28 +53,28 @@ def loop_triplet(x, rows, own, positives, weights, options):
     return total
 
 
-def loop_log_loss(anchors, rows, own, true, weights, options):
-    scores = (anchors @ rows.T).numpy()
-    total = 0.0
-    for point in range(len(anchors)):
-        loss = -math.log(options.c * math.exp(options.d * scores[point, own[point]]) / math.exp(options.d))
-        for score in negatives(scores, own, true, point, options.hardest):
-            loss -= math.log(1 - options.c * math.exp(options.d * score) / math.exp(options.d))
-        total += loss * (1.0 if weights is None else float(weights[point]))
-    return total
+def loop_log_loss(label, columns, true, barred, options):
+    """Of one label: all its true columns, and the hardest of those that may be negatives."""
+    probability = [options.c * math.exp(options.d * (float(label @ column) - 1)) for column in columns]
+    loss = -sum(math.log(probability[place]) for place in true)
+    others = sorted((each for place, each in enumerate(probability) if place not in barred), reverse=True)
+    return loss - sum(math.log(1 - each) for each in others[: options.hardest])
 
 
 def loop_contrastive(x, rows, own, positives, weights, options):
-    number = len(own)
-    pairs = list(zip(*(each.tolist() for each in positives), strict=True))
-    of_first = {(point, column) for point, column in pairs if point < number}
-    of_second = {(point - number, column) for point, column in pairs if point >= number}
-    one, other = (None, None) if weights is None else (weights[:number], weights[number:])
-    mixed = torch.stack([(x[number + i] + rows[own[i]]) for i in range(number)])
-    mixed = mixed / mixed.norm(dim=1, keepdim=True)
-    return (1 - options.second) * loop_log_loss(
-        x[:number], rows, own, of_first, one, options
-    ) + options.second * loop_log_loss(mixed, rows, own, of_second, other, options)
+    number, total = len(own), 0.0
+    pairs = set(zip(*(each.tolist() for each in positives), strict=True))
+    centroids = [x[i] + x[number + i] for i in range(number)]
+    centroids = [each / each.norm() for each in centroids]
+    for place, label in enumerate(own.tolist()):
+        first = {i for i in range(number) if (i, label) in pairs}
+        second = {i for i in range(number) if (number + i, label) in pairs}
+        loss = (1 - options.centroid) * loop_log_loss(rows[label], x[:number], first, first, options)
+        loss += options.centroid * loop_log_loss(
+            rows[label], centroids, first & second, first | second, options
+        )
+        total += loss * (1.0 if weights is None else float(weights[place] + weights[number + place]) / 2)
+    return total
 
 
 def two_points_each(seed, labels, columns):
@@ -86,7 +86,7 @@ def two_points_each(seed, labels, columns):
 
 shapes = st.integers(0, 999), st.integers(1, 7), st.integers(1, 9), st.booleans()
 TRIPLETS = [NGAME, TripletOptions(margin=1.2, hardest=2, temperature=0.7), TripletOptions(hardest=1)]
-CONTRASTIVES = [SIAMESEXML, ContrastiveOptions(c=0.75, d=3.0, hardest=3, second=0.6)]
+CONTRASTIVES = [SIAMESEXML, ContrastiveOptions(c=0.75, d=3.0, hardest=3, centroid=0.6)]
 
 
 @pytest.mark.parametrize("options", TRIPLETS)
@@ -111,7 +111,7 @@ def test_contrastive_equals_loops(options, seed, labels, columns, weighted):
 
 def test_the_constants_are_the_papers():
     assert (NGAME.margin, NGAME.hardest, NGAME.temperature) == (0.3, 10, 0.1)
-    assert (SIAMESEXML.c, SIAMESEXML.d, SIAMESEXML.hardest, SIAMESEXML.second) == (0.9, 1.5, 1, 0.3)
+    assert (SIAMESEXML.c, SIAMESEXML.d, SIAMESEXML.hardest, SIAMESEXML.centroid) == (0.9, 1.5, 1, 0.3)
     # One pair at cosine 1 has the probability c, and there is nothing else: -log c in both terms.
     one, place = torch.eye(3)[:1], torch.zeros(1, dtype=torch.int64)
     both = torch.tensor([0, 1]), torch.tensor([0, 0])
@@ -229,14 +229,57 @@ def test_equal_negatives_count_alike_and_only_so_many():
     np.testing.assert_allclose(slopes, [0.0] * 2 + [0.1] * 10, atol=1e-6)
 
 
+def by_hand():
+    """Two labels, two points of each; the first point of the second label is true of the first label, too."""
+    rows = torch.eye(2, dtype=torch.float64)
+    x = torch.tensor([[1.0, 0.0], [0.6, 0.8], [0.8, 0.6], [0.0, 1.0]], dtype=torch.float64)
+    pairs = torch.tensor([0, 1, 1, 2, 3]), torch.tensor([0, 0, 1, 0, 1])
+    return x, rows, torch.tensor([0, 1]), pairs
+
+
+def test_contrastive_by_hand():
+    """Labels meet points. Cosines of first points: 1, 0.6 and 0, 0.8; -log 0.9 = 0.105361.
+
+    The first label has two true points, 0.105361 + (1.5 x 0.4 + 0.105361), and no other; the second 1.5 x 0.2
+    + 0.105361, and a negative at cosine 0: -log(1 - 0.9 exp(-1.5)) = 0.224165. In all 1.440247.
+    Centroids (3, 1) and (1, 3), by their length, have cosines 0.948683 and 0.316228. Each label has its own,
+    1.5 x 0.051317 + 0.105361 = 0.182336. The second is half true of the first label: neither true nor a
+    negative; the first is a negative of the second label: -log(1 - 0.322704) = 0.389647. In all 0.754318.
+    """
+    points = contrastive(*by_hand(), None, ContrastiveOptions(centroid=0.0)).item()
+    centroids = contrastive(*by_hand(), None, ContrastiveOptions(centroid=1.0)).item()
+    assert (points, centroids) == pytest.approx((1.440247, 0.754318), abs=1e-6)
+    assert contrastive(*by_hand()).item() == pytest.approx(0.7 * 1.440247 + 0.3 * 0.754318, abs=1e-6)
+
+
+def test_the_hardest_negative_of_a_label_is_a_point():
+    """Two labels in one place, each the other's nearest, push nothing; the nearest other point is pushed."""
+    rows = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64).requires_grad_()
+    x = normalize(torch.tensor([[1.0, 0.1], [1.0, 0.2], [0.1, 1.0]], dtype=torch.float64).repeat(2, 1), dim=1)
+    x.requires_grad_()
+    own, places = torch.arange(3), torch.arange(6)
+    both = torch.tensor([0, 0]), torch.tensor([0, 1])  # the first point is true of both labels there
+    pairs = tuple(torch.cat(each) for each in zip((places, own.repeat(2)), both, strict=True))
+    loss = contrastive(x, rows, own, pairs, None, ContrastiveOptions(centroid=0.0))
+    cosines = (rows @ x[:3].T).tolist()
+    likely = [[0.9 * math.exp(1.5 * (each - 1)) for each in row] for row in cosines]
+    expected = -math.log(likely[0][0]) - math.log(1 - likely[0][1])  # not true: the second point
+    expected += -math.log(likely[1][0]) - math.log(likely[1][1]) - math.log(1 - likely[1][2])
+    expected += -math.log(likely[2][2]) - math.log(1 - likely[2][1])
+    assert loss.item() == pytest.approx(expected)
+    (of_x,) = torch.autograd.grad(loss, x)
+    assert of_x[3:].count_nonzero() == 0  # second points stand in centroids alone
+
+
 def test_shares_of_both_contrastive_terms_and_what_a_second_point_does():
     x, rows, own, positives = two_points_each(5, 4, 6)
-    first = contrastive(x, rows, own, positives, None, ContrastiveOptions(second=0.0))
-    second = contrastive(x, rows, own, positives, None, ContrastiveOptions(second=1.0))
+    first = contrastive(x, rows, own, positives, None, ContrastiveOptions(centroid=0.0))
+    second = contrastive(x, rows, own, positives, None, ContrastiveOptions(centroid=1.0))
     both = contrastive(x, rows, own, positives)
     torch.testing.assert_close(both, 0.7 * first + 0.3 * second)
     moved = torch.cat([x[:4], x[4:].flip(0)])
-    assert torch.equal(contrastive(moved, rows, own, positives, None, ContrastiveOptions(second=0.0)), first)
+    alone = ContrastiveOptions(centroid=0.0)
+    assert torch.equal(contrastive(moved, rows, own, positives, None, alone), first)
     assert not torch.equal(contrastive(moved, rows, own, positives), both)
 
 

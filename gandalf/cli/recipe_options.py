@@ -14,7 +14,7 @@ from gandalf.cli.options import Bundle
 from gandalf.errors import DataError
 from gandalf.recipe import Recipe
 from gandalf.settings import override, read_toml, updated
-from gandalf.systems import default_system
+from gandalf.systems import agreed, default_system
 
 _DEFAULT = Recipe()
 _MODEL, _POINTS, _LENGTH = "What is trained", "Label points", "How long, and where"
@@ -48,12 +48,7 @@ class Asked:
         """A system is a recipe of its own: two sources that name two of them mean two different things."""
         said = [change.partition("=")[2].strip() for change in self.changes if _changes_system(change)]
         wanted = [name for name in (self.system, *said) if name is not None]
-        if in_file is not None and any(name != in_file for name in wanted):
-            raise DataError(
-                f"is a recipe of the system {in_file}, but the system is to be {wanted[-1]}",
-                remedy="leave out the one or the other",
-                file=self.config,
-            )
+        agreed(in_file, wanted, self.config)
         if wanted or in_file is not None:
             return str([in_file, *wanted][-1])
         several = int(os.environ.get("WORLD_SIZE", "1")) > 1  # a search is one process's

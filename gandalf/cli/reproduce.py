@@ -18,7 +18,7 @@ from gandalf.experiments.studies import ALL, STUDIES, named
 from gandalf.experiments.variants import settings_of
 from gandalf.metrics.predictions import NO_TEST_SPLIT
 from gandalf.settings import read_toml
-from gandalf.systems import published, recipe
+from gandalf.systems import agreed, published, recipe
 
 if TYPE_CHECKING:
     from gandalf.experiments.reproduce import Answer, Planned, Wanted
@@ -75,6 +75,7 @@ def reproduce(
     """
     given = _given(config)
     chosen = _systems(systems, given.get("system"))
+    agreed(given.get("system"), chosen, config)
     studies = named(study)
     with engine("reproducing the studies"):
         from gandalf.experiments.reproduce import Wanted, carry_out, refuse_to_write

@@ -16,6 +16,7 @@ from gandalf.cli.output import console, print_json
 from gandalf.recipe import Recipe
 from gandalf.settings import NONE, differing, to_dict
 from gandalf.systems import SYSTEMS, recipe
+from gandalf.train.rates import RATED_FOR
 
 Name = Annotated[str | None, typer.Argument(metavar="NAME", help="Tell the whole story of this one.")]
 
@@ -69,7 +70,8 @@ def _story(name: str, found: Recipe) -> list[RenderableType]:
     needed = {"transformers": found.encoder.kind == "transformer", "parabel": found.trees.kind != "none"}
     for extra in (name for name, is_needed in needed.items() if is_needed):
         facts.add_row("[bold]needs[/]", escape(f"pip install 'gandalf-xmc[{extra}]'"))
-    return [facts, "", _settings(name, found), "", *(escape(command) for command in _commands(found))]
+    commands = map(escape, _commands(found))
+    return [facts, "", _settings(name, found), *_rates(found), "", *commands]
 
 
 def _settings(name: str, found: Recipe) -> Table:
@@ -80,6 +82,13 @@ def _settings(name: str, found: Recipe) -> Table:
     for setting, values in _changed(found).items():
         table.add_row(setting, *(escape(_written(value)) for value in values))
     return table
+
+
+def _rates(found: Recipe) -> list[str]:
+    """What to know of rates that follow the batch, where there are some."""
+    if "sgd" not in (found.head.optimiser, found.encoder.optimiser):
+        return []
+    return [f"A rate by sgd is for a batch of {RATED_FOR}, and grows with the batch."]
 
 
 def _changed(found: Recipe) -> dict[str, tuple[Any, Any]]:

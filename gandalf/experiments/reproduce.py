@@ -35,7 +35,7 @@ from gandalf.metrics.predictions import test_points
 from gandalf.model.layout import LOCK
 from gandalf.progress import meter, one_bar_only
 from gandalf.runs.limits import check_points, check_recipe
-from gandalf.systems import NETWORKS
+from gandalf.systems import NETWORKS, foreign_part
 
 OWN = (PREDICTIONS, FIRST_STAGES, LOCK)  # in a folder of results, beside JSON
 Answer = Line | str  # a line of results, or what went wrong
@@ -106,12 +106,16 @@ def plan(wanted: Wanted, *, only_look: bool = False) -> Planned:
 
 
 def check_settings(wanted: Wanted) -> None:
-    """Refuse settings that no row could have, and systems that take no steps."""
+    """Refuse settings that no row could have or that make another system, and systems that take no steps."""
     for system in wanted.systems:
         if system not in NETWORKS:
             what = f"{system} is trained in one go, so that no two of its rows could take equal steps"
             raise DataError(what, remedy="compare it by gandalf bench, or choose other --systems")
-        check_recipe(recipe_of(Run(short_name(wanted.data), system, settings=wanted.settings)))
+        found = recipe_of(Run(short_name(wanted.data), system, settings=wanted.settings))
+        check_recipe(found)
+        if (part := foreign_part(system, found)) is not None:
+            what = f"with {part} the runs would not be of the system {system}, whose name they would bear"
+            raise DataError(what, remedy="leave the setting out, or choose other --systems")
 
 
 def refuse_to_write(wanted: Wanted) -> None:

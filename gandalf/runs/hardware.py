@@ -12,6 +12,7 @@ import torch
 from gandalf.errors import DataError
 from gandalf.recipe import Device, Recipe
 from gandalf.train.kernel_choice import FLOAT8, NOT_ASKED_FOR, missing, refuse
+from gandalf.train.rates import RATED_FOR
 
 # Of a resolved recipe.
 DTYPES = {
@@ -24,7 +25,7 @@ MANY_LABELS = 20_000  # on a CPU, more than these are met by shortlist
 SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}  # of a batch against a block: what fits a cache, what fills a card
 SMALLEST_BLOCK = 4_096
 MANY_POINTS = 50_000  # training points and labels: from here on a GPU is given larger batches
-SMALLEST_BATCH, BATCH, LARGE_BATCH = 32, 256, 1_024
+SMALLEST_BATCH, BATCH, LARGE_BATCH = 32, RATED_FOR, 1_024
 UPDATES = 300  # at least these, where a smaller batch can give them
 
 

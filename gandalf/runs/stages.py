@@ -30,6 +30,7 @@ from gandalf.train.labels import Every, Labels, Shortlist
 from gandalf.train.loop import Hook, Stage, Training
 from gandalf.train.optimisers import EncoderOptions
 from gandalf.train.ranks import ONE, Ranks
+from gandalf.train.rates import PAIRS_RATED_FOR, at_batch
 from gandalf.train.shards import per_label
 
 StageName = Literal["siamese", "classifier", "all-points"]
@@ -192,7 +193,10 @@ def _siamese(material: Material, encoder: TextEncoder, before: int, head: Head |
         made.labels,
         pairs=made.loss,
         encoder=EncoderOptions(
-            recipe.encoder.optimiser, options.pair_rate, options.pair_words_rate, recipe.encoder.weight_decay
+            recipe.encoder.optimiser,
+            at_batch(options.pair_rate, recipe.encoder.optimiser, options.pair_batch, PAIRS_RATED_FOR),
+            options.pair_words_rate,
+            recipe.encoder.weight_decay,
         ),
         schedule=options.pair_schedule,
         warm_up=options.pair_warm_up,
@@ -239,8 +243,18 @@ def _stage(material: Material, labels: Labels) -> Stage:
     return Stage(
         met,
         labels,
-        encoder=EncoderOptions(encoder.optimiser, encoder.rate, encoder.words_rate, encoder.weight_decay),
-        head=RowOptions(head.optimiser, head.rate, head.weight_decay, head.momentum),
+        encoder=EncoderOptions(
+            encoder.optimiser,
+            at_batch(encoder.rate, encoder.optimiser, training.batch),
+            encoder.words_rate,  # by Adam, whatever moves the layers
+            encoder.weight_decay,
+        ),
+        head=RowOptions(
+            head.optimiser,
+            at_batch(head.rate, head.optimiser, training.batch),
+            head.weight_decay,
+            head.momentum,
+        ),
         kernel=head.kernel,
         schedule=training.schedule,
         warm_up=training.warm_up,

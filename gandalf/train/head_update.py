@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,9 +14,9 @@ from gandalf.nets.heads import Table
 from gandalf.train.glas import Glas
 from gandalf.train.labels import Chunk
 from gandalf.train.losses import Loss
+from gandalf.train.rates import OptimiserName
 from gandalf.train.scoring import Labels, Meeting, Scoring, Space, put_back
 
-OptimiserName = Literal["adamw", "sgd"]
 Moments = tuple[Tensor, Tensor, Tensor]  # mean, mean square, times met
 
 

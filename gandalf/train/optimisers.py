@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from gandalf.nets.word_table import WordTable
-from gandalf.train.head_update import OptimiserName, RowAdamW, RowOptions
+from gandalf.train.head_update import RowAdamW, RowOptions
+from gandalf.train.rates import OptimiserName
 from gandalf.train.scoring import put_back
 
 

@@ -6,7 +6,7 @@ All of them take
   own        (B,)      the column of the label that each point was drawn with
   positives  two (K,)  place in x and column of every true pair in the batch: none of them is a negative
   weights    (P,)      what each point counts; None: all count 1
-and return one number, summed over points.
+and return one number, summed over points, or over labels where these are drawn first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Pairs = tuple[Tensor, Tensor]  # place among the points, column; shape of both: 
 
 
 class PairLoss(Protocol):
-    """Sum over points of a loss of pairs within the batch."""
+    """Sum of a loss of pairs within the batch."""
 
     def __call__(
         self, x: Tensor, rows: Tensor, own: Tensor, positives: Pairs, weights: Tensor | None = None
@@ -43,12 +43,12 @@ class TripletOptions:
 
 @dataclass(frozen=True)
 class ContrastiveOptions:
-    """P(label | point) = c exp(d (cosine - 1)), negatives met, and the share of second points."""
+    """P(point | label) = c exp(d (cosine - 1)), negatives met, and the share of centroids of two points."""
 
     c: float = 0.9
     d: float = 1.5
     hardest: int = 1
-    second: float = 0.3
+    centroid: float = 0.3
 
 
 NGAME = TripletOptions()
@@ -88,35 +88,32 @@ def contrastive(
     weights: Tensor | None = None,
     options: ContrastiveOptions = SIAMESEXML,
 ) -> Tensor:
-    """SiameseXML's loss, 0.7 L(point, label) + 0.3 L(normalised (second point + label), label).
+    """SiameseXML's loss, 0.7 L(label, points) + 0.3 L(label, centroids of two points), summed over labels.
 
-    `x` holds two points of each label: the first of all, then the second of all (P = 2B), and `weights`
-    likewise. L is the negative log likelihood of P = c exp(d (s - 1)): -log P of the positive, -log (1 - P)
-    of the hardest negatives. Constants, shares and the one negative are SiameseXML's. Ours: the hardest
-    negative is a label, looked for by each point; for the second term, the true labels of the second point
-    are no negatives.
+    `x` holds two points of each drawn label: the first of all, then the second of all (P = 2B), and `weights`
+    likewise. A label meets the first points of all labels, then the centroids, which are the normalised sums
+    of both points. L is the negative log likelihood of P = c exp(d (s - 1)): -log P of every true pair in the
+    batch, -log (1 - P) of the hardest others, which are points. Constants, shares and the one negative are
+    SiameseXML's. Ours, where its release is not known to us: true pairs are summed, not averaged; a centroid
+    is true of a label if both points are, and a negative if neither is; a label counts as its points do.
     """
     number = len(own)
-    true = _true((len(x), len(rows)), own.repeat(2), positives)
-    terms = (
-        (1 - options.second, x[:number], true[:number]),
-        (options.second, F.normalize(x[number:] + rows[own], dim=1), true[number:]),
-    )
-    parts = (None, None) if weights is None else (weights[:number], weights[number:])
-    losses = [
-        share * _total(_log_loss(anchors @ rows.T, own, pairs, options), part)
-        for (share, anchors, pairs), part in zip(terms, parts, strict=True)
-    ]
-    return losses[0] + losses[1]
+    true = _true((len(x), len(rows)), own.repeat(2), positives)[:, own].T  # shape: (B, P)
+    first, second = true[:, :number], true[:, number:]
+    labels, centroids = rows[own], F.normalize(x[:number] + x[number:], dim=1)
+    of_points = _log_loss(labels @ x[:number].T, first, first, options)
+    of_centroids = _log_loss(labels @ centroids.T, first & second, first | second, options)
+    per_label = (1 - options.centroid) * of_points + options.centroid * of_centroids
+    return _total(per_label, None if weights is None else weights.view(2, number).mean(dim=0))
 
 
-def _log_loss(scores: Tensor, own: Tensor, true: Tensor, options: ContrastiveOptions) -> Tensor:
-    """Negative log likelihood of the positive and the hardest negatives."""  # (B, C) -> (B,)
-    positive = scores.gather(1, own[:, None]).squeeze(1)
-    negative = _hardest(scores, true, options.hardest)
+def _log_loss(scores: Tensor, true: Tensor, barred: Tensor, options: ContrastiveOptions) -> Tensor:
+    """Negative log likelihood of all true pairs, and of the hardest that are not barred."""  # (B, C) -> (B,)
+    likely = (options.d * (1 - scores) - math.log(options.c)).masked_fill(~true, 0.0)
     # Where there is no negative, exp(-inf) = 0 and the logarithm of 1 adds nothing.
+    negative = _hardest(scores, barred, options.hardest)
     unlikely = -torch.log1p(-options.c * torch.exp(options.d * (negative - 1)))
-    return options.d * (1 - positive) - math.log(options.c) + unlikely.sum(dim=1)
+    return likely.sum(dim=1) + unlikely.sum(dim=1)
 
 
 def _true(shape: tuple[int, ...], own: Tensor, positives: Pairs) -> Tensor:
@@ -127,7 +124,7 @@ def _true(shape: tuple[int, ...], own: Tensor, positives: Pairs) -> Tensor:
 
 
 def _hardest(scores: Tensor, true: Tensor, number: int) -> Tensor:
-    """The highest scores of each point that are no true pair, -inf where there are fewer."""  # shape: (B, h)
+    """The highest scores of each row that are no true pair, -inf where there are fewer."""  # shape: (B, h)
     masked = scores.masked_fill(true, -torch.inf)
     return masked.topk(min(number, scores.shape[1]), dim=1).values
 
