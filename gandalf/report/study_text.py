@@ -54,6 +54,7 @@ def _holds_words(table: Table, column: int) -> bool:
 
 def _cell(cell: Cell) -> str:
     text = f"**{cell.text}**" if cell.best else cell.text
+    text = f"{text} ({cell.note})" if cell.note else text
     text = f"{text}: {cell.more}" if cell.more else text
     return f"{text} {CHANCE}" if cell.chance else text
 
