@@ -40,7 +40,6 @@ class Place(NamedTuple):
 
 
 BOTH, OF_POINTS, OF_SEEDS, UNKNOWN = "points and seeds", "test points", "seeds", ""
-Widths = tuple[float, float]  # of an interval, below and above the difference
 
 
 @dataclass(frozen=True)
@@ -160,13 +159,7 @@ class Results:
         about = (min(len(first.values), len(second.values)), _points(one[0], part))
         half = noise(first, second, pooled([first, second]))
         over = self._over_points(one, other, name, part)
-        if over is None:
-            by = UNKNOWN if np.isnan(half) else OF_SEEDS
-            return Contrast(difference, difference - half, difference + half, by, *about)
-        if np.isnan(half):
-            return Contrast(over.difference, over.low, over.high, OF_POINTS, *about)
-        below, above = (float(np.hypot(width, half)) for width in _widths(over))
-        return Contrast(difference, difference - below, difference + above, BOTH, *about)
+        return joined(difference, half, over, about)
 
     def _over_points(self, one: list[Line], other: list[Line], name: str, part: str) -> Difference | None:
         """Compare by resampled test points, over the seeds of which both rows have kept predictions."""
@@ -192,8 +185,17 @@ class Results:
         return self._comparisons[keys]
 
 
-def _widths(found: Difference) -> Widths:
-    return found.difference - found.low, found.high - found.difference
+def joined(difference: float, half: float, over: Difference | None, about: tuple[int, int]) -> Contrast:
+    """Return a contrast: `half` its interval over seeds (NaN: one seed), and that over points, if any."""
+    if over is None:
+        by = UNKNOWN if np.isnan(half) else OF_SEEDS
+        return Contrast(difference, difference - half, difference + half, by, *about)
+    if np.isnan(half):
+        return Contrast(over.difference, over.low, over.high, OF_POINTS, *about)
+    below, above = (
+        float(np.hypot(width, half)) for width in (over.difference - over.low, over.high - over.difference)
+    )
+    return Contrast(difference, difference - below, difference + above, BOTH, *about)
 
 
 def _points(line: Line, part: str) -> int:
