@@ -43,26 +43,25 @@ ROWS = (
     "calibrated: better estimates as targets. default: what gandalf train does. auto: chosen on a share of "
     "the training points."
 )
+RULE_OF_VERDICTS = (
+    "A claim holds where every figure that it is about says so by more than chance, partly where some "
+    "do. Chance is the draw of test points and of seeds; in brackets stands what the intervals of a "
+    "verdict are over, the least of them: 'seeds alone' says nothing of other test points. One seed "
+    "without kept predictions tells nothing. 'At least as good' asks for an interval that rules out a "
+    f"loss of {MARGIN:g} point. A system supports a claim only if it was trained to a plateau: twice the "
+    f"steps move P@1 on held-out training points by less than {TOLERANCE:g} point, up or down. All else "
+    "is called reduced."
+)
 
 
 def sections(results: Results) -> list[Section]:
     """Claims first, then every study that has results, then how to make it again."""
     said = verdicts(results)
-    found = [Section("The paper's claims", [_rule(), verdict_table(said), numbers_table(said)], "claims")]
+    found = [
+        Section("The paper's claims", [RULE_OF_VERDICTS, verdict_table(said), numbers_table(said)], "claims")
+    ]
     found += [part for study in STUDIES for part in _study(results, study)]
     return [*found, _again(results)]
-
-
-def _rule() -> str:
-    return (
-        "A claim holds where every figure that it is about says so by more than chance, partly where some "
-        "do. Chance is the draw of test points and of seeds; in brackets stands what the intervals of a "
-        "verdict are over, the least of them: 'seeds alone' says nothing of other test points. One seed "
-        "without kept predictions tells nothing. 'At least as good' asks for an interval that rules out a "
-        f"loss of {MARGIN:g} point. A system supports a claim only if it was trained to a plateau: twice the "
-        f"steps move P@1 on held-out training points by less than {TOLERANCE:g} point, up or down. All else "
-        "is called reduced."
-    )
 
 
 def _study(results: Results, study: str) -> Iterator[Section]:
