@@ -37,8 +37,8 @@ figure of every row stands in [bench/results/results.md](../bench/results/result
 """
 READING = """\
 D: the training points alone. Z1: and label points whose one target is the label itself. G: and the paper's.
-default: what `gandalf train` does with a named system ([why](who_gains.md)). A system's own baseline is D, and
-that of `renee` Z1. Percentages on the test split, its filter applied, at equal steps: an epoch is N + L
+default: what `gandalf train` does with a named system ([why](who_gains.md)). A system's own baseline is D,
+and that of `renee` Z1. Percentages on the test split, its filter applied, at equal steps: an epoch is N + L
 points whatever the targets. Label text, new text: test points whose text is, and is not, some label's. ± is
 the noise of seeds alone; test points drawn anew move a difference more ([how much](reproduce.md#claims)).
 """
