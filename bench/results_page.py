@@ -1,6 +1,6 @@
-"""docs/results.md from the stored lines of bench/engine.py, and tables of any other study.
+"""The pages of results from the stored lines of bench/engine.py, and tables of any other study.
 
-python -m bench.results_page            writes docs/results.md
+python -m bench.results_page            writes docs/results.md, and all tables to bench/results/results.md
 python -m bench.results_page STUDY      prints a study by the settings of its label points
 python -m bench.results_page plateau --by training.epochs targets
 """
@@ -16,6 +16,8 @@ import numpy as np
 from bench.auto_table import AUTO, auto_table
 from bench.auto_table import INTRODUCTION as OF_AUTO
 from bench.engine import ENGINE, KEPT, read_lines
+from bench.machine import RESULTS
+from bench.short_page import FIRST, short_page
 from bench.studies import STUDIES, VARIANTS, Run, variant_name
 from bench.systems_table import systems_lines, systems_section
 from bench.tables import (
@@ -37,7 +39,8 @@ from gandalf.data.files import written
 
 Groups = dict[str, list[Line]]  # lines by the name of their row
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "results.md"
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+PAGE, WHOLE = DOCS / "results.md", RESULTS / "results.md"
 ROWS = (*VARIANTS, AUTO)
 BASES = ("D", "Z1")  # that gains are told against
 SCORES: dict[str, Column] = {
@@ -48,8 +51,9 @@ SCORES: dict[str, Column] = {
 GAINS = ("P@1", "PSP@5", "P@1 label text", "P@1 new text")
 
 INTRODUCTION = """\
-# Results
+# All results
 
+The tables to read first are in [docs/results.md](../../docs/results.md).
 Written by `python -m bench.results_page` from the lines that `python -m bench.engine main` stored in
 `bench/results/engine/`; not by hand.
 
@@ -60,8 +64,8 @@ Written by `python -m bench.results_page` from the lines that `python -m bench.e
 | U(G,N) | as many points as D has, drawn uniformly from G |
 | Z1 | D and label points whose one target is the label itself |
 | G | D and Z: Gandalf as in the paper |
-| shrunk, calibrated | D and label points with better estimates as targets ([estimates.md](estimates.md)) |
-| default | `gandalf train`: shrunk, label points in the first 70 % of steps ([who_gains.md](who_gains.md)) |
+| shrunk, calibrated | D and label points with better estimates as targets ([how](../../docs/estimates.md)) |
+| default | a named system: shrunk, label points in the first 70 % of steps ([why](../../docs/who_gains.md)) |
 | auto | D and the label points that were chosen on a share of the training points |
 
 - Label points are met to the end, but in `default`, and in `auto`, which chooses targets for that recipe.
@@ -74,8 +78,8 @@ Written by `python -m bench.results_page` from the lines that `python -m bench.e
   Gains are given ± that noise and are bold where they are larger. It is the noise of training; the test
   points are the same in every row.
 - All rows of `inceptionxml`, `inceptionxml-lf`, `siamesexml`, `ngame` and `renee` are of
-  [former parts](systems.md#former-parts): commit 0f17dd6 is the last with them. `renee` on Docs was run with
-  `head.rate=400`.
+  [former parts](../../docs/systems.md#former-parts): commit 0f17dd6 is the last with them.
+  `renee` on Docs was run with `head.rate=400`.
 - Encoder, epochs and whether a system is at a plateau: [below](#how-they-were-trained).
 - Label text, new text: test points whose text is, and is not, the text of some label.
 - Seconds are those of training. Other runs shared the card or the cores, more at some times than at others,
@@ -90,7 +94,7 @@ def page(lines: list[Line], chosen: list[Line], wanted: list[Run], settled: Evid
     others = [line for line in systems_lines(every) if line["key"] not in keys]
     parts = [INTRODUCTION, measured_on([*lines, *others, *chosen]), *systems_section(every)]
     if settled is not None:
-        parts.append(trained_section([*lines, *others], settled))
+        parts.append(trained_section([*lines, *others], settled, "../../docs/"))
     if missing := len(keys) - len(lines):
         parts.append(f"**{missing} of {len(keys)} runs are still to be made.**\n")
     places = grouped([*named(lines), *((AUTO, line) for line in chosen)])
@@ -241,7 +245,8 @@ def main() -> None:
     parser.add_argument("study", nargs="?", help="print the tables of this study")
     parser.add_argument("--by", nargs="+", default=list(LABEL_POINTS), help="settings that make a row")
     parser.add_argument("--from", type=Path, default=ENGINE, dest="folder", help="folder with stored lines")
-    parser.add_argument("--to", type=Path, default=PAGE, help="the page")
+    parser.add_argument("--to", type=Path, default=PAGE, help="the short page")
+    parser.add_argument("--all-to", type=Path, default=WHOLE, help="the page with all tables")
     chosen = parser.parse_args()
 
     def stored(study: str) -> list[Line]:
@@ -250,10 +255,22 @@ def main() -> None:
     if chosen.study:
         print(*study_tables(stored(chosen.study), chosen.by), sep="\n")
         return
-    with written(chosen.to) as file:
-        lines = [*stored("main"), *stored("systems")]
-        file.write(page(lines, stored(AUTO), STUDIES["main"](), evidence(chosen.folder)))
-    print(chosen.to)
+    lines, known = [*stored("main"), *stored("systems")], evidence(chosen.folder)
+    texts = {
+        chosen.all_to: page(lines, stored(AUTO), STUDIES["main"](), known),
+        chosen.to: short_page(systems_lines(lines), of_first(lines), chosen.folder, known),
+    }
+    for path, text in texts.items():
+        with written(path) as file:
+            file.write(text)
+        print(path)
+
+
+def of_first(lines: list[Line]) -> dict[str, Groups]:
+    """The rows of the main study of one system, by data set."""
+    keys = {run.key for run in STUDIES["main"]()}
+    places = grouped(list(named(line for line in lines if line["key"] in keys)))
+    return {data: groups for (data, system), groups in places.items() if system == FIRST}
 
 
 if __name__ == "__main__":

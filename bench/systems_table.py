@@ -10,17 +10,18 @@ from gandalf.systems import NETWORKS
 
 COLUMNS: dict[str, Column] = {
     **{f"{name}@{k}": figure(f"{name}@{k}") for name in ("P", "PSP") for k in (1, 3, 5)},
+    "C@1": figure("C@1"),
     "P@1 label text": WHO_GAINS["P@1 label text"],
     "P@1 new text": WHO_GAINS["P@1 new text"],
 }
 
-GAINED = ("P@1", "PSP@5", "P@1 new text")
+GAINED = ("P@1", "PSP@5", "C@1", "P@1 new text")
 Row = tuple[str, str]  # a system, and its label points
 
 GAINS = """\
 ### What label points add
 
-To each system's own baseline, ± noise where there are several seeds; bold where it is a loss.
+To each system's own baseline, ± noise of seeds where there are several; bold where it is a loss beyond that.
 """
 
 INTRODUCTION = """\

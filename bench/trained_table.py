@@ -15,8 +15,9 @@ Evidence = Mapping[tuple[str, str], str]  # by the names of data set and system
 INTRODUCTION = """\
 ## How they were trained
 
-At a plateau: twice the steps add less than a point to P@1 of D and of G on held-out training points; all else
-is called reduced ([reproduce.md](reproduce.md#who-is-at-a-plateau)). Steps are those of all stages together.
+At a plateau: twice the steps move P@1 of D and of G on held-out training points by less than a point, up or
+down; all else is called reduced ([reproduce.md]({docs}reproduce.md#who-is-at-a-plateau)). Steps are those of
+all stages together.
 """
 UNKNOWN = "reduced: not run"
 
@@ -30,14 +31,16 @@ def evidence(folder: Path) -> Evidence:
     }
 
 
-def trained_section(lines: list[Line], known: Evidence) -> str:
-    """A row for each system on each set."""
+def trained_section(lines: list[Line], known: Evidence, docs: str = "") -> str:
+    """A row for each system on each set; `docs` leads from the page to the other pages."""
     places = {(line["name"], line["run"]["system"]): line for line in lines}
     rows = [
         [f"{data}, {system}", *_length(line), known.get((data, system), UNKNOWN)]
         for (data, system), line in sorted(places.items())
     ]
-    return f"{INTRODUCTION}\n{table(['', 'encoder', 'epochs', 'steps', 'evidence'], rows)}\n"
+    return (
+        f"{INTRODUCTION.format(docs=docs)}\n{table(['', 'encoder', 'epochs', 'steps', 'evidence'], rows)}\n"
+    )
 
 
 def _length(line: Line) -> list[str]:

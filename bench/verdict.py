@@ -1,9 +1,11 @@
-"""Whether a system's default label points beat its own baseline, by a paired bootstrap over test points.
+"""Whether a system's default label points beat its own baseline, by points and seeds.
 
     python -m bench.engine systems --system renee --predictions --out bench/results/verdict
     python -m bench.verdict
 
-Both rows are means over seeds. Needs the data sets, for their truth. Five labels of each point of
+Both rows are means over seeds. Intervals are of 95 % and hold two things: a paired bootstrap, over test
+points or, for coverage, over the labels of the test points; and, where there are several seeds, the spread
+between them. Needs the data sets, for their truth. Five labels of each point of
 LF-DocsSeeAlsoTitles-79K are stored, not ten: all that these figures need, in half the space.
 """
 
@@ -13,13 +15,22 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
+from bench.default_parts import label_difference
 from bench.engine import SHARED, parts
 from bench.machine import RESULTS
 from bench.studies import OWN_BASELINE
-from gandalf.experiments.results import PARTS, Contrast, Place, Results
+from gandalf.experiments.results import PARTS, Contrast, Place, Results, joined
+from gandalf.experiments.samples import Sample, figure, noise, pooled
 from gandalf.experiments.sets import data_hash
+from gandalf.experiments.store import Line, read_predictions
+from gandalf.metrics.predictions import test_points
+from gandalf.metrics.topk import find_pairs
 
 FIGURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
+COVERAGE = {"C@1": 1, "C@3": 3, "C@5": 5}
 
 
 def opened(folder: Path, root: Path) -> Results:
@@ -35,10 +46,41 @@ def opened(folder: Path, root: Path) -> Results:
 def contrasts(found: Results, place: Place) -> Iterator[tuple[str, str, Contrast]]:
     """The default minus the system's own baseline: texts, figure, difference."""
     rows = found.rows(place)
+    one, other = rows["default"], rows[OWN_BASELINE.get(place.system, "D")]
     for texts in PARTS:
         for name in FIGURES:
-            one, other = rows["default"], rows[OWN_BASELINE.get(place.system, "D")]
             yield texts, name, found.contrast(one, other, name, texts)
+    for name in COVERAGE:
+        yield "all", name, coverage_contrast(found, one, other, name)
+
+
+def coverage_contrast(found: Results, one: list[Line], other: list[Line], name: str) -> Contrast:
+    """Compare the shares of labels that are found at least once; what is drawn anew are labels."""
+    samples = [Sample.of(lines, figure(name)) for lines in (one, other)]
+    shares = [
+        [labels for line in lines if (labels := found_labels(found, line, COVERAGE[name])) is not None]
+        for lines in (one, other)
+    ]
+    over = None
+    if [len(each) for each in shares] == [len(one), len(other)]:
+        over = label_difference(*(np.mean(each, axis=0) for each in shares))
+    half = noise(*samples, pooled(samples))
+    about = (min(len(one), len(other)), one[0]["figures"]["points"])
+    return joined(samples[0].mean - samples[1].mean, half, over, about)
+
+
+def found_labels(found: Results, line: Line, k: int) -> npt.NDArray[np.float64] | None:
+    """Return 1 for each label of the test points that a run found among its first k, else 0."""
+    ids, splits = read_predictions(found.folder, line), found.splits(line["run"]["data"])
+    if ids is None or splits is None:
+        return None
+    truth = test_points(splits).targets
+    rows = np.repeat(np.arange(len(ids)), min(k, ids.shape[1]))
+    labels = ids[:, :k].ravel()
+    hits = labels[(labels >= 0) & (find_pairs(truth, rows, labels) >= 0)]
+    every = np.zeros(truth.shape[1])
+    every[hits] = 1.0
+    return every[np.unique(truth.indices)]
 
 
 def main() -> None:
@@ -52,10 +94,11 @@ def main() -> None:
     found = opened(chosen.folder, chosen.data_root)
     for place in found.places():
         print(f"\n{place.title}: default minus {OWN_BASELINE.get(place.system, 'D')}\n")
-        print("| texts | figure | difference | 95 % interval | by |\n| --- | --- | --- | --- | --- |")
+        print("| texts | figure | difference | 95 % interval | over | seeds |\n|---|---|---|---|---|---|")
         for texts, name, each in contrasts(found, place):
             low_to_high = f"{each.low:+.2f} to {each.high:+.2f}"
-            print(f"| {texts} | {name} | {each.difference:+.2f} | {low_to_high} | {each.by or '-'} |")
+            over = (each.by or "–").replace("points", "labels" if name in COVERAGE else "points")
+            print(f"| {texts} | {name} | {each.difference:+.2f} | {low_to_high} | {over} | {each.seeds} |")
 
 
 if __name__ == "__main__":

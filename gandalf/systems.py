@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import reduce
-from importlib import resources
 from pathlib import Path
 
 from gandalf.errors import DataError
@@ -292,12 +291,6 @@ def foreign_part(system: str, found: Recipe) -> str | None:
         if value != expected:
             return f"{name}={str(value).lower() if isinstance(value, bool) else value}"
     return None
-
-
-def published() -> dict[str, Path]:
-    """Files of settings for the paper's data sets, by the name of the set: what `--config` takes."""
-    folder = Path(str(resources.files("gandalf"))) / "recipes"
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
 def recipe(system: str) -> Recipe:

@@ -16,7 +16,7 @@ PACKAGE = Path(gandalf.__file__).parent
 ROOMS = (
     *("errors", "progress", "settings", "data", "graph", "augment", "metrics"),
     *("text", "wide", "memory", "slim", "nets", "train", "model", "predict", "cluster"),
-    *("recipe", "systems", "runs", "estimator"),
+    *("recipe", "systems", "benchmarks", "runs", "estimator"),
     *("experiments", "peers", "report", "serve", "cli", "__main__"),
 )
 FILES = sorted(PACKAGE.rglob("*.py"))

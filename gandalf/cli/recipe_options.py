@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from gandalf.benchmarks import BENCHMARKS, derived
 from gandalf.cli.engine import engine
 from gandalf.cli.options import Bundle
 from gandalf.errors import DataError
 from gandalf.recipe import Recipe
 from gandalf.settings import override, read_toml, updated
-from gandalf.systems import agreed, default_system
+from gandalf.systems import agreed, default_system, recipe
 
 _DEFAULT = Recipe()
 _MODEL, _POINTS, _LENGTH = "What is trained", "Label points", "How long, and where"
@@ -33,16 +34,19 @@ class Asked:
         """The system's recipe, under the file, under the named options, under --set."""
         with engine("training"):
             from gandalf.runs.limits import check_recipe
-            from gandalf.systems import published, recipe
-        path = None if self.config is None else published().get(str(self.config), self.config)
-        given = {} if path is None else read_toml(path)
-        found = recipe(self._system(given.get("system")))
-        found = updated(found, given, file=path)
+        found = self._base()
         for name, value in self.named:
             found = updated(found, _nested(name, value))
         found = override(found, self.changes)
         check_recipe(found)
         return found
+
+    def _base(self) -> Recipe:
+        """The system's recipe under the file, or the one that is derived for a benchmark."""
+        if str(self.config) in BENCHMARKS:
+            return derived(self._system(None), str(self.config))
+        given = {} if self.config is None else read_toml(self.config)
+        return updated(recipe(self._system(given.get("system"))), given, file=self.config)
 
     def _system(self, in_file: object) -> str:
         """A system is a recipe of its own: two sources that name two of them mean two different things."""
@@ -81,7 +85,8 @@ _CONFIG = _option(
     "--config",
     Path,
     _MODEL,
-    "Settings that differ from the recipe, or the name of one of the paper's sets.",
+    "Settings that differ from the recipe; or the name of one of the paper's sets, for what is derived from "
+    "constants that were published for it.",
     "FILE.toml",
 )
 _SET = _option(

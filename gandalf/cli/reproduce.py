@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
+from gandalf.benchmarks import BENCHMARKS
+from gandalf.cli.costs import tell_costs
 from gandalf.cli.engine import engine
 from gandalf.cli.options import Json
 from gandalf.cli.output import console, print_json
@@ -18,7 +21,7 @@ from gandalf.experiments.studies import ALL, STUDIES, named
 from gandalf.experiments.variants import settings_of
 from gandalf.metrics.predictions import NO_TEST_SPLIT
 from gandalf.settings import read_toml
-from gandalf.systems import agreed, published, recipe
+from gandalf.systems import agreed, recipe
 
 if TYPE_CHECKING:
     from gandalf.experiments.reproduce import Answer, Planned, Wanted
@@ -42,14 +45,18 @@ Set = Annotated[
 Config = Annotated[
     Path | None,
     typer.Option(
-        "--config", metavar="FILE.toml", help="Settings of every run, or the name of a paper's set."
+        "--config",
+        metavar="FILE.toml",
+        help="Settings of every run; or the name of a paper's set, for each system's recipe derived for it.",
     ),
 ]
 Small = Annotated[
     bool, typer.Option("--small", help=f"A small system in a short training: {', '.join(SMALL)}.")
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Runs at once; they share cores and GPU.")]
-Only = Annotated[bool, typer.Option("--list", help="Name the runs that are left, and run none.")]
+Only = Annotated[
+    bool, typer.Option("--list", help="Name the runs that are left and what they cost, and run none.")
+]
 
 
 def reproduce(
@@ -73,7 +80,8 @@ def reproduce(
 
     [bold]gandalf reproduce all --small --seeds 1[/], then [bold]gandalf report runs[/]
     """
-    given = _given(config)
+    benchmark = str(config) if str(config) in BENCHMARKS else None
+    given = {} if config is None or benchmark else read_toml(config)
     chosen = _systems(systems, given.get("system"))
     agreed(given.get("system"), chosen, config)
     studies = named(study)
@@ -81,7 +89,7 @@ def reproduce(
         from gandalf.experiments.reproduce import Wanted, carry_out, refuse_to_write
         from gandalf.runs.claim import alone_in
     settings = (*(SMALL if small else ()), *settings_of(given), *(set or ()))
-    wanted = Wanted(studies, data, chosen, tuple(range(seeds)), out, settings, jobs)
+    wanted = Wanted(studies, data, chosen, tuple(range(seeds)), out, settings, jobs, benchmark)
     refuse_to_write(wanted)
     if list:
         _list(_planned(wanted, only_look=True), json)
@@ -126,10 +134,6 @@ def _tell_end(planned: Planned, failed: int, json: bool) -> None:
     console().print(escape(f"  {report}"), style="bold", soft_wrap=True)
 
 
-def _given(config: Path | None) -> dict[str, Any]:
-    return {} if config is None else read_toml(published().get(str(config), config))
-
-
 def _systems(said: list[str] | None, in_file: str | None) -> tuple[str, ...]:
     """The systems that were named, or the file's, or astec."""
     words = said or [in_file or "astec"]
@@ -142,10 +146,15 @@ def _systems(said: list[str] | None, in_file: str | None) -> tuple[str, ...]:
 
 
 def _list(planned: Planned, json: bool) -> None:
+    with engine("telling what runs cost"):
+        from gandalf.experiments.costs import costs
+    found = costs(planned.left, planned.splits)
     if json:
-        print_json({"runs": planned.runs, "left": [str(run) for run in planned.left]})
+        told = [asdict(each) for each in found]
+        print_json({"runs": planned.runs, "left": [str(run) for run in planned.left], "costs": told})
         return
     _announce(planned)
+    tell_costs(found, planned.wanted.benchmark)
     for run in planned.left:
         console().print(escape(str(run)), soft_wrap=True)
 

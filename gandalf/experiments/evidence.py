@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from gandalf.experiments.plateau import plateau
 from gandalf.experiments.results import PARTS, Contrast, Place, Results, mean
 from gandalf.experiments.samples import figure
 from gandalf.experiments.variants import OWN_BASELINE
+
+MARGIN = 1.0  # points: a row that may be worse by this much was not shown to be as good
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,12 @@ class Finding:
     no: bool
     numbers: str
     reduced: bool = False  # nothing can be told because the training was too short
+    on: Contrast | None = None  # that it rests on; None: on means alone, without an interval
+
+    @property
+    def untold(self) -> bool:
+        """Return True if there are figures, and nothing tells whether they may be chance."""
+        return self.yes is None and self.on is not None and not self.on.by
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +62,8 @@ class View:
         if first is None or second is None:
             return None
         found = self.results.contrast(first, second, name, self.part)
-        return None if np.isnan(found.difference) else found
+        systems = tuple(dict.fromkeys((one[0].system, other[0].system)))
+        return None if np.isnan(found.difference) else replace(found, systems=systems)
 
     def beats(self, one: str, other: str | None, names: Iterable[str]) -> Iterator[Finding]:
         """Whether a row is better than another, or than its system's own baseline, figure by figure."""
@@ -65,29 +74,45 @@ class View:
                 if found is not None:
                     yield better(found, f"{place.system} {name}")
 
+    def best(self, one: str, others: Sequence[str], names: Iterable[str]) -> Iterator[Finding]:
+        """Return for each figure whether a row is better than each of the others."""
+        return self._against(one, others, names, better)
+
     def no_worse(self, one: str, others: Sequence[str], names: Iterable[str]) -> Iterator[Finding]:
-        """Whether a row is at least as good as others, figure by figure."""
+        """Return for each figure whether a row is at least as good as each of the others."""
+        return self._against(one, others, names, as_good)
+
+    def _against(
+        self, one: str, others: Sequence[str], names: Iterable[str], judge: Callable[[Contrast, str], Finding]
+    ) -> Iterator[Finding]:
         for place in self.places:
             for name in names:
                 for other in others:
                     found = self.contrast(place, one, other, name)
                     if found is not None:
-                        yield as_good(found, f"{place.system} {name} against {other}")
+                        yield judge(found, f"{place.system} {name} against {other}")
 
 
 def better(found: Contrast, what: str) -> Finding:
-    """More by more than chance; where nothing tells what chance is, simply more."""
-    certain = found.real or not found.by
-    return Finding(found.difference > 0 and certain, found.difference < 0 and certain, told_of(found, what))
+    """Judge "better": by more than chance. Where nothing tells what chance is, nothing is told."""
+    numbers = told_of(found, what)
+    if not found.by:
+        return Finding(None, False, numbers, on=found)
+    return Finding(
+        found.difference > 0 and found.real, found.difference < 0 and found.real, numbers, on=found
+    )
 
 
 def as_good(found: Contrast, what: str) -> Finding:
-    """Not worse by more than chance."""
-    worse = found.difference < 0 and (found.real or not found.by)
-    return Finding(not worse, worse, told_of(found, what))
+    """Judge "at least as good": not worse by more than chance, and a loss of MARGIN is ruled out."""
+    numbers = told_of(found, what)
+    if not found.by:
+        return Finding(None, False, numbers, on=found)
+    worse = found.difference < 0 and found.real
+    return Finding(not worse and found.low > -MARGIN, worse, numbers, on=found)
 
 
 def told_of(found: Contrast, what: str) -> str:
     """The difference and its interval in words."""
-    sure = f" ({found.low:+.2f} to {found.high:+.2f})" if found.by else ""
+    sure = f" ({found.low:+.2f} to {found.high:+.2f})" if found.by else " (no interval)"
     return f"{what} {found.difference:+.2f}{sure}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gandalf.experiments.results import Place, Results, mean
 from gandalf.experiments.samples import figure
 
-TOLERANCE = 1.0  # points of P@1 that twice the steps may still add at a plateau
+TOLERANCE = 1.0  # points of P@1 by which twice the steps may move a row that is at a plateau, up or down
 SHOWN = ("D", "G")  # the rows that decide
 
 
@@ -19,8 +19,8 @@ class Plateau:
 
     @property
     def reached(self) -> bool:
-        """Whether nothing much would change with more steps."""
-        return all(row in self.gains and self.gains[row] < TOLERANCE for row in SHOWN)
+        """Return True if twice the steps move neither row by a point, up or down."""
+        return all(row in self.gains and abs(self.gains[row]) < TOLERANCE for row in SHOWN)
 
     def __str__(self) -> str:
         if not self.gains:

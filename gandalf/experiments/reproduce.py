@@ -8,9 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gandalf.benchmarks import BENCHMARKS, derived_settings
 from gandalf.data.claim import LOCK
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
+from gandalf.experiments.costs import stand_in
 from gandalf.experiments.estimate import Pace
 from gandalf.experiments.facts import density, environment, graphs
 from gandalf.experiments.measure import measured_to
@@ -52,6 +54,12 @@ class Wanted:
     folder: Path
     settings: tuple[str, ...] = ()
     jobs: int = 1
+    benchmark: str | None = None  # whose derived recipes the systems have
+
+    def settings_of(self, system: str) -> tuple[str, ...]:
+        """Return what every run of a system sets: its recipe for the benchmark, under what was asked for."""
+        own = () if self.benchmark is None else derived_settings(system, self.benchmark)
+        return (*own, *self.settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,16 +87,13 @@ class Planned:
 def plan(wanted: Wanted, *, only_look: bool = False) -> Planned:
     """What the studies need, and what is left of it; written down, unless this is only a look."""
     check_settings(wanted)
+    if only_look and wanted.data in BENCHMARKS and not Path(wanted.data).exists():
+        return _by_shape(wanted)
     splits = open_set(short_name(wanted.data), wanted.data)
     check_points(splits.train)
     test_points(splits).need_texts("reproducing the studies")
     name = short_name(wanted.data)
-    asked = Asked(
-        name, wanted.systems, wanted.seeds, len(splits.train), splits.train.num_labels, wanted.settings
-    )
-    every = entries(wanted.studies, asked)
-    refused = {f"{e.run.system}: {e.row}": why for e in every if (why := refusal(e.run)) is not None}
-    sound = tuple(e for e in every if f"{e.run.system}: {e.row}" not in refused)
+    sound, refused = _sound(wanted, len(splits.train), splits.train.num_labels)
     about = environment()
     sets = _facts(wanted, splits, sound)
     lines = stored_lines(wanted.folder) if wanted.folder.is_dir() else []
@@ -105,13 +110,38 @@ def plan(wanted: Wanted, *, only_look: bool = False) -> Planned:
     return Planned(wanted, splits, sound, seconds, refused, about)
 
 
+def _by_shape(wanted: Wanted) -> Planned:
+    """Return the plan of a benchmark that is not at hand: nothing of it is stored, and its shape is known."""
+    shape = BENCHMARKS[wanted.data]
+    sound, refused = _sound(wanted, shape.points, shape.labels)
+    left = dict.fromkeys((entry.run for entry in sound), 0.0)
+    return Planned(wanted, stand_in(wanted.data), sound, left, refused, environment())
+
+
+def _sound(wanted: Wanted, points: int, labels: int) -> tuple[tuple[Entry, ...], dict[str, str]]:
+    """Return all rows that can be run, and those that cannot with the reason."""
+    alike: dict[tuple[str, ...], list[str]] = {}  # systems by their settings
+    for system in wanted.systems:
+        alike.setdefault(wanted.settings_of(system), []).append(system)
+    name = short_name(wanted.data)
+    every = [
+        entry
+        for settings, systems in alike.items()
+        for entry in entries(
+            wanted.studies, Asked(name, tuple(systems), wanted.seeds, points, labels, settings)
+        )
+    ]
+    refused = {f"{e.run.system}: {e.row}": why for e in every if (why := refusal(e.run)) is not None}
+    return tuple(e for e in every if f"{e.run.system}: {e.row}" not in refused), refused
+
+
 def check_settings(wanted: Wanted) -> None:
     """Refuse settings that no row could have or that make another system, and systems that take no steps."""
     for system in wanted.systems:
         if system not in NETWORKS:
             what = f"{system} is trained in one go, so that no two of its rows could take equal steps"
             raise DataError(what, remedy="compare it by gandalf bench, or choose other --systems")
-        found = recipe_of(Run(short_name(wanted.data), system, settings=wanted.settings))
+        found = recipe_of(Run(short_name(wanted.data), system, settings=wanted.settings_of(system)))
         check_recipe(found)
         if (part := foreign_part(system, found)) is not None:
             what = f"with {part} the runs would not be of the system {system}, whose name they would bear"

@@ -18,7 +18,7 @@ from gandalf.experiments.sets import data_hash, open_set, parts
 from gandalf.experiments.store import FACTS, Entry, Line, read_json, read_plan, read_predictions, stored_lines
 from gandalf.experiments.studies import ROWS
 from gandalf.experiments.variants import Run, variant_name
-from gandalf.metrics.bootstrap import Comparison, compare
+from gandalf.metrics.bootstrap import Comparison, Difference, compare
 from gandalf.metrics.evaluate import Scores, evaluate
 
 Rows = dict[str, list[Line]]
@@ -39,18 +39,28 @@ class Place(NamedTuple):
         return f"{self.data}, {self.system}" + (f" ({told})" if self.base else "")
 
 
+BOTH, OF_POINTS, OF_SEEDS, UNKNOWN = "points and seeds", "test points", "seeds", ""
+
+
 @dataclass(frozen=True)
 class Contrast:
-    """A row's figure minus another's, with its 95 % interval; NaN ends where nothing tells how wide it is."""
+    """A row's figure minus another's, with its 95 % interval; NaN ends where nothing tells how wide it is.
+
+    Two things vary: which points were tested (paired bootstrap) and the seed of the training. Where both are
+    known, the interval holds both: widths are added as those of independent errors are.
+    """
 
     difference: float
     low: float
     high: float
-    by: str  # "test points" (paired bootstrap), "seeds", or nothing
+    by: str  # BOTH, OF_POINTS, OF_SEEDS or UNKNOWN
+    seeds: int = 0  # of the row that has fewer
+    points: int = 0  # that the figure is a mean of
+    systems: tuple[str, ...] = ()  # of the two rows, where it matters
 
     @property
     def real(self) -> bool:
-        """Whether the interval excludes 0."""
+        """Return True if the interval excludes 0; False if nothing tells how wide it is."""
         return self.low > 0 or self.high < 0
 
 
@@ -142,18 +152,29 @@ class Results:
         return evaluate((ids, places), scored)
 
     def contrast(self, one: list[Line], other: list[Line], name: str, part: str = "all") -> Contrast:
-        """One row minus another: by resampled test points where predictions were kept, else by seeds."""
+        """Return one row minus another, with an interval over test points, seeds, or both where both tell."""
         column = figure(name, PARTS[part])
         first, second = Sample.of(one, column), Sample.of(other, column)
         difference = first.mean - second.mean
-        found = self._compared(one, other) if _same_points(one, other) else None
-        if found is not None:
-            of_part = found.every if part == "all" else found.new_text
-            if of_part and name in of_part:
-                each = of_part[name]
-                return Contrast(each.difference, each.low, each.high, "test points")
+        about = (min(len(first.values), len(second.values)), _points(one[0], part))
         half = noise(first, second, pooled([first, second]))
-        return Contrast(difference, difference - half, difference + half, "" if np.isnan(half) else "seeds")
+        over = self._over_points(one, other, name, part)
+        return joined(difference, half, over, about)
+
+    def _over_points(self, one: list[Line], other: list[Line], name: str, part: str) -> Difference | None:
+        """Compare by resampled test points, over the seeds of which both rows have kept predictions."""
+        first, second = self._kept(one), self._kept(other)
+        seeds = first.keys() & second.keys()
+        pair = [[of_row[seed] for seed in sorted(seeds)] for of_row in (first, second)]
+        found = self._compared(*pair) if seeds and _same_points(*pair) else None
+        if found is None:
+            return None
+        of_part = found.every if part == "all" else found.new_text
+        return None if of_part is None else of_part.get(name)
+
+    def _kept(self, lines: list[Line]) -> dict[int, Line]:
+        """Return the lines whose predictions were kept and can be scored, by seed."""
+        return {line["run"]["seed"]: line for line in lines if self.scores([line]) is not None}
 
     def _compared(self, one: list[Line], other: list[Line]) -> Comparison | None:
         keys = tuple(tuple(line["key"] for line in lines) for lines in (one, other))
@@ -162,6 +183,26 @@ class Results:
             missing = first is None or second is None or _shape(first) != _shape(second)
             self._comparisons[keys] = None if missing else compare(cast(Scores, first), cast(Scores, second))
         return self._comparisons[keys]
+
+
+def joined(difference: float, half: float, over: Difference | None, about: tuple[int, int]) -> Contrast:
+    """Return a contrast: `half` its interval over seeds (NaN: one seed), and that over points, if any."""
+    if over is None:
+        by = UNKNOWN if np.isnan(half) else OF_SEEDS
+        return Contrast(difference, difference - half, difference + half, by, *about)
+    if np.isnan(half):
+        return Contrast(over.difference, over.low, over.high, OF_POINTS, *about)
+    below, above = (
+        float(np.hypot(width, half)) for width in (over.difference - over.low, over.high - over.difference)
+    )
+    return Contrast(difference, difference - below, difference + above, BOTH, *about)
+
+
+def _points(line: Line, part: str) -> int:
+    """Return how many points a line's figures of the part are of."""
+    figures, name = line["figures"], PARTS[part]
+    of_part = figures if name is None else figures.get(name) or {}
+    return int(of_part.get("points", 0))
 
 
 def mean(lines: list[Line], column: Column) -> float:

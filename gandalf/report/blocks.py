@@ -15,6 +15,7 @@ class Cell:
     best: bool = False
     chance: bool = False  # the difference to the first row may be chance
     more: str = ""  # told only to those who ask
+    note: str = ""  # in small letters behind the text
     bar: float | None = None  # drawn behind the figure, from 0 to 1
 
 

@@ -86,7 +86,8 @@ def _cell(cell: Cell) -> str:
     if cell.bar is not None:
         kind = f' class="barred" style="--bar: {cell.bar:.3f}"'
     mark = f'<abbr title="may be chance">{CHANCE}</abbr>' if cell.chance else ""
-    text = f"{escape(cell.text)}{mark}"
+    note = f" <small>{escape(cell.note)}</small>" if cell.note else ""
+    text = f"{escape(cell.text)}{mark}{note}"
     if cell.more:
         text = f"<details><summary>{text}</summary>{escape(cell.more)}</details>"
     return f'<td{kind} data-order="{escape(str(cell.order))}">{text}</td>'

@@ -9,11 +9,13 @@ from dataclasses import replace
 
 from gandalf.data.sentences import summed
 from gandalf.experiments.claims import verdicts
+from gandalf.experiments.evidence import MARGIN
 from gandalf.experiments.plateau import TOLERANCE
 from gandalf.experiments.results import Results
 from gandalf.experiments.store import Line
 from gandalf.experiments.studies import STUDIES
 from gandalf.report.blocks import Block, Section, Table, number, words
+from gandalf.report.length_tables import length_table
 from gandalf.report.study_figures import RULE, answers, density_picture, pictures
 from gandalf.report.study_tables import (
     CHANCE,
@@ -31,7 +33,7 @@ READING = (
     "Figures are percentages on the test split, its filter applied; mean over seeds ± standard deviation. "
     "All rows take equal steps unless they say otherwise. Bold: the best of a column. "
     f"{CHANCE}: the difference to the table's first row may be chance, by a paired bootstrap over test "
-    "points where predictions were kept, else by the spread between seeds. New text: test points whose "
+    "points where predictions were kept, and by the spread between seeds. New text: test points whose "
     "text is no label's. Seconds and memory are those of training, "
     "where several runs may have shared the processor or GPU."
 )
@@ -41,22 +43,25 @@ ROWS = (
     "calibrated: better estimates as targets. default: what gandalf train does. auto: chosen on a share of "
     "the training points."
 )
+RULE_OF_VERDICTS = (
+    "A claim holds where every figure that it is about says so by more than chance, partly where some "
+    "do. Chance is the draw of test points and of seeds; in brackets stands what the intervals of a "
+    "verdict are over, the least of them: 'seeds alone' says nothing of other test points. One seed "
+    "without kept predictions tells nothing. 'At least as good' asks for an interval that rules out a "
+    f"loss of {MARGIN:g} point. A system supports a claim only if it was trained to a plateau: twice the "
+    f"steps move P@1 on held-out training points by less than {TOLERANCE:g} point, up or down. All else "
+    "is called reduced."
+)
 
 
 def sections(results: Results) -> list[Section]:
     """Claims first, then every study that has results, then how to make it again."""
     said = verdicts(results)
-    found = [Section("The paper's claims", [_rule(), verdict_table(said), numbers_table(said)], "claims")]
+    found = [
+        Section("The paper's claims", [RULE_OF_VERDICTS, verdict_table(said), numbers_table(said)], "claims")
+    ]
     found += [part for study in STUDIES for part in _study(results, study)]
     return [*found, _again(results)]
-
-
-def _rule() -> str:
-    return (
-        "A claim holds where every figure that it is about says so by more than chance, partly where some "
-        "do. A system supports a claim only if it was trained to a plateau: twice the steps add less than "
-        f"{TOLERANCE:g} point to P@1 on held-out training points. All else is called reduced."
-    )
 
 
 def _study(results: Results, study: str) -> Iterator[Section]:
@@ -79,6 +84,13 @@ def _cost(results: Results, study: str) -> Iterator[Block]:
         table = graph_table(results, data)
         if table is not None:
             yield table
+
+
+def _convergence(results: Results, study: str) -> Iterator[Block]:
+    places = list(results.study(study))
+    if places:
+        yield length_table(results, places)
+    yield from _tables(results, study)
 
 
 def _bins(results: Results, study: str) -> Iterator[Block]:
@@ -122,6 +134,7 @@ def _neighbours(results: Results, study: str) -> Iterator[Block]:
 
 
 SPECIAL = {
+    "convergence": _convergence,
     "bins": _bins,
     "cost": _cost,
     "density": _density,

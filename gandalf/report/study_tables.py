@@ -187,30 +187,40 @@ def _belongs(data: str, whole: str) -> bool:
 
 def verdict_table(found: list[Verdict]) -> Table:
     """A row for each claim, and what each data set says of it, of all texts and of new ones."""
-    said = {(each.claim, each.data, each.part): each.says for each in found}
+    said = {(each.claim, each.data, each.part): each for each in found}
     places = list(dict.fromkeys((each.data, each.part) for each in found))
     titles = [data if part == "all" else f"{data}, new texts" for data, part in places]
     rows = tuple(
-        (words(claim), words(text), *(words(said.get((claim, *place), "–")) for place in places))
+        (words(claim), words(text), *(_said(said.get((claim, *place))) for place in places))
         for claim, text in dict.fromkeys((each.claim, each.words) for each in found)
     )
     return Table(("", "claim", *titles), rows)
 
 
+def _said(verdict: Verdict | None) -> Cell:
+    """A verdict, and what its intervals are over."""
+    if verdict is None:
+        return words("–")
+    tested = verdict.says != "not tested" and bool(verdict.findings)
+    return replace(words(verdict.says), note=verdict.basis.mark if tested else "")
+
+
 def numbers_table(found: list[Verdict]) -> Table:
-    """The numbers behind every verdict."""
+    """The numbers behind every verdict, and what it rests on."""
     rows = tuple(
         (
             words(each.claim),
             words(each.data),
             words({"all": "all", "new": "new texts"}[each.part]),
             words(each.says),
+            words(str(each.basis)),
             Cell(each.count, each.count, more=each.numbers),
         )
         for each in found
         if each.findings
     )
-    return Table(("", "data", "texts", "verdict", "numbers"), rows, "The numbers behind the verdicts.")
+    head = ("", "data", "texts", "verdict", "rests on", "numbers")
+    return Table(head, rows, "The numbers behind the verdicts, and what each rests on.")
 
 
 def missing(results: Results) -> Iterator[str]:

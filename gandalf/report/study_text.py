@@ -28,7 +28,7 @@ def _block(block: Block) -> str:
     if isinstance(block, Picture):
         return ""
     if isinstance(block, Table):
-        return f"{_table(block)}\n"
+        return f"{table_text(block)}\n"
     if isinstance(block, Answers):
         lines = [f"**{block.query}**\n"]
         for name, labels in block.of:
@@ -39,7 +39,8 @@ def _block(block: Block) -> str:
     return f"{block}\n"
 
 
-def _table(table: Table) -> str:
+def table_text(table: Table) -> str:
+    """A table in Markdown, under its caption."""
     caption = f"{table.caption}\n\n" if table.caption else ""
     marks = ["---" if at == 0 or _holds_words(table, at) else "---:" for at in range(len(table.head))]
     rows = ["| " + " | ".join(_escaped(_cell(cell)) for cell in row) + " |" for row in table.rows]
@@ -54,6 +55,7 @@ def _holds_words(table: Table, column: int) -> bool:
 
 def _cell(cell: Cell) -> str:
     text = f"**{cell.text}**" if cell.best else cell.text
+    text = f"{text} ({cell.note})" if cell.note else text
     text = f"{text}: {cell.more}" if cell.more else text
     return f"{text} {CHANCE}" if cell.chance else text
 

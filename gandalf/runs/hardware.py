@@ -31,7 +31,11 @@ UPDATES = 300  # at least these, where a smaller batch can give them
 
 def resolved(recipe: Recipe, num_points: int, num_labels: int) -> Recipe:
     """The recipe with every `auto` about hardware replaced by what it means here."""
-    device = resolved_device(recipe.device)
+    return on_device(recipe, resolved_device(recipe.device), num_points, num_labels)
+
+
+def on_device(recipe: Recipe, device: Literal["cpu", "cuda"], num_points: int, num_labels: int) -> Recipe:
+    """Return the recipe as it is on a device, which need not be here if the precision is given."""
     precision = recipe.training.precision
     if precision == "auto":
         precision = "bfloat16" if _has_bfloat16(device) else "float32"

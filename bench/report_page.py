@@ -1,0 +1,83 @@
+"""docs/report.md, the verdicts on the paper's claims, and the whole report in bench/results/report.md.
+
+    python -m bench.report_page
+
+The whole report is what `gandalf report bench/results/engine -o bench/results/report.md` writes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from bench.engine import ENGINE
+from bench.machine import RESULTS
+from bench.results_page import DOCS
+from gandalf.data.files import written
+from gandalf.experiments.basis import MARKS
+from gandalf.experiments.claims import Verdict, verdicts
+from gandalf.experiments.results import BOTH, OF_SEEDS, Results
+from gandalf.report.length_tables import length_table
+from gandalf.report.study_report import RULE_OF_VERDICTS, sections
+from gandalf.report.study_tables import verdict_table
+from gandalf.report.study_text import markdown, table_text
+
+TITLE = """\
+# The paper's claims, judged
+
+Written by `python -m bench.report_page` from the lines in `bench/results/engine/`; not by hand. The numbers
+behind each verdict, what it rests on, and all tables: [report.md](../bench/results/report.md). In words:
+[reproduce.md](reproduce.md#what-the-claims-came-to).
+
+Rows of inceptionxml, inceptionxml-lf, siamesexml, ngame and renee are of
+[former parts](systems.md#former-parts): commit 0f17dd6 is the last with them.
+"""
+CONTROL = "LF-WordNetRelated-64K"  # two systems without evidence of a plateau: nothing is judged there
+
+
+def answer(found: list[Verdict]) -> str:
+    """Three sentences: of all texts, of new texts, and what the verdicts rest on."""
+    judged = [each for each in found if each.says not in ("not tested", "reduced")]
+    by_part = {part: Counter(each.says for each in judged if each.part == part) for part in ("all", "new")}
+    marks = Counter(each.basis.mark for each in judged)
+    return (
+        f"**The verdicts on the claims, on three sets: {_told(by_part['all'])} on all test texts, and "
+        f"{_told(by_part['new'])} on texts that are no label's.** "
+        f"Of these {len(judged)} verdicts {marks[MARKS[BOTH]]} rest on intervals over "
+        f"test points and seeds throughout, {marks[MARKS[OF_SEEDS]]} at least in part on those over seeds "
+        "alone, and the others at least in part on means without an interval."
+    )
+
+
+def _told(counts: Counter[str]) -> str:
+    parts = [f'{counts[says]} "{says}"' for says in ("holds", "holds partly", "fails")]
+    return f"{', '.join(parts[:2])} and {parts[2]}"
+
+
+def short_report(results: Results) -> str:
+    """The page of verdicts."""
+    found = [each for each in verdicts(results) if each.data != CONTROL]
+    places = [place for place in results.study("convergence") if "?" not in place.data]
+    return "\n".join(
+        [
+            TITLE,
+            f"{answer(found)}\n",
+            f"{RULE_OF_VERDICTS}\n",
+            f"{table_text(verdict_table(found))}\n",
+            "## At equal steps, and each at its own best length\n",
+            f"{table_text(length_table(results, places))}\n",
+        ]
+    )
+
+
+def main() -> None:
+    """Write both pages."""
+    results = Results.read(ENGINE)
+    whole = markdown(sections(results), "Label points on Man, Web, Docs and WordNet")
+    for path, text in ((RESULTS / "report.md", whole), (DOCS / "report.md", short_report(results))):
+        with written(path) as file:
+            file.write(text)
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""How long each row of a system is best trained, on held-out training points, and what rows differ by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gandalf.experiments.results import Contrast, Place, Results, Rows, mean
+from gandalf.experiments.samples import figure
+from gandalf.experiments.store import Line
+
+NAME = "P@1"  # the figure that decides
+EQUAL = 1.0  # times the recipe's length: that of every other study
+
+
+@dataclass(frozen=True, eq=False)
+class Lengths:
+    """The rows of a convergence study at one place: lines by row and by times the recipe's length."""
+
+    results: Results
+    rows: dict[str, dict[float, list[Line]]]
+
+    @staticmethod
+    def of(results: Results, place: Place) -> Lengths:
+        """Return what the study has at a place."""
+        return Lengths(results, _by_length(results.study("convergence").get(place, {})))
+
+    def held_out(self, row: str, times: float) -> float:
+        """Return a row's figure on held-out training points at a length."""
+        return mean(self.rows[row][times], figure(NAME))
+
+    def best(self, row: str, other: str) -> float | None:
+        """Return the best length of a row among those that both rows were run at, None without one."""
+        shared = sorted(self.rows.get(row, {}).keys() & self.rows.get(other, {}).keys())
+        return max(shared, key=lambda times: self.held_out(row, times), default=None)
+
+    def equal(self, row: str, other: str) -> Contrast | None:
+        """Compare both at the recipe's length."""
+        return self._contrast(row, EQUAL, other, EQUAL)
+
+    def own(self, row: str, other: str) -> Contrast | None:
+        """Compare each at its own best length."""
+        return self._contrast(row, self.best(row, other), other, self.best(other, row))
+
+    def _contrast(self, row: str, times: float | None, other: str, others: float | None) -> Contrast | None:
+        one, two = (self.rows.get(name, {}).get(at or 0) for name, at in ((row, times), (other, others)))
+        return None if one is None or two is None else self.results.contrast(one, two, NAME)
+
+
+def _by_length(rows: Rows) -> dict[str, dict[float, list[Line]]]:
+    found: dict[str, dict[float, list[Line]]] = {}
+    for name, lines in rows.items():
+        row, _, times = name.partition(" x ")
+        if times:
+            found.setdefault(row, {})[float(times)] = lines
+    return found
