@@ -113,7 +113,11 @@ ERRORS = {
         (raw(gzip.compress(MANY)[:-4]), "trn.json:2001", "download or copy it again"),
         (raw(gzip.compress(MANY)[:10] + b"\xff" * 99), "trn.json:", "download or copy it again"),
         (raw(b"\x1f\x8b"), "trn.json:1", "cut short or damaged"),
-        ({"Y.trn.npz": b"PK no zip"}, "Y.trn.npz", "cannot be read as a SciPy sparse matrix; write it with"),
+        (
+            {"Y.trn.npz": b"PK no zip"},
+            "Y.trn.npz",
+            "cannot be read as a SciPy sparse matrix (it is no zip file); write",
+        ),
         ({"train.parquet": b"PAR1 but no more"}, "train.parquet", "cannot be read as Parquet; download"),
     ],
     "unknown-label": [

@@ -92,10 +92,10 @@ def test_cells_that_a_spreadsheet_would_compute_are_escaped(model, tmp_path):
     (tmp_path / "texts.txt").write_text("=1+1 gzip\n@SUM(A1) gzip\n-2 gzip\ngzip files\n")
     out = tmp_path / "out.csv"
     done("predict", model, tmp_path / "texts.txt", "-o", out, "--top", 1, "--escape-formulas")
-    texts = [line.split(",")[1] for line in out.read_text("utf-8").splitlines()[1:]]
+    texts = [line.split(",")[2] for line in out.read_text("utf-8").splitlines()[1:]]
     assert texts == ["'=1+1 gzip", "'@SUM(A1) gzip", "'-2 gzip", "gzip files"]
     done("predict", model, tmp_path / "texts.txt", "-o", out, "--top", 1, "--overwrite")
-    assert out.read_text("utf-8").splitlines()[1].split(",")[1] == "=1+1 gzip"
+    assert out.read_text("utf-8").splitlines()[1].split(",")[2] == "=1+1 gzip"
     said = fails("predict", model, "gzip", "-o", tmp_path / "out.jsonl", "--escape-formulas")
     assert "leave --escape-formulas out" in said
 

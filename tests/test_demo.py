@@ -57,6 +57,7 @@ def test_figures_are_those_of_the_predictions_left(made_demo, demo_results, name
     told = copy.deepcopy(demo_results["variants"][name]["test"])
     # What is left has the filter applied already; the figures are told without it too.
     assert 0 < told.pop("unfiltered")["P@1"] < left.pop("unfiltered")["P@1"] == left["P@1"]
+    del told["most_labels"], left["most_labels"]  # more were scored than are left
     assert told == json.loads(json.dumps(left))
 
 

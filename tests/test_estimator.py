@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import pickle
 
 import numpy as np
@@ -18,6 +19,7 @@ import gandalf
 from gandalf import estimator
 from gandalf.errors import DataError
 from gandalf.estimator import GandalfClassifier
+from gandalf.wide.folder import HASHES
 
 # ---- what it predicts
 
@@ -258,6 +260,12 @@ def test_any_model_folder_can_be_loaded_and_damage_is_a_sentence(fitted, tmp_pat
     assert found.system == "tiny" and len(found.predict_top(["gzip"], 2)[0]) == 2
     fitted.save(tmp_path / "model")
     (tmp_path / "model" / "classifier.json").write_text('{"params": {"systen": "astec"}}')
+    with pytest.raises(DataError, match=r"classifier\.json: is not what was written"):
+        GandalfClassifier.load(tmp_path / "model")
+    config = tmp_path / "model" / "config.json"
+    facts = json.loads(config.read_bytes())
+    del facts[HASHES]
+    config.write_text(json.dumps(facts))
     with pytest.raises(DataError, match=r"classifier\.json: does not describe a classifier"):
         GandalfClassifier.load(tmp_path / "model")
 

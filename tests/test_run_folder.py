@@ -29,7 +29,7 @@ def test_a_killed_writer_leaves_a_run_that_can_be_resumed(splits, tmp_path, monk
 
     out, whole = tmp_path / "out", tmp_path / "whole"
     train_to_folder(splits, small(), Place(whole))
-    for home, name in ((model, "save_file"), (save, "model_card"), (save, "_write_json")):
+    for home, name in ((model, "save_file"), (save, "model_card"), (save, "write_json")):
         with monkeypatch.context() as patch, pytest.raises(KilledError):
             patch.setattr(home, name, lambda *_: killed())
             train_to_folder(splits, small(), Place(out, resume=out.exists(), minutes=0))
@@ -48,7 +48,7 @@ def test_a_killed_writer_leaves_a_run_that_can_be_resumed(splits, tmp_path, monk
 def test_killed_while_an_old_run_is_removed(before, splits, tmp_path, monkeypatch):
     """What is left is an unfinished run, not a model without its weights or a folder of no one's."""
     train_to_folder(splits, small("training.steps=2"), Place(tmp_path / "out"))
-    remove, removed = output._remove, []
+    remove, removed = output.remove, []
 
     def removing(path):
         if len(removed) == before:
@@ -57,7 +57,7 @@ def test_killed_while_an_old_run_is_removed(before, splits, tmp_path, monkeypatc
         remove(path)
 
     with monkeypatch.context() as patch, pytest.raises(KilledError):
-        patch.setattr(output, "_remove", removing)
+        patch.setattr(output, "remove", removing)
         train_to_folder(splits, small("training.steps=2"), Place(tmp_path / "out"), overwrite=True)
     assert state_of(tmp_path / "out") == "unfinished"
     train_to_folder(splits, small("training.steps=2"), Place(tmp_path / "out", resume=True))

@@ -174,7 +174,7 @@ def test_a_killed_search_leaves_a_usable_model_and_goes_on_where_it_was(tmp_path
         train_to_folder(splits, quick(), Place(out))
     assert state_of(out) == "unfinished"
     assert isinstance(load_model(out), Trees)  # the first usable model
-    with pytest.raises(DataError, match="--resume"):
+    with pytest.raises(DataError, match="resume=True"):
         train_to_folder(splits, quick(), Place(out))
     trained = []
     with monkeypatch.context() as patch:

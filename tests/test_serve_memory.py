@@ -37,7 +37,7 @@ def alive() -> tuple[Counter[str], int]:
     kinds, places = Counter[str](), dict[int, int]()
     for each in gc.get_objects():
         kind = type(each)  # not isinstance: some objects answer for another class, with a warning
-        if issubclass(kind, Tensor) and each.device.type == "cpu":
+        if kind in (Tensor, nn.Parameter) and each.device.type == "cpu":
             storage = each.untyped_storage()
             places[storage.data_ptr()] = storage.nbytes()
         if issubclass(kind, COUNTED):

@@ -16,6 +16,7 @@ from gandalf.runs.told_apart import told_apart
 from gandalf.settings import differing, override, to_dict
 from gandalf.systems import recipe
 from gandalf.train.checkpoint import Checkpoints
+from gandalf.wide.folder import HASHES
 
 PAIRS = ("siamese.pair_batch=32", "siamese.pair_epochs=2")
 
@@ -94,7 +95,11 @@ def test_a_model_folder_without_a_kind_of_attention_predicts_by_itself(tmp_path)
     assert stored["encoder"]["attention"] == "cross"
     texts = small_splits().test.texts[:20]
     found = load_model(tmp_path / "model").vectors(texts)
-    del stored["encoder"]["attention"]
+    del (
+        stored["encoder"]["attention"],
+        stored["config"]["encoder"]["attention"],
+        stored[HASHES],
+    )  # nor had folders of before any
     path.write_text(json.dumps(stored), "utf-8")
     before = load_model(tmp_path / "model").vectors(texts)
     assert float((found - before).abs().max()) > 1e-5

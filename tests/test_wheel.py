@@ -1,4 +1,4 @@
-"""The built wheel alone: installed elsewhere, it has the bundled data, recipes, page and examples."""
+"""The built wheel alone: installed elsewhere, it has the bundled data, page and examples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOOKS = (
     "splits = gandalf.load('man')\n"
     "print(len(splits.train), splits.train.num_labels, len(splits.test))\n"
     "for name in ('serve/static/index.html', 'report/page.css', 'py.typed', 'examples',\n"
-    "             'recipes/LF-AmazonTitles-131K.toml', 'experiments/paper.json'):\n"
+    "             'experiments/paper.json'):\n"
     "    assert files.joinpath(name).is_file() or files.joinpath(name).is_dir(), name\n"
 )
 

@@ -70,6 +70,8 @@ def put_back(path: Path) -> None:
 def _locked(path: Path, named: Path, parents: bool, wait: float) -> Iterator[None]:
     made = [each for each in path.parents if parents and not each.exists()]
     try:
+        if not parents and not path.parent.is_dir():  # which the lock would make
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if parents:
             path.parent.mkdir(parents=True, exist_ok=True)
         lock = _acquired(path, wait)

@@ -63,8 +63,9 @@ def _refuse_utf16(head: bytes, path: Path) -> None:
 
 
 def _refuse_bare_returns(head: bytes, whole: bool, path: Path) -> None:
-    """Refuse lines that end as on the oldest Macs: all of them would be read as one."""
-    if b"\n" not in head and head.rstrip(b"\r").count(b"\r") >= (1 if whole else _MANY_LINES):
+    """Refuse lines that end as on the oldest Macs: all of them would be read as one. A NUL is in no text."""
+    is_one_line = b"\n" not in head and b"\0" not in head
+    if is_one_line and head.rstrip(b"\r").count(b"\r") >= (1 if whole else _MANY_LINES):
         raise DataError(
             "the lines end in a carriage return alone",
             remedy="write newlines, for example with tr '\\r' '\\n'",

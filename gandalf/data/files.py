@@ -75,7 +75,7 @@ def read_blocks(path: Path, findings: Findings, size: int = BLOCK_BYTES) -> Iter
             line=line,
         )
         return
-    if rest:
+    if any(rest):
         yield Block(line, b"".join([*rest, b"\n"]))
 
 

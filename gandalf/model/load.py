@@ -123,12 +123,14 @@ def _network(
     tokens = load_tokens(folder)
     tensors = _read_tensors(folder / WEIGHTS)
     _refuse_deep(facts.encoder, len(tensors), folder / CONFIG)
-    with torch.device("meta"):  # takes no memory: a shape that is not the file's is refused before it does
-        head = Table(facts.labels, facts.dim)
-        shapes = _built(facts.encoder, tokens.size, folder / CONFIG)
-    _check_shapes({"encoder": shapes, "head": head}, tensors, folder / WEIGHTS)
-    encoder = _built(facts.encoder, tokens.size, folder / CONFIG)
-    _fill({"encoder": encoder, "head": head}, tensors)
+    if _calls_for_more(facts.encoder | {"dim": facts.dim}, tensors):
+        with torch.device("meta"):  # takes no memory: what the file lacks is refused before it does
+            _check_shapes(_parts(folder, facts, tokens.size), tensors, folder / WEIGHTS)
+    parts = _parts(folder, facts, tokens.size)
+    _check_shapes(parts, tensors, folder / WEIGHTS)
+    _fill(parts, tensors)
+    encoder, head = parts["encoder"], parts["head"]
+    assert isinstance(head, Table)
     if getattr(encoder, "dim", None) != facts.dim:
         what = f"the encoder gives {getattr(encoder, 'dim', None)} numbers and the head takes {facts.dim}"
         raise DataError(what, remedy=AGAIN, file=folder / CONFIG)
@@ -139,6 +141,27 @@ def _network(
     model.encoder.to(device).eval()
     model.head.to(device).eval()
     return model
+
+
+def _calls_for_more(options: Any, tensors: Mapping[str, Tensor]) -> bool:  # noqa: ANN401  JSON
+    """Return True if some number of the options is larger than any size of a tensor.
+
+    Shapes are then compared without memory first, which takes a second: PyTorch imports its compiler for it.
+    """
+    if isinstance(options, Mapping):
+        return any(_calls_for_more(value, tensors) for value in options.values())
+    if isinstance(options, list):
+        return any(_calls_for_more(value, tensors) for value in options)
+    if not isinstance(options, int):
+        return False
+    return options > max((max(tensor.shape, default=0) for tensor in tensors.values()), default=0)
+
+
+def _parts(folder: Path, facts: Facts, vocabulary: int) -> dict[str, nn.Module]:
+    """Return the encoder and the rows that the facts call for, with any values."""
+    with torch.random.fork_rng(devices=[]):  # what they draw is replaced; the caller's dice stay
+        encoder = _built(facts.encoder, vocabulary, folder / CONFIG)
+        return {"encoder": encoder, "head": Table(facts.labels, facts.dim)}
 
 
 def read_facts(folder: Path) -> Facts:
@@ -232,8 +255,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
 
 def _built(options: dict[str, Any], vocabulary: int, path: Path) -> nn.Module:
     try:
-        with torch.random.fork_rng(devices=[]):  # the start it draws is replaced; the caller's dice stay
-            return build_encoder(options, vocabulary)
+        return build_encoder(options, vocabulary)
     except (DataError, TypeError, ValueError, RuntimeError, MemoryError, ArithmeticError) as error:
         if isinstance(error, DataError) and error.problem.kind == MISSING_LIBRARY:
             raise  # the folder is not to blame
