@@ -161,7 +161,9 @@ def _parts(folder: Path, facts: Facts, vocabulary: int) -> dict[str, nn.Module]:
     """Return the encoder and the rows that the facts call for, with any values."""
     with torch.random.fork_rng(devices=[]):  # what they draw is replaced; the caller's dice stay
         encoder = _built(facts.encoder, vocabulary, folder / CONFIG)
-        return {"encoder": encoder, "head": Table(facts.labels, facts.dim)}
+    with torch.device("meta"):  # millions of rows need not be drawn
+        head = Table(facts.labels, facts.dim)
+    return {"encoder": encoder, "head": head}
 
 
 def read_facts(folder: Path) -> Facts:
