@@ -128,6 +128,7 @@ def test_leftovers_are_ignored_and_cleaned(tmp_path):
     for leftover in (".checkpoint-000002.0123abcd.part", ".checkpoint-000000.old"):
         (tmp_path / leftover).mkdir()
         (tmp_path / leftover / STATE).write_text("{")
+    (tmp_path / ".checkpoint-000003.lock").touch()  # of a writer that was killed
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "checkpoint-best").mkdir()
     assert kept.latest()[1] == {"step": 1}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 import uuid
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 from safetensors import SafetensorError
 from torch import Tensor
 
+from gandalf.data.claim import remove
 from gandalf.data.files import new_folder, sync_path
 from gandalf.errors import DataError
 from gandalf.settings import changes
@@ -25,7 +25,7 @@ from gandalf.train.shards import checksum, overlapping, per_label, read_tensors,
 
 TENSORS, STATE = "tensors.safetensors", "state.json"
 _NAME = re.compile(r"checkpoint-(\d+)")
-# What a killed writer leaves behind: a folder half filled or half emptied.
+# What a killed writer leaves behind: a folder half filled or half emptied, or its lock.
 _LEFTOVER = re.compile(r"\.checkpoint-\d+\..*")
 
 Saved = tuple[dict[str, Tensor], dict[str, Any]]
@@ -114,12 +114,11 @@ class Checkpoints:
         return self.ranks.first(read)
 
     def _numbered(self) -> dict[int, Path]:
-        return {int(name[1]): path for path, name in self._matching(_NAME)}
+        return {int(name[1]): path for path, name in self._matching(_NAME) if path.is_dir()}
 
     def _matching(self, pattern: re.Pattern[str]) -> Iterator[tuple[Path, re.Match[str]]]:
         for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else []:
-            name = pattern.fullmatch(path.name)
-            if name and path.is_dir():
+            if name := pattern.fullmatch(path.name):
                 yield path, name
 
     def _clean(self) -> None:
@@ -129,7 +128,8 @@ class Checkpoints:
             path = numbered[number]
             path.rename(path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.old"))
         for path, _ in self._matching(_LEFTOVER):
-            shutil.rmtree(path, ignore_errors=True)
+            with suppress(OSError):
+                remove(path)
 
 
 def fingerprint(config: Mapping[str, Any], *parts: bytes | memoryview) -> str:
