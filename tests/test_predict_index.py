@@ -68,6 +68,17 @@ def test_scores_are_those_of_the_exact_search(model, index, x):
     assert scores == pytest.approx(by_hand.numpy(), abs=1e-5)
 
 
+@pytest.mark.parametrize("k", [1, 5, 40])
+@pytest.mark.parametrize("kind", ["float32", "int8"])
+def test_one_vector_finds_what_a_batch_finds(model, index, x, k, kind):
+    head = model.head if kind == "float32" else Int8Table.of(model.head)
+    search = replace(index, labels=1190).over(head)  # ten labels were added later
+    ids, scores = search(x, k)
+    alone = [search(x[at : at + 1], k) for at in range(len(x))]
+    assert (np.concatenate([found for found, _ in alone]) == ids).mean() > 0.99  # equals in the last digit
+    np.testing.assert_allclose(np.concatenate([found for _, found in alone]), scores, atol=1e-5)
+
+
 def test_rounded_rows_are_scored_again_with_those_of_the_head(model, x):
     ids, scores = build_hnsw(model, "int8").over(model.head)(x, 5)
     by_hand = (x[:, None] * model.head.rows.detach()[ids]).sum(2) + model.head.bias.detach()[ids]

@@ -13,6 +13,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from gandalf.errors import DataError
+from gandalf.nets.plain import first_of_one, scores_of_one
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -63,8 +64,12 @@ def top_k(
         )
     ids = np.full((len(x), k), -1, dtype=np.int64)  # shape: (N, k)
     scores = np.full((len(x), k), -np.inf, dtype=np.float32)  # shape: (N, k)
-    edges = [*range(0, head.num_labels, block), head.num_labels]
     exact = precision == torch.float32
+    if len(x) == 1 and head.num_labels <= block and exact and x.device.type == "cpu":
+        found = _best_of_one(x, head, k, exclude)
+        if found is not None:
+            return found
+    edges = [*range(0, head.num_labels, block), head.num_labels]
     for start in range(0, len(x), batch):
         rows = slice(start, start + batch)
         scan = _Scan(head, edges, k if exact else 2 * k + 32, precision)
@@ -76,6 +81,23 @@ def top_k(
         found_ids = found_ids.masked_fill(found_scores == -torch.inf, -1)
         ids[rows, :width], scores[rows, :width] = found_ids.cpu().numpy(), found_scores.cpu().numpy()
     return ids, scores
+
+
+def _best_of_one(x: Tensor, head: Head, k: int, exclude: csr_array | None) -> tuple[Ints, Floats] | None:
+    """Return what `top_k` does, in a fraction of the time, or None for rows or scores that need its care."""
+    rows, bias = (part.detach() for part in head.block(0, head.num_labels))
+    if rows.device.type != "cpu" or rows.dtype != torch.float32 or bias.dtype != torch.float32:
+        return None
+    scores = scores_of_one(x[0].float().numpy(), rows.numpy(), bias.numpy())  # shape: (L,)
+    if np.isnan(scores.max()):
+        return None
+    if exclude is not None:
+        scores[exclude.indices] = -np.inf
+    ids, values = np.full((1, k), -1, dtype=np.int64), np.full((1, k), -np.inf, dtype=np.float32)
+    labels, best = first_of_one(scores, k)
+    ids[0, : len(labels)] = np.where(best == -np.inf, -1, labels)
+    values[0, : len(labels)] = best
+    return ids, values
 
 
 class _Scan:

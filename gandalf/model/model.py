@@ -23,6 +23,7 @@ from gandalf.model.exact import pair_scores, top_k
 from gandalf.model.layout import WEIGHTS, Facts
 from gandalf.model.new_rows import NewRows
 from gandalf.model.part import Extendable, Mask, largest
+from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
@@ -83,6 +84,10 @@ class Model(Extendable):
     @torch.no_grad()
     def vectors(self, texts: Sequence[str], batch: int = 1024) -> Tensor:
         """Encode texts as they are encoded for prediction: no dropout, no gradient."""  # shape: (N, dim)
+        if len(texts) == 1 and isinstance(self.encoder, BagOfWords):
+            plain = self.encoder.plain()
+            if plain is not None:
+                return torch.from_numpy(plain(self.tokens.encode(texts)[0])).unsqueeze(0)
         starts = range(0, len(texts), batch)
         found = [torch.empty(0, self.head.dim, device=self.device)]
         was_training = self.encoder.training

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gandalf.nets.blocks import POINT_BLOCKS, BlockName
+from gandalf.nets.plain import PlainBagOfWords
 from gandalf.nets.word_table import WordEncoder, WordTable
 
 
@@ -35,7 +36,8 @@ class BagOfWords(WordEncoder):
 
     def __init__(self, vocabulary: int, options: BagOfWordsOptions) -> None:
         super().__init__()
-        self.dim = options.dim
+        self.dim, self.block = options.dim, options.block
+        self._plain: _Plain | None = None
         self.words = WordTable(vocabulary, options.dim)
         self.register_buffer("idf", torch.ones(vocabulary))
         self.residual = POINT_BLOCKS[options.block](options.dim, options.dropout)
@@ -64,3 +66,32 @@ class BagOfWords(WordEncoder):
         """Apply the block and subtract the centre."""  # shape: (B, dim), the same
         encoded: Tensor = self.residual(x)
         return encoded if self.centre is None else encoded - self.centre
+
+    def plain(self) -> PlainBagOfWords | None:
+        """Return the encoder in NumPy, for one text; None unless all numbers are of float32 on the CPU.
+
+        It shares the tensors' memory, but for weights that are computed from them: if a tensor is replaced
+        or written to, it is made anew.
+        """
+        kept = self._plain
+        if kept is not None and kept.tensors[0] is self.words.weight and kept.state == _state(kept.tensors):
+            return kept.encoder
+        tensors = (self.words.weight, *self.residual.parameters(), *self.residual.buffers())
+        if any(each.device.type != "cpu" or each.dtype != torch.float32 for each in tensors):
+            return None
+        arrays = {name: value.detach().numpy() for name, value in self.state_dict().items()}
+        made = PlainBagOfWords.of(self.block, arrays)
+        self._plain = _Plain(made, tensors, _state(tensors))
+        return made
+
+
+@dataclass(frozen=True)
+class _Plain:
+    encoder: PlainBagOfWords
+    tensors: tuple[Tensor, ...]  # that it was made of
+    state: list[int]
+
+
+def _state(tensors: tuple[Tensor, ...]) -> list[int]:
+    """Return numbers that differ once a tensor has other memory or was written to."""
+    return [number for each in tensors for number in (each.data_ptr(), each._version)]

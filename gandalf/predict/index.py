@@ -103,6 +103,10 @@ class IndexSearch:
         """Ids and scores of the k best labels that are found, as `top_k` gives them."""
         if exclude is None and self.index.exact_scores and self.head.num_labels == self.index.labels:
             return self._as_found(x, k)
+        if len(x) == 1 and exclude is None:
+            found = self._of_one(x[0].float().cpu().numpy(), k)
+            if found is not None:
+                return found
         denied = 0 if exclude is None else int(np.diff(exclude.indptr).max(initial=0))
         number = 2 * k + SPARE + denied
         if number >= self.index.labels // 2:
@@ -118,6 +122,21 @@ class IndexSearch:
         if exclude is not None:
             scores[_pairs(ids, exclude)] = -np.inf
         return _first(ids, scores, k)
+
+    def _of_one(self, x: Floats, k: int) -> tuple[Ints, Floats] | None:
+        """Return what a call does, for one vector; None if most labels are asked for."""  # shape: (dim,)
+        number = 2 * k + SPARE
+        if number >= self.index.labels // 2:
+            return None
+        ids = self.index.candidates(torch.from_numpy(x)[None], number)[1][0]
+        ids = np.concatenate([ids[ids >= 0], np.arange(self.index.labels, self.head.num_labels)])
+        rows, bias = (part.float().cpu().numpy() for part in self.head.at(torch.from_numpy(ids)))
+        if len(ids) > number:
+            kept = np.argpartition(rows @ x + bias, len(ids) - number)[len(ids) - number :]
+            ids, rows, bias = ids[kept], rows[kept], bias[kept]
+        scores = (rows * x).sum(axis=1) + bias  # in one order for all: equal rows have equal scores
+        order = np.lexsort((ids, -scores))[:k]  # ties to the smaller label
+        return _padded(ids[order], scores[order], k)
 
     def _narrowed(self, x: Tensor, ids: Ints, number: int) -> Ints:
         """The best of many candidates, by scores that may be off in their last digits."""  # (N, number)
@@ -224,6 +243,15 @@ def _pairs(ids: Ints, exclude: csr_array) -> npt.NDArray[np.bool_]:
     for at, row in enumerate(ids):
         found[at] = np.isin(row, exclude.indices[exclude.indptr[at] : exclude.indptr[at + 1]])
     return found
+
+
+def _padded(ids: Ints, scores: Floats, k: int) -> tuple[Ints, Floats]:
+    """Return one row of k places, filled up with -1 and -inf."""  # shape: (k or fewer,) -> (1, k)
+    all_ids = np.full((1, k), -1, dtype=np.int64)
+    all_scores = np.full((1, k), -np.inf, dtype=np.float32)
+    all_ids[0, : len(ids)], all_scores[0, : len(ids)] = ids, scores
+    all_ids[all_scores == -np.inf] = -1
+    return all_ids, all_scores
 
 
 def _first(ids: Ints, scores: Floats, k: int) -> tuple[Ints, Floats]:
