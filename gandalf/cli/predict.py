@@ -187,7 +187,7 @@ def _on_cluster(
         from gandalf.cluster.client import connected
         from gandalf.cluster.jobs import Job, model_identity, parts_of
         from gandalf.cluster.predict import predict_parts
-    from gandalf.model.load import read_facts
+    from gandalf.model.layout import read_facts
 
     if out is None:
         raise DataError("a cluster writes predictions into a folder", remedy="name it: -o predictions")

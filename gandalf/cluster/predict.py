@@ -115,7 +115,7 @@ def forget_model() -> None:
 def write_label_table(job: Job) -> None:
     """What the numbers of labels in the output stand for."""
     from gandalf.model.layout import LABELS as OF_MODEL
-    from gandalf.model.load import read_facts, read_labels
+    from gandalf.model.layout import read_facts, read_labels
 
     ids, texts = read_labels(job.model / OF_MODEL, read_facts(job.model).labels)
     columns: dict[str, Any] = {"label": pyarrow.array(range(len(texts)), pyarrow.int32())}

@@ -66,9 +66,9 @@ def top_k(
     scores = np.full((len(x), k), -np.inf, dtype=np.float32)  # shape: (N, k)
     exact = precision == torch.float32
     if len(x) == 1 and head.num_labels <= block and exact and x.device.type == "cpu":
-        found = _best_of_one(x, head, k, exclude)
-        if found is not None:
-            return found
+        of_one = _best_of_one(x, head, k, exclude)
+        if of_one is not None:
+            return of_one
     edges = [*range(0, head.num_labels, block), head.num_labels]
     for start in range(0, len(x), batch):
         rows = slice(start, start + batch)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gandalf.errors import DataError
+from gandalf.data.claim import put_back
+from gandalf.data.files import read_lines
+from gandalf.errors import DataError, Findings
 from gandalf.model.calibration import Calibration
-from gandalf.wide.folder import AGAIN, confined, read_json
+from gandalf.wide.folder import AGAIN, EXPORTED, confined, missing, read_json
 
 CONFIG, WEIGHTS, LABELS = "config.json", "model.safetensors", "labels.jsonl"
 METRICS, CARD = "metrics.json", "README.md"
@@ -35,3 +39,75 @@ def listed_files(folder: Path) -> list[str]:
     if not isinstance(found, list):
         raise DataError("does not list the model's files", remedy=AGAIN, file=path)
     return [confined(name, path) for name in found]
+
+
+def read_facts(folder: Path) -> Facts:
+    """What the folder says of its model, which may be asked before all of it is read."""
+    put_back(folder)
+    if not folder.is_dir():
+        what = (
+            "is a file where a model folder is expected"
+            if folder.exists()
+            else "there is no such model folder"
+        )
+        raise DataError(what, remedy="give the folder that gandalf train wrote", file=folder)
+    path = folder / CONFIG
+    if not path.exists() and (folder / EXPORTED).is_file():
+        what = "is an exported model, which runs without PyTorch"
+        remedy = "read it with gandalf.slim.SlimPredictor, or give the folder that gandalf train wrote"
+        raise DataError(what, remedy=remedy, file=folder)
+    found = read_json(path)
+    if found.get("format") != FORMAT:
+        raise DataError(
+            "does not describe a gandalf model", remedy="give the folder that gandalf train wrote", file=path
+        )
+    if found.get("version") != VERSION:
+        raise DataError(
+            f"is in version {found.get('version')!r} of the format, and this release reads version {VERSION}",
+            remedy="pip install --upgrade gandalf-xmc",
+            file=path,
+        )
+    try:
+        calibration = found["calibration"]
+        return Facts(
+            _typed(found, "encoder", dict),
+            _typed(found, "labels", int),
+            _typed(found, "dim", int),
+            _typed(found, "config", dict),
+            None if calibration is None else Calibration(**calibration),
+        )
+    except (KeyError, TypeError, ValueError) as error:  # DataError is a ValueError
+        raise DataError(f"lacks or garbles a setting ({error})", remedy=AGAIN, file=path) from error
+
+
+def _typed(found: Mapping[str, Any], name: str, kind: type) -> Any:  # noqa: ANN401  JSON
+    value: Any = found[name]
+    fits = isinstance(value, kind) and not isinstance(value, bool)
+    if not fits or (kind is int and value < 1):
+        raise TypeError(f"{name} is {str(value)[:40]!r}")
+    return value
+
+
+def read_labels(path: Path, expected: int) -> tuple[list[str] | None, list[str]]:
+    """Ids, where there are any, and texts of the labels."""
+    if not path.is_file():
+        raise missing(path)
+    ids, texts = list[str](), list[str]()
+    for line, text in read_lines(path, Findings()):
+        try:
+            record = json.loads(text)
+            texts.append(record["text"])
+            if "id" in record:
+                ids.append(record["id"])
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise DataError("is no label", remedy=AGAIN, file=path, line=line) from error
+    if (
+        len(texts) != expected
+        or len(ids) not in (0, expected)
+        or {*map(type, texts), *map(type, ids)} != {str}
+    ):
+        what = (
+            f"does not hold the texts of the {expected:,} labels that {CONFIG} speaks of, but {len(texts):,}"
+        )
+        raise DataError(what, remedy=AGAIN, file=path)
+    return ids or None, texts

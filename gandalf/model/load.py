@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from gandalf.data.claim import put_back
-from gandalf.data.files import read_lines
-from gandalf.errors import DataError, Findings
+from gandalf.errors import DataError
 from gandalf.memory.files import INNER, MEMORY, check_memory, read_memory
-from gandalf.model.calibration import Calibration
-from gandalf.model.layout import CONFIG, FORMAT, LABELS, VERSION, WEIGHTS, Facts
+from gandalf.model.layout import CONFIG, LABELS, WEIGHTS, Facts, read_facts, read_labels
 from gandalf.model.mix import Mix
 from gandalf.model.model import Model
 from gandalf.model.part import Part
@@ -25,10 +21,9 @@ from gandalf.model.trees import Trees, load_trees
 from gandalf.model.with_memory import ModelWithMemory, as_queries
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
-from gandalf.slim import FACTS as SLIM_FACTS
 from gandalf.text.pretrained import MISSING_LIBRARY
 from gandalf.text.tokens import load_tokens
-from gandalf.wide.folder import AGAIN, PARTS, check_hashes, missing, read_json
+from gandalf.wide.folder import AGAIN, PARTS, check_hashes, missing
 from gandalf.wide.mixing import MIX, read_composition
 from gandalf.wide.wide_model import TREES
 
@@ -164,78 +159,6 @@ def _parts(folder: Path, facts: Facts, vocabulary: int) -> dict[str, nn.Module]:
     with torch.device("meta"):  # millions of rows need not be drawn
         head = Table(facts.labels, facts.dim)
     return {"encoder": encoder, "head": head}
-
-
-def read_facts(folder: Path) -> Facts:
-    """What the folder says of its model, which may be asked before all of it is read."""
-    put_back(folder)
-    if not folder.is_dir():
-        what = (
-            "is a file where a model folder is expected"
-            if folder.exists()
-            else "there is no such model folder"
-        )
-        raise DataError(what, remedy="give the folder that gandalf train wrote", file=folder)
-    path = folder / CONFIG
-    if not path.exists() and (folder / SLIM_FACTS).is_file():
-        what = "is an exported model, which runs without PyTorch"
-        remedy = "read it with gandalf.slim.SlimPredictor, or give the folder that gandalf train wrote"
-        raise DataError(what, remedy=remedy, file=folder)
-    found = read_json(path)
-    if found.get("format") != FORMAT:
-        raise DataError(
-            "does not describe a gandalf model", remedy="give the folder that gandalf train wrote", file=path
-        )
-    if found.get("version") != VERSION:
-        raise DataError(
-            f"is in version {found.get('version')!r} of the format, and this release reads version {VERSION}",
-            remedy="pip install --upgrade gandalf-xmc",
-            file=path,
-        )
-    try:
-        calibration = found["calibration"]
-        return Facts(
-            _typed(found, "encoder", dict),
-            _typed(found, "labels", int),
-            _typed(found, "dim", int),
-            _typed(found, "config", dict),
-            None if calibration is None else Calibration(**calibration),
-        )
-    except (KeyError, TypeError, ValueError) as error:  # DataError is a ValueError
-        raise DataError(f"lacks or garbles a setting ({error})", remedy=AGAIN, file=path) from error
-
-
-def _typed(found: Mapping[str, Any], name: str, kind: type) -> Any:  # noqa: ANN401  JSON
-    value: Any = found[name]
-    fits = isinstance(value, kind) and not isinstance(value, bool)
-    if not fits or (kind is int and value < 1):
-        raise TypeError(f"{name} is {str(value)[:40]!r}")
-    return value
-
-
-def read_labels(path: Path, expected: int) -> tuple[list[str] | None, list[str]]:
-    """Ids, where there are any, and texts of the labels."""
-    if not path.is_file():
-        raise missing(path)
-    ids, texts = list[str](), list[str]()
-    for line, text in read_lines(path, Findings()):
-        try:
-            record = json.loads(text)
-            texts.append(record["text"])
-            if "id" in record:
-                ids.append(record["id"])
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise DataError("is no label", remedy=AGAIN, file=path, line=line) from error
-    if (
-        len(texts) != expected
-        or len(ids) not in (0, expected)
-        or {*map(type, texts), *map(type, ids)} != {str}
-    ):
-        what = (
-            f"does not hold the texts of the {expected:,} labels that {CONFIG} speaks of, but {len(texts):,}"
-        )
-        raise DataError(what, remedy=AGAIN, file=path)
-    return ids or None, texts
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

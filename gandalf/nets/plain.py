@@ -72,14 +72,18 @@ def _scaled(weight: Floats, bias: Floats, scale: Floats, x: Floats) -> Floats:
     return found
 
 
+def _gate(logit: Floats) -> Floats:
+    return np.asarray(expit(logit), dtype=np.float32)
+
+
 # The blocks of `nets/blocks.py` that stand on points, by their names there; partial functions can be pickled.
 BLOCKS: dict[str, Callable[[Tensors], Block]] = {
     "astec": lambda tensors: partial(_astec, *linear_of(tensors, "residual.linear")),
     "decaf": lambda tensors: partial(
         _gated,
         *linear_of(tensors, "residual.block.linear"),
-        expit(tensors["residual.block.of_layer"]),
-        expit(tensors["residual.block.of_input"]),
+        _gate(tensors["residual.block.of_layer"]),
+        _gate(tensors["residual.block.of_input"]),
     ),
     "eclare": lambda tensors: partial(
         _scaled, *linear_of(tensors, "residual.block.linear"), tensors["residual.block.scale"]

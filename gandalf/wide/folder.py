@@ -11,6 +11,7 @@ from typing import Any
 from gandalf.errors import DataError
 
 CHECKPOINTS = "checkpoints"  # folder of a run that is not finished
+EXPORTED = "slim.json"  # what an exported model's folder has in place of config.json
 PARTS = "parts"  # folder of the folders of a mix's parts
 AGAIN = "copy the folder again, or train the model again"
 HASHES = "sha256"  # key of what `with_hashes` adds
