@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PEERS  ?= .peers
 
-.PHONY: install demo test fuzz kill-test cluster-test http-test test-kernels lint format bench peers clean
+.PHONY: install demo test fuzz kill-test cluster-test http-test annif-test test-kernels lint format bench peers clean
 
 install: $(VENV)/.installed
 
@@ -46,6 +46,12 @@ http-test: install
 	$(VENV)-http/bin/python -m pip install --quiet --disable-pip-version-check 'schemathesis>=4.0'
 	tests/schemathesis_run.sh $(BIN)/python $(VENV)-http/bin/schemathesis 120
 
+# Annif itself, in an environment of its own, asks a served model by its `http` backend.
+annif-test: install
+	$(PYTHON) -m venv $(VENV)-annif
+	$(VENV)-annif/bin/python -m pip install --quiet --disable-pip-version-check 'annif>=1.3'
+	ANNIF=$(CURDIR)/$(VENV)-annif/bin/annif $(BIN)/python -m pytest tests/test_serve_annif.py
+
 # Fused kernels by Triton's interpreter, without a GPU; in an environment of its own, since Triton takes 1 GB.
 test-kernels:
 	$(PYTHON) -m venv $(VENV)-kernels
@@ -79,4 +85,4 @@ peers: install
 	$(BIN)/python -m bench.peers_cpu man --venvs $(PEERS) --points D 'D + calibrated'
 
 clean:
-	rm -rf $(VENV) $(VENV)-kernels $(VENV)-http $(PEERS) .schemathesis demo-default demo-out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-kernels $(VENV)-http $(VENV)-annif $(PEERS) .schemathesis demo-default demo-out .mypy_cache .ruff_cache .pytest_cache

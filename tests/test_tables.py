@@ -143,6 +143,9 @@ TAGS = ["python, pandas", "python, numpy", "sql, pandas", "java"]
             (),
             ";",
         ),  # a comma that separates nothing leaves it to others
+        ([f"{a}|{b}" for a in SHOPS for b in SHOPS if a != b], (), "|"),  # names with commas, several a cell
+        ([*SHOPS, *(f"{a}|{b}" for a in SHOPS for b in SHOPS if a != b)] * 9, (), "|"),
+        ([*[f"{a}, {b}" for a in "xyz" for b in "uvw"] * 3, "x|y, u"], (), ","),  # a slip
         (['"Arts, Crafts & Sewing",Toys', "Books"], (), ","),
         (['"Arts, Crafts & Sewing"'], (), None),
         (["Arts &amp; Crafts", "Toys &amp; Games"], (), None),

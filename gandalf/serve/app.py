@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from gandalf.errors import DataError
+from gandalf.serve.annif import PROJECT, PROJECTS, SUGGEST_BODY, Annif, Project, Projects, Subjects
 from gandalf.serve.api import Api, Manner
 from gandalf.serve.guard import Guard, Locked
 from gandalf.serve.hosts import allowed_hosts
@@ -100,6 +101,10 @@ def _add_paths(app: FastAPI, api: Api) -> None:
     add("/about", "GET", api.about, About, BUSY)
     add("/health", "GET", api.health, Status)
     add("/ready", "GET", api.ready, Readiness, BUSY)
+    annif, project = Annif(api), f"{PROJECTS}/{PROJECT}"
+    add(PROJECTS, "GET", annif.projects, Projects)
+    add(project, "GET", annif.project, Project)
+    add(f"{project}/suggest", "POST", annif.suggest, Subjects, BAD, BUSY, openapi_extra=SUGGEST_BODY)
     app.add_api_route("/metrics", api.metrics, methods=["GET"], response_class=Response)
 
 

@@ -16,6 +16,7 @@ SEPARATORS = (";", "|", ",")  # in this order: a comma is the most likely to be 
 # Share of the parts of cells that must be in other cells too, or commas are part of names. In lists of labels
 # most are; those of "Arts, Crafts & Sewing" are not. A comma with a space behind it needs more of them.
 LEAST_WITH_SPACE, LEAST_WITHOUT = 0.3, 0.1
+_RIVAL = 0.1  # cells with another mark, against those with a comma, for it to be more than a slip
 _FEW = 5  # distinct cells; of fewer without a space, nothing tells against the comma
 _NO_MARKS = re.compile(r'&#?\w+;|"[^"]*"')  # &amp; separates nothing, and what is in quotes is one name
 
@@ -68,19 +69,25 @@ def _all_known(cell: str, mark: str, known: Collection[str]) -> bool:
 
 def _by_cells(marked: Mapping[str, Sequence[str]], texts: Mapping[str, int]) -> Decision:
     """Decide by how many cells hold each mark and, for the comma, by how often its parts recur."""
-    for mark in sorted(marked, key=lambda mark: -sum(texts[cell] for cell in marked[mark])):
+    numbers = {mark: sum(texts[cell] for cell in cells) for mark, cells in marked.items()}
+    for mark in sorted(marked, key=lambda mark: -numbers[mark]):
         if mark != ",":
             return Decision(mark, marked[mark][0], f"names seldom hold '{mark}'")
-        again = _recurring(marked[mark], texts)
+        again = _recurring(marked[mark], texts, mark)
+        for other in (each for each in marked if each != mark):  # names with commas, several to a cell
+            rival = _recurring(marked[other], texts, other)
+            if rival >= again and numbers[other] >= _RIVAL * numbers[mark]:
+                why = f"{rival:.0%} of such parts are in other cells too; between commas {again:.0%} are"
+                return Decision(other, marked[other][0], why)
         share = f"{again:.0%} of the parts of such cells are in other cells too"
         if again >= _least(marked[mark], texts):
             return Decision(mark, marked[mark][0], share)
     return Decision(NO_SEPARATOR, marked[","][0], share)
 
 
-def _recurring(cells: Sequence[str], texts: Mapping[str, int]) -> float:
-    """Share of the parts of the cells that are also in another cell, alone or with other parts."""
-    parts = {cell: set(split_cell(cell, ",")) for cell in texts}
+def _recurring(cells: Sequence[str], texts: Mapping[str, int], mark: str) -> float:
+    """Return the share of the parts of the cells that are also in another cell, alone or with other parts."""
+    parts = {cell: set(split_cell(cell, mark)) for cell in texts}
     seen = Counter(part for found in parts.values() for part in found)
     of_cells = [part for cell in cells for part in parts[cell]]
     return sum(seen[part] > 1 for part in of_cells) / max(len(of_cells), 1)
