@@ -40,8 +40,8 @@ from bench.default_sets import SETS, WHOLE, open_default_set
 from bench.engine import SHARED
 from bench.machine import RESULTS, machine
 from gandalf import DataError, Splits
-from gandalf.experiments.sets import data_hash
-from gandalf.experiments.store import append
+from gandalf.lab.sets import data_hash
+from gandalf.lab.store import append
 from gandalf.metrics.evaluate import Part, Scores, evaluate
 from gandalf.metrics.predictions import Source, as_predictions, test_points
 from gandalf.metrics.propensity import constants, inverse_propensities

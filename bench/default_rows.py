@@ -32,9 +32,9 @@ from gandalf import DataError, Dataset, Splits, load_model
 from gandalf.data.export import FORMATS, export
 from gandalf.data.harden import is_soft
 from gandalf.data.holdout import holdout
+from gandalf.lab.peers import PEERS, POINTS, SOFT, interpreter, measured, script
 from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.predictions import Source, test_points
-from gandalf.peers import PEERS, POINTS, SOFT, interpreter, measured, script
 from gandalf.runs.output import peak_memory
 from gandalf.runs.start import train
 from gandalf.runs.testing import TOP, test_predictions
@@ -129,7 +129,7 @@ def _svm(splits: Splits, cost: float) -> tuple[Source, float, float]:
 
 
 def peer(splits: Splits, seed: int, setup: Setup, *, name: str, points: str) -> Answer:
-    """Train one of `gandalf.peers` by its script in `examples/`."""
+    """Train one of `gandalf.lab.peers` by its script in `examples/`."""
     trainer = PEERS[name]
     python = interpreter(name, trainer, setup.venvs)
     if python is None:

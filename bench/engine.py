@@ -31,12 +31,12 @@ from bench.machine import RESULTS, machine
 from bench.studies import STUDIES, Run
 from gandalf import Splits, load
 from gandalf.data.load import bundled
-from gandalf.experiments.measure import KEPT, measure
-from gandalf.experiments.parallel import Clock, results
-from gandalf.experiments.sets import data_hash
-from gandalf.experiments.sets import parts as split_parts
-from gandalf.experiments.store import Line, append, read_lines, read_predictions, write_predictions
-from gandalf.experiments.variants import recipe_of
+from gandalf.lab.measure import KEPT, measure
+from gandalf.lab.parallel import Clock, results
+from gandalf.lab.sets import data_hash
+from gandalf.lab.sets import parts as split_parts
+from gandalf.lab.store import Line, append, read_lines, read_predictions, write_predictions
+from gandalf.lab.variants import recipe_of
 
 __all__ = ["ENGINE", "KEPT", "append", "measured", "parts", "read_lines", "recipe_of"]
 

@@ -26,7 +26,7 @@ from bench.memory import TARGETS, score
 from bench.memory_search import MOST, SEED, SHARE
 from gandalf import Splits
 from gandalf.data.holdout import holdout
-from gandalf.experiments.store import append
+from gandalf.lab.store import append
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import Scores
 from gandalf.runs.run import train

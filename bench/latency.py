@@ -26,7 +26,7 @@ import numpy as np
 
 from bench.machine import keep
 from gandalf import Predictor, Splits, export, load, load_model, train
-from gandalf.peers import PEERS, POINTS, SOFT, interpreter, measured, script
+from gandalf.lab.peers import PEERS, POINTS, SOFT, interpreter, measured, script
 
 QUERIES, K, WARM = 1_000, 5, 20
 THEIRS = str(Path(__file__).with_name("latency_peers.py"))

@@ -29,7 +29,7 @@ from bench.default_sets import open_default_set
 from bench.engine import SHARED
 from bench.machine import RESULTS, machine
 from gandalf import GraphOptions, Splits, label_graph
-from gandalf.experiments.store import append
+from gandalf.lab.store import append
 from gandalf.memory.keys import keys_of
 from gandalf.memory.memory import LABEL, POINT, Block, Memory, Record, Voting
 from gandalf.metrics.bootstrap import compare

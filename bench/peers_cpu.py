@@ -34,8 +34,8 @@ from bench.machine import RESULTS, keep, machine
 from gandalf import DataError, Splits, load
 from gandalf.data.harden import is_soft
 from gandalf.data.holdout import holdout
-from gandalf.experiments.sets import parts as validation_parts
-from gandalf.peers import OURS, PEERS, POINTS, SOFT, Trainer, figures, interpreter, run
+from gandalf.lab.peers import OURS, PEERS, POINTS, SOFT, Trainer, figures, interpreter, run
+from gandalf.lab.sets import parts as validation_parts
 
 SHARE, AT_MOST = 0.2, 5_000  # training points held out with --validation
 SHOWN = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "C@5", "P@1, label text", "P@1, new text")

@@ -12,7 +12,7 @@ import sys
 import venv
 from pathlib import Path
 
-from gandalf.peers import PEERS, Trainer
+from gandalf.lab.peers import PEERS, Trainer
 
 CONSTRAINTS = Path(__file__).parent.parent / "constraints.txt"  # PyTorch's CPU build
 

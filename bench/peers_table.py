@@ -15,9 +15,9 @@ from bench.machine import RESULTS
 from bench.peers_cpu import HARD, OWN
 from bench.studies import keys_of, main_study, systems_study
 from bench.tables import Line, Sample, figure
-from gandalf.experiments.store import read_lines
-from gandalf.experiments.variants import Run, variant_name
-from gandalf.peers import PEERS, POINTS, SOFT
+from gandalf.lab.peers import PEERS, POINTS, SOFT
+from gandalf.lab.store import read_lines
+from gandalf.lab.variants import Run, variant_name
 
 PAGE = Path(__file__).parent.parent / "docs" / "peers.md"
 FIGURES = ("P@1", "PSP@5", "C@5", "P@1, new text")

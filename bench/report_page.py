@@ -13,13 +13,13 @@ from bench.engine import ENGINE
 from bench.machine import RESULTS
 from bench.results_page import DOCS
 from gandalf.data.files import written
-from gandalf.experiments.basis import MARKS
-from gandalf.experiments.claims import Verdict, verdicts
-from gandalf.experiments.results import BOTH, OF_SEEDS, Results
-from gandalf.report.length_tables import length_table
-from gandalf.report.study_report import RULE_OF_VERDICTS, sections
-from gandalf.report.study_tables import verdict_table
-from gandalf.report.study_text import markdown, table_text
+from gandalf.lab.basis import MARKS
+from gandalf.lab.claims import Verdict, verdicts
+from gandalf.lab.length_tables import length_table
+from gandalf.lab.results import BOTH, OF_SEEDS, Results
+from gandalf.lab.study_report import RULE_OF_VERDICTS, sections
+from gandalf.lab.study_tables import verdict_table
+from gandalf.lab.study_text import markdown, table_text
 
 TITLE = """\
 # The paper's claims, judged

@@ -9,9 +9,9 @@ from bench.studies import OWN_BASELINE
 from bench.systems_table import COLUMNS, gains_table, grouped
 from bench.tables import WHO_GAINS, Column, Line, Sample, figure, noise, number, pooled, table
 from bench.trained_table import Evidence, trained_section
-from gandalf.experiments.results import Place, Results
-from gandalf.report.length_tables import length_table
-from gandalf.report.study_text import table_text
+from gandalf.lab.length_tables import length_table
+from gandalf.lab.results import Place, Results
+from gandalf.lab.study_text import table_text
 from gandalf.systems import NETWORKS
 
 SHOWN = ("D", "Z1", "G", "default")

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import product
 
 from gandalf import systems
-from gandalf.experiments.studies import Asked, entries
-from gandalf.experiments.variants import (
+from gandalf.lab.studies import Asked, entries
+from gandalf.lab.variants import (
     OWN_BASELINE,
     VARIANTS,
     Run,
@@ -16,7 +16,7 @@ from gandalf.experiments.variants import (
     on_validation,
     variant_name,
 )
-from gandalf.experiments.variants import seeded as with_seeds
+from gandalf.lab.variants import seeded as with_seeds
 from gandalf.settings import override
 from gandalf.systems import recipe
 

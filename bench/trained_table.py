@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.tables import Line, table
-from gandalf.experiments.plateau import plateau
-from gandalf.experiments.results import Results
-from gandalf.report.study_tables import encoder_of
+from gandalf.lab.plateau import plateau
+from gandalf.lab.results import Results
+from gandalf.lab.study_tables import encoder_of
 
 Evidence = Mapping[tuple[str, str], str]  # by the names of data set and system
 

@@ -22,10 +22,10 @@ from bench.default_parts import label_difference
 from bench.engine import SHARED, parts
 from bench.machine import RESULTS
 from bench.studies import OWN_BASELINE
-from gandalf.experiments.results import PARTS, Contrast, Place, Results, joined
-from gandalf.experiments.samples import Sample, figure, noise, pooled
-from gandalf.experiments.sets import data_hash
-from gandalf.experiments.store import Line, read_predictions
+from gandalf.lab.results import PARTS, Contrast, Place, Results, joined
+from gandalf.lab.samples import Sample, figure, noise, pooled
+from gandalf.lab.sets import data_hash
+from gandalf.lab.store import Line, read_predictions
 from gandalf.metrics.predictions import test_points
 from gandalf.metrics.topk import find_pairs
 

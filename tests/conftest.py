@@ -111,7 +111,7 @@ def demo_results(made_demo):
 @pytest.fixture(scope="session")
 def hostile_demo(tmp_path_factory):
     """A demo of texts that try to be markup."""
-    from gandalf.runs.demo import demo, demo_recipe  # not above: it loads torch, which few tests need
+    from gandalf.lab.demo import demo, demo_recipe  # not above: it loads torch, which few tests need
 
     recipe = replace(demo_recipe("astec", steps=3), device="cpu")
     return demo(small_demo.hostile_splits(), recipe, tmp_path_factory.mktemp("hostile"))

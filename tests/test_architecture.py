@@ -16,14 +16,14 @@ PACKAGE = Path(gandalf.__file__).parent
 ROOMS = (
     *("errors", "progress", "settings", "data", "graph", "augment", "metrics"),
     *("text", "wide", "memory", "slim", "nets", "train", "model", "predict", "cluster"),
-    *("recipe", "systems", "benchmarks", "runs", "estimator"),
-    *("experiments", "peers", "report", "serve", "cli", "__main__"),
+    *("recipe", "systems", "runs", "estimator"),
+    *("report", "serve", "lab", "cli", "__main__"),
 )
 FILES = sorted(PACKAGE.rglob("*.py"))
 LIGHT = {"numpy", "scipy", "typer", "rich", "filelock", "gandalf"}
 # The engine, which the extra [train] brings; the rooms before it do without.
 ENGINE = {room: {"torch", "tokenizers", "safetensors"} for room in ROOMS[ROOMS.index("text") :]}
-ENGINE |= {room: set() for room in ("wide", "memory", "slim", "peers", "report", "cli", "__main__")}
+ENGINE |= {room: set() for room in ("wide", "memory", "slim", "report", "cli", "__main__")}
 ENGINE["serve"] |= {
     "fastapi",
     "starlette",

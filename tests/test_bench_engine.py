@@ -20,8 +20,8 @@ from bench.engine import append, parts, read_lines, recipe_of
 from bench.studies import RECIPES, SEEDS, SETS, STUDIES, SYSTEMS, VARIANTS, Run
 from gandalf import export, load, synthetic
 from gandalf.data.holdout import holdout
-from gandalf.experiments.parallel import Clock, in_turn, results
-from gandalf.experiments.studies import Asked, entries
+from gandalf.lab.parallel import Clock, in_turn, results
+from gandalf.lab.studies import Asked, entries
 
 TINY = ("steps=4", "batch=16", "dim=8", "device=cpu", "precision=float32")
 

@@ -23,7 +23,7 @@ from bench.peers_table import (
     section,
 )
 from bench.studies import MAN, variant
-from gandalf.peers import OURS
+from gandalf.lab.peers import OURS
 
 FIGURES = {"P@1": 60.0, "PSP@5": 50.0, "C@5": 40.0, "P@1, new text": None}
 

@@ -11,9 +11,9 @@ from scipy.sparse import csr_array
 
 from bench.verdict import coverage_contrast, found_labels
 from gandalf import Dataset, Splits
-from gandalf.experiments.results import Results
-from gandalf.experiments.store import write_predictions
-from gandalf.experiments.variants import Run
+from gandalf.lab.results import Results
+from gandalf.lab.store import write_predictions
+from gandalf.lab.variants import Run
 
 TRUTH = csr_array(np.array([[1, 0, 1, 0], [0, 1, 0, 0], [1, 0, 0, 0]], dtype=np.float32))
 LABELS = ["one", "two", "three", "four"]

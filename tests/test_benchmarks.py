@@ -11,11 +11,11 @@ import pytest
 from command_line import done, done_json, fails
 
 from gandalf import augment, label_graph
-from gandalf.benchmarks import BENCHMARKS, CONSTANTS, LENGTH, PROVIDE, derived, derived_settings
 from gandalf.cli.recipe_options import Asked
-from gandalf.experiments.costs import costs, stand_in
-from gandalf.experiments.variants import Run, recipe_of
 from gandalf.graph.label_graph import GraphOptions
+from gandalf.lab.benchmarks import BENCHMARKS, CONSTANTS, LENGTH, PROVIDE, derived, derived_settings
+from gandalf.lab.costs import costs, stand_in
+from gandalf.lab.variants import Run, recipe_of
 from gandalf.recipe import Recipe
 from gandalf.runs.budget import Size
 from gandalf.runs.cost import H200, Machine, cost

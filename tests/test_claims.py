@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gandalf.experiments.claims import CLAIMS, verdicts
-from gandalf.experiments.lengths import Lengths
-from gandalf.experiments.plateau import plateau
-from gandalf.experiments.results import Place, Results
-from gandalf.experiments.store import Entry
-from gandalf.experiments.studies import Asked, entries
-from gandalf.experiments.variants import Run
+from gandalf.lab.claims import CLAIMS, verdicts
+from gandalf.lab.length_tables import length_table
+from gandalf.lab.lengths import Lengths
+from gandalf.lab.plateau import plateau
+from gandalf.lab.results import Place, Results
+from gandalf.lab.store import Entry
+from gandalf.lab.studies import Asked, entries
+from gandalf.lab.variants import Run
 from gandalf.metrics.bootstrap import Comparison, Difference
-from gandalf.report.length_tables import length_table
 
 SEEDS = (0, 1, 2)
 SETTLED = {"D x 1": 50.0, "D x 2": 50.2, "G x 1": 55.0, "G x 2": 55.3}
@@ -127,8 +127,8 @@ def test_a_threshold_is_best_only_where_it_is_better_than_each_other(zero, fifth
 
 
 def test_as_good_rules_out_a_loss_of_a_point():
-    from gandalf.experiments.evidence import as_good
-    from gandalf.experiments.results import Contrast
+    from gandalf.lab.evidence import as_good
+    from gandalf.lab.results import Contrast
 
     assert as_good(Contrast(-0.2, -0.9, 0.5, "seeds"), "").yes is True
     unsure = as_good(Contrast(-0.2, -1.1, 0.7, "seeds"), "")
@@ -258,7 +258,7 @@ def test_gains_against_density():
 
 def test_lines_without_a_plan_are_rows_of_the_main_study():
     """What the benches stored can be reported as it is; settings that make another row are not mistaken."""
-    from gandalf.experiments.results import _guessed
+    from gandalf.lab.results import _guessed
 
     run = Run("man", "astec", "ratio", settings=("targets.label_epochs=1", "text.max_length=16"))
     others = [replace(run, settings=(*run.settings, "targets.scale=0.3")), replace(run, split="validation")]

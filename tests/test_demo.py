@@ -13,10 +13,10 @@ from small_demo import NAMES, small
 
 import gandalf
 from gandalf.data.dataset import Dataset, Splits
+from gandalf.lab.demo import best, demo, demo_recipe, variants
+from gandalf.lab.side_by_side import OURS
 from gandalf.metrics.evaluate import evaluate
 from gandalf.recipe import Validation
-from gandalf.runs.demo import best, demo, demo_recipe, variants
-from gandalf.runs.side_by_side import OURS
 
 # ---- what is trained
 

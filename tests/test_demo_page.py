@@ -15,13 +15,13 @@ from small_demo import HOSTILE, NAMES, small
 
 import gandalf
 from gandalf.data.dataset import Dataset, Splits
+from gandalf.lab.comparison import answers_tables, comparison_table, sections, verdict_table, verdicts
+from gandalf.lab.demo import demo, demo_recipe
+from gandalf.lab.demo_page import demo_page
+from gandalf.lab.side_by_side import OURS
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import evaluate
 from gandalf.recipe import Validation
-from gandalf.report.comparison import answers_tables, comparison_table, sections, verdict_table, verdicts
-from gandalf.report.demo_page import demo_page
-from gandalf.runs.demo import demo, demo_recipe
-from gandalf.runs.side_by_side import OURS
 
 VOID = {"meta", "line", "rect", "circle", "polyline", "br"}
 

@@ -8,8 +8,8 @@ import pytest
 from small_runs import small_splits
 
 from gandalf.cli.reproduce import spoken
-from gandalf.experiments.estimate import Pace, kind, passes, steps
-from gandalf.experiments.variants import Run
+from gandalf.lab.estimate import Pace, kind, passes, steps
+from gandalf.lab.variants import Run
 from gandalf.runs.auto import CANDIDATES
 
 BASE = ("training.batch=32", "encoder.dim=8", "device=cpu")

@@ -13,9 +13,9 @@ from small_runs import small_splits
 import gandalf
 from bench.studies import STUDIES as BENCH
 from gandalf.errors import DataError
-from gandalf.experiments.paper import published, sets
-from gandalf.experiments.sets import data_hash, fewer_pairs, fewer_points, open_set, parts, short_name
-from gandalf.experiments.store import (
+from gandalf.lab.paper import published, sets
+from gandalf.lab.sets import data_hash, fewer_pairs, fewer_points, open_set, parts, short_name
+from gandalf.lab.store import (
     Entry,
     add_to_plan,
     of_data,
@@ -24,8 +24,8 @@ from gandalf.experiments.store import (
     read_predictions,
     write_predictions,
 )
-from gandalf.experiments.studies import ALL, OF_PAPER, STUDIES, Asked, entries, named
-from gandalf.experiments.variants import Run, recipe_of
+from gandalf.lab.studies import ALL, OF_PAPER, STUDIES, Asked, entries, named
+from gandalf.lab.variants import Run, recipe_of
 from gandalf.metrics.predictions import without_filtered
 
 ENGINE = Path(__file__).parents[1] / "bench" / "results" / "engine"

@@ -17,11 +17,11 @@ from small_runs import small_splits
 from tiny_set import write_tiny_set
 
 import gandalf
-from gandalf import peers
 from gandalf.data.export import FORMATS
 from gandalf.data.harden import COPIES
 from gandalf.errors import DataError
-from gandalf.peers import OURS, PEERS, POINTS, SOFT, Trainer, interpreter, measured, run, script
+from gandalf.lab import peers
+from gandalf.lab.peers import OURS, PEERS, POINTS, SOFT, Trainer, interpreter, measured, run, script
 
 # Says the most frequent labels of the training file to everybody, as the scripts in examples/ do theirs.
 POPULAR = """

@@ -12,9 +12,9 @@ import pytest
 from command_line import done, done_json, fails, run
 
 import gandalf
-from gandalf.experiments import studies
-from gandalf.experiments.results import Results
-from gandalf.experiments.store import read_predictions
+from gandalf.lab import studies
+from gandalf.lab.results import Results
+from gandalf.lab.store import read_predictions
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import evaluate
 

@@ -10,9 +10,9 @@ from tiny_set import write_tiny_set
 
 from gandalf.cli.reproduce import _announce, _tell_end, spoken
 from gandalf.data.sentences import summed
-from gandalf.report.blocks import Section, Table, number, words
-from gandalf.report.study_tables import missing
-from gandalf.report.study_text import markdown
+from gandalf.lab.blocks import Section, Table, number, words
+from gandalf.lab.study_tables import missing
+from gandalf.lab.study_text import markdown
 
 
 def test_columns_of_words_are_left_aligned():

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gandalf.report import svg
+from gandalf.lab import svg
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ LOOKS = (
     "assert str(files).startswith(__import__('sys').prefix), files\n"
     "splits = gandalf.load('man')\n"
     "print(len(splits.train), splits.train.num_labels, len(splits.test))\n"
-    "for name in ('serve/static/index.html', 'report/page.css', 'py.typed', 'examples',\n"
-    "             'experiments/paper.json'):\n"
+    "for name in ('serve/static/index.html', 'lab/page.css', 'py.typed', 'examples',\n"
+    "             'lab/paper.json'):\n"
     "    assert files.joinpath(name).is_file() or files.joinpath(name).is_dir(), name\n"
 )
 

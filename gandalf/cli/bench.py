@@ -16,8 +16,8 @@ from gandalf.data.dataset import Splits
 from gandalf.data.holdout import holdout
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
-from gandalf.peers import OURS, PEERS, POINTS, Trainer, figures, interpreter, run
-from gandalf.report.bench import bench_report
+from gandalf.lab.bench_report import bench_report
+from gandalf.lab.peers import OURS, PEERS, POINTS, Trainer, figures, interpreter, run
 
 SHARE, AT_MOST = 0.2, 5_000  # training points held out where there is no test split
 NOTHING_RAN = 1  # the exit code where no trainer gave a row

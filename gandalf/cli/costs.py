@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
-from gandalf.benchmarks import PROVIDE
 from gandalf.cli.output import console
 from gandalf.data.forecast import duration, size
+from gandalf.lab.benchmarks import PROVIDE
 
 if TYPE_CHECKING:
-    from gandalf.experiments.costs import SystemCost
+    from gandalf.lab.costs import SystemCost
 
 HEAD = ("system", "runs", "updates", "memory", "a run here", "all here", "a run on one H200", "all on it")
 

@@ -17,11 +17,11 @@ from gandalf.cli.options import SOURCE, Bundle, Json, Seed, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.data.files import written
 from gandalf.data.load import bundled
-from gandalf.report.comparison import answers_tables, comparison_table, verdict_table
-from gandalf.report.demo_page import demo_page
+from gandalf.lab.comparison import answers_tables, comparison_table, verdict_table
+from gandalf.lab.demo_page import demo_page
 
 if TYPE_CHECKING:
-    from gandalf.runs.side_by_side import SideBySide, Variant
+    from gandalf.lab.side_by_side import SideBySide, Variant
 
 QUERIES = "queries.txt"  # beside a bundled set: what a person might ask of it
 
@@ -56,9 +56,9 @@ def demo(
     [bold]gandalf demo my-demo --data my-data --system inceptionxml[/]
     """
     with engine("the demo"):
-        from gandalf.runs.demo import check_demo, demo_recipe
-        from gandalf.runs.demo import demo as run
-        from gandalf.runs.demo_folder import PAGE, demo_folder, refuse_to_lose, write_results
+        from gandalf.lab.demo import check_demo, demo_recipe
+        from gandalf.lab.demo import demo as run
+        from gandalf.lab.demo_folder import PAGE, demo_folder, refuse_to_lose, write_results
     source.refuse_to_write(out)
     refuse_to_lose(out, overwrite=overwrite)
     recipe, splits = demo_recipe(system, seed=seed, steps=steps), source.load_original()

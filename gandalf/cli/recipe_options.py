@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from gandalf.benchmarks import BENCHMARKS, derived
 from gandalf.cli.engine import engine
 from gandalf.cli.options import Bundle
 from gandalf.errors import DataError
+from gandalf.lab.benchmarks import BENCHMARKS, derived
 from gandalf.recipe import Recipe
 from gandalf.settings import override, read_toml, updated
 from gandalf.systems import agreed, default_system, recipe

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from gandalf.benchmarks import BENCHMARKS
 from gandalf.cli.costs import tell_costs
 from gandalf.cli.engine import engine
 from gandalf.cli.options import Json
 from gandalf.cli.output import console, print_json
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
-from gandalf.experiments.studies import ALL, STUDIES, named
-from gandalf.experiments.variants import settings_of
+from gandalf.lab.benchmarks import BENCHMARKS
+from gandalf.lab.studies import ALL, STUDIES, named
+from gandalf.lab.variants import settings_of
 from gandalf.metrics.predictions import NO_TEST_SPLIT
 from gandalf.settings import read_toml
 from gandalf.systems import agreed, recipe
 
 if TYPE_CHECKING:
-    from gandalf.experiments.reproduce import Answer, Planned, Wanted
-    from gandalf.experiments.variants import Run
+    from gandalf.lab.reproduce import Answer, Planned, Wanted
+    from gandalf.lab.variants import Run
 
 SMALL = ("encoder.dim=64", "training.epochs=6")  # all studies of the bundled set in well under half an hour
 NAMES = ", ".join((*STUDIES, ALL))
@@ -86,7 +86,7 @@ def reproduce(
     agreed(given.get("system"), chosen, config)
     studies = named(study)
     with engine("reproducing the studies"):
-        from gandalf.experiments.reproduce import Wanted, carry_out, refuse_to_write
+        from gandalf.lab.reproduce import Wanted, carry_out, refuse_to_write
         from gandalf.runs.claim import alone_in
     settings = (*(SMALL if small else ()), *settings_of(given), *(set or ()))
     wanted = Wanted(studies, data, chosen, tuple(range(seeds)), out, settings, jobs, benchmark)
@@ -110,7 +110,7 @@ def reproduce(
 
 def _planned(wanted: Wanted, *, only_look: bool = False) -> Planned:
     """The plan; where there is no test split, the remedy is one that this command has."""
-    from gandalf.experiments.reproduce import plan
+    from gandalf.lab.reproduce import plan
 
     try:
         return plan(wanted, only_look=only_look)
@@ -147,7 +147,7 @@ def _systems(said: list[str] | None, in_file: str | None) -> tuple[str, ...]:
 
 def _list(planned: Planned, json: bool) -> None:
     with engine("telling what runs cost"):
-        from gandalf.experiments.costs import costs
+        from gandalf.lab.costs import costs
     found = costs(planned.left, planned.splits)
     if json:
         told = [asdict(each) for each in found]

@@ -8,13 +8,13 @@ import numpy as np
 
 from gandalf.data.formats.texts import clean
 from gandalf.data.matching import known_points
-from gandalf.experiments.results import Place, Results, Rows, mean
-from gandalf.experiments.samples import figure
-from gandalf.experiments.store import Line, read_predictions
-from gandalf.experiments.studies import SHARES, STUDIES
+from gandalf.lab.blocks import Answers, Picture
+from gandalf.lab.results import Place, Results, Rows, mean
+from gandalf.lab.samples import figure
+from gandalf.lab.store import Line, read_predictions
+from gandalf.lab.studies import SHARES, STUDIES
+from gandalf.lab.svg import Axis, Series, bar_chart, fitted, legend, line_chart, nice_end
 from gandalf.metrics.predictions import test_points
-from gandalf.report.blocks import Answers, Picture
-from gandalf.report.svg import Axis, Series, bar_chart, fitted, legend, line_chart, nice_end
 
 STYLES = 8  # colours that the page has
 QUERIES, PLACES = 5, 5

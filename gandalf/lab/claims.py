@@ -9,13 +9,13 @@ from typing import Literal
 
 import numpy as np
 
-from gandalf.experiments.basis import Basis
-from gandalf.experiments.evidence import Finding, View, as_good, better, told_of
-from gandalf.experiments.plateau import TOLERANCE
-from gandalf.experiments.results import PARTS, Contrast, Results
-from gandalf.experiments.store import Line
-from gandalf.experiments.studies import SHARES
-from gandalf.experiments.variants import OWN_BASELINE
+from gandalf.lab.basis import Basis
+from gandalf.lab.evidence import Finding, View, as_good, better, told_of
+from gandalf.lab.plateau import TOLERANCE
+from gandalf.lab.results import PARTS, Contrast, Results
+from gandalf.lab.store import Line
+from gandalf.lab.studies import SHARES
+from gandalf.lab.variants import OWN_BASELINE
 
 Says = Literal["holds", "holds partly", "fails", "reduced", "not tested"]
 P, PSP = ("P@1", "P@3", "P@5"), ("PSP@1", "PSP@3", "PSP@5")

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from gandalf.data.dataset import Splits
-from gandalf.experiments.store import Line
-from gandalf.experiments.variants import Run, recipe_of
+from gandalf.lab.store import Line
+from gandalf.lab.variants import Run, recipe_of
 from gandalf.runs.auto import CANDIDATES, SHORT
 from gandalf.runs.hardware import resolved
 from gandalf.runs.material import epoch_steps

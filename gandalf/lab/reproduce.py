@@ -8,17 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gandalf.benchmarks import BENCHMARKS, derived_settings
 from gandalf.data.claim import LOCK
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
-from gandalf.experiments.costs import stand_in
-from gandalf.experiments.estimate import Pace
-from gandalf.experiments.facts import density, environment, graphs
-from gandalf.experiments.measure import measured_to
-from gandalf.experiments.parallel import Clock, results
-from gandalf.experiments.sets import SYNTHETIC, open_set, short_name
-from gandalf.experiments.store import (
+from gandalf.lab.benchmarks import BENCHMARKS, derived_settings
+from gandalf.lab.costs import stand_in
+from gandalf.lab.estimate import Pace
+from gandalf.lab.facts import density, environment, graphs
+from gandalf.lab.measure import measured_to
+from gandalf.lab.parallel import Clock, results
+from gandalf.lab.sets import SYNTHETIC, open_set, short_name
+from gandalf.lab.store import (
     FACTS,
     FIRST_STAGES,
     PREDICTIONS,
@@ -32,8 +32,8 @@ from gandalf.experiments.store import (
     stored_lines,
     write_json,
 )
-from gandalf.experiments.studies import Asked, entries
-from gandalf.experiments.variants import Run, recipe_of
+from gandalf.lab.studies import Asked, entries
+from gandalf.lab.variants import Run, recipe_of
 from gandalf.metrics.predictions import test_points
 from gandalf.progress import meter, one_bar_only
 from gandalf.runs.limits import check_points, check_recipe

@@ -8,10 +8,10 @@ from html import escape
 from gandalf.data.formats.texts import clean
 from gandalf.data.sentences import counted
 from gandalf.graph.postulate import Diagnosis
-from gandalf.report.comparison import MARKS, TOLD, sections, sentence, span, verdicts
-from gandalf.report.page import filled
-from gandalf.report.svg import Axis, Series, bar_chart, legend, line_chart, nice_end
-from gandalf.runs.side_by_side import OURS, Answer, SideBySide
+from gandalf.lab.comparison import MARKS, TOLD, sections, sentence, span, verdicts
+from gandalf.lab.page import filled
+from gandalf.lab.side_by_side import OURS, Answer, SideBySide
+from gandalf.lab.svg import Axis, Series, bar_chart, legend, line_chart, nice_end
 
 TEMPLATE = "demo_page.html"
 STYLES = {"calibrated": 1, "ratio": 2, "shrunk": 3}  # of estimates: as the variants that train with them

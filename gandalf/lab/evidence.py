@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gandalf.experiments.plateau import plateau
-from gandalf.experiments.results import PARTS, Contrast, Place, Results, mean
-from gandalf.experiments.samples import figure
-from gandalf.experiments.variants import OWN_BASELINE
+from gandalf.lab.plateau import plateau
+from gandalf.lab.results import PARTS, Contrast, Place, Results, mean
+from gandalf.lab.samples import figure
+from gandalf.lab.variants import OWN_BASELINE
 
 MARGIN = 1.0  # points: a row that may be worse by this much was not shown to be as good
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gandalf.experiments.lengths import Lengths
-from gandalf.experiments.results import Contrast, Place, Results
-from gandalf.experiments.variants import OWN_BASELINE
-from gandalf.report.blocks import Cell, Table, words
+from gandalf.lab.blocks import Cell, Table, words
+from gandalf.lab.lengths import Lengths
+from gandalf.lab.results import Contrast, Place, Results
+from gandalf.lab.variants import OWN_BASELINE
 
 UNMEASURED = "not measured"
 HEAD = ("", "row", "best length", "at equal steps", "each at its own best length")

@@ -148,7 +148,7 @@ def _way(trainer: Trainer, points: Dataset, soft: str | None) -> str:
 
 def script(trainer: Trainer) -> Path:
     """The trainer's script: in the package where that was installed, beside it in a copy of the sources."""
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     return next(
         path for folder in (here, here.parent) if (path := folder / "examples" / trainer.script).is_file()
     )

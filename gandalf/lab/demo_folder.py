@@ -11,7 +11,7 @@ from typing import Any
 from gandalf.data.claim import is_leftover
 from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
-from gandalf.runs.demo import BASELINE, MODEL, PREDICTIONS
+from gandalf.lab.demo import BASELINE, MODEL, PREDICTIONS
 from gandalf.runs.output import refuse_to_lose as refuse_to_lose_model
 from gandalf.wide.folder import read_json
 

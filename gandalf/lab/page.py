@@ -9,6 +9,6 @@ from string import Template
 
 def filled(template: str, slots: Mapping[str, str]) -> str:
     """The page of that template; one file that needs no other."""
-    folder = resources.files("gandalf.report")
+    folder = resources.files("gandalf.lab")
     style = (folder / "page.css").read_text("utf-8").rstrip()
     return Template((folder / template).read_text("utf-8")).substitute(slots, style=style)

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gandalf.data.sentences import summed
-from gandalf.experiments.claims import verdicts
-from gandalf.experiments.evidence import MARGIN
-from gandalf.experiments.plateau import TOLERANCE
-from gandalf.experiments.results import Results
-from gandalf.experiments.store import Line
-from gandalf.experiments.studies import STUDIES
-from gandalf.report.blocks import Block, Section, Table, number, words
-from gandalf.report.length_tables import length_table
-from gandalf.report.study_figures import RULE, answers, density_picture, pictures
-from gandalf.report.study_tables import (
+from gandalf.lab.blocks import Block, Section, Table, number, words
+from gandalf.lab.claims import verdicts
+from gandalf.lab.evidence import MARGIN
+from gandalf.lab.length_tables import length_table
+from gandalf.lab.plateau import TOLERANCE
+from gandalf.lab.results import Results
+from gandalf.lab.store import Line
+from gandalf.lab.studies import STUDIES
+from gandalf.lab.study_figures import RULE, answers, density_picture, pictures
+from gandalf.lab.study_tables import (
     CHANCE,
     bin_table,
     cost_table,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from gandalf.report.blocks import Answers, Block, Cell, Picture, Section, Table
-from gandalf.report.page import filled
-from gandalf.report.study_report import READING, ROWS
-from gandalf.report.study_tables import CHANCE
+from gandalf.lab.blocks import Answers, Block, Cell, Picture, Section, Table
+from gandalf.lab.page import filled
+from gandalf.lab.study_report import READING, ROWS
+from gandalf.lab.study_tables import CHANCE
 
 TEMPLATE = "study_page.html"
 SAID = ("holds", "holds partly", "fails", "reduced", "not tested")  # verdicts, which have colours

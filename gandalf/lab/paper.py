@@ -12,7 +12,7 @@ FILE = "paper.json"
 
 @lru_cache(maxsize=1)
 def _figures() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((resources.files("gandalf.experiments") / FILE).read_text("utf-8"))
+    found: dict[str, Any] = json.loads((resources.files("gandalf.lab") / FILE).read_text("utf-8"))
     return found
 
 

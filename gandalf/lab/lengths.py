@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gandalf.experiments.results import Contrast, Place, Results, Rows, mean
-from gandalf.experiments.samples import figure
-from gandalf.experiments.store import Line
+from gandalf.lab.results import Contrast, Place, Results, Rows, mean
+from gandalf.lab.samples import figure
+from gandalf.lab.store import Line
 
 NAME = "P@1"  # the figure that decides
 EQUAL = 1.0  # times the recipe's length: that of every other study

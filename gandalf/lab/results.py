@@ -13,11 +13,11 @@ import numpy as np
 
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
-from gandalf.experiments.samples import Column, Sample, figure, noise, pooled
-from gandalf.experiments.sets import data_hash, open_set, parts
-from gandalf.experiments.store import FACTS, Entry, Line, read_json, read_plan, read_predictions, stored_lines
-from gandalf.experiments.studies import ROWS
-from gandalf.experiments.variants import Run, variant_name
+from gandalf.lab.samples import Column, Sample, figure, noise, pooled
+from gandalf.lab.sets import data_hash, open_set, parts
+from gandalf.lab.store import FACTS, Entry, Line, read_json, read_plan, read_predictions, stored_lines
+from gandalf.lab.studies import ROWS
+from gandalf.lab.variants import Run, variant_name
 from gandalf.metrics.bootstrap import Comparison, Difference, compare
 from gandalf.metrics.evaluate import Scores, evaluate
 

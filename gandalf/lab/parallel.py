@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 
 from gandalf.errors import DataError
-from gandalf.experiments.variants import Run
+from gandalf.lab.variants import Run
 
 Line = dict[str, Any]
 PATIENCE = 10  # seconds that a process may take to end

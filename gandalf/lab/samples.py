@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 from scipy.special import stdtrit
 
-from gandalf.experiments.store import Line
+from gandalf.lab.store import Line
 
 Column = Callable[[Line], float | None]
 Name = TypeVar("Name")  # of a row

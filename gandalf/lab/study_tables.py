@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from gandalf.data.sentences import counted
-from gandalf.experiments.claims import Verdict
-from gandalf.experiments.paper import published
-from gandalf.experiments.plateau import plateau
-from gandalf.experiments.results import PARTS, Place, Results, Rows
-from gandalf.experiments.samples import Sample, figure
-from gandalf.experiments.store import Line
-from gandalf.experiments.studies import STUDIES
-from gandalf.report.blocks import Cell, Table, number, words
+from gandalf.lab.blocks import Cell, Table, number, words
+from gandalf.lab.claims import Verdict
+from gandalf.lab.paper import published
+from gandalf.lab.plateau import plateau
+from gandalf.lab.results import PARTS, Place, Results, Rows
+from gandalf.lab.samples import Sample, figure
+from gandalf.lab.store import Line
+from gandalf.lab.studies import STUDIES
 
 FIGURES: dict[str, tuple[str, str]] = {
     **{f"{family}@{k}": (f"{family}@{k}", "all") for family in ("P", "PSP") for k in (1, 3, 5)},

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gandalf.experiments.results import Place, Results, mean
-from gandalf.experiments.samples import figure
+from gandalf.lab.results import Place, Results, mean
+from gandalf.lab.samples import figure
 
 TOLERANCE = 1.0  # points of P@1 by which twice the steps may move a row that is at a plateau, up or down
 SHOWN = ("D", "G")  # the rows that decide

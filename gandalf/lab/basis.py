@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gandalf.experiments.evidence import Finding, View
-from gandalf.experiments.plateau import plateau
-from gandalf.experiments.results import BOTH, OF_POINTS, OF_SEEDS, PARTS, UNKNOWN, Place
+from gandalf.lab.evidence import Finding, View
+from gandalf.lab.plateau import plateau
+from gandalf.lab.results import BOTH, OF_POINTS, OF_SEEDS, PARTS, UNKNOWN, Place
 
 # Kinds of intervals, from the most that they tell to the least, as a table has room for them.
 MARKS = {

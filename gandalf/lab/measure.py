@@ -15,9 +15,9 @@ import numpy.typing as npt
 import torch
 
 from gandalf.data.dataset import Splits
-from gandalf.experiments.sets import data_hash, open_set, parts
-from gandalf.experiments.store import Line, write_predictions
-from gandalf.experiments.variants import Run, recipe_of
+from gandalf.lab.sets import data_hash, open_set, parts
+from gandalf.lab.store import Line, write_predictions
+from gandalf.lab.variants import Run, recipe_of
 from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.predictions import first_after_filter, test_points, without_filtered
 from gandalf.model import Part

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from urllib.parse import parse_qsl
 
-from gandalf.benchmarks import BENCHMARKS
 from gandalf.data.dataset import Splits
 from gandalf.data.synthetic import synthetic
-from gandalf.experiments.estimate import passes
-from gandalf.experiments.sets import SYNTHETIC
-from gandalf.experiments.variants import Run, recipe_of
+from gandalf.lab.benchmarks import BENCHMARKS
+from gandalf.lab.estimate import passes
+from gandalf.lab.sets import SYNTHETIC
+from gandalf.lab.variants import Run, recipe_of
 from gandalf.recipe import Baselines, Recipe, Targets
 from gandalf.runs.budget import Size
 from gandalf.runs.cost import H200, Cost, Machine, cost, here

@@ -14,6 +14,7 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.matching import known_points
 from gandalf.errors import DataError
 from gandalf.graph.postulate import diagnose
+from gandalf.lab.side_by_side import OURS, Answer, Entry, Questions, SideBySide, Variant
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import Scores
 from gandalf.metrics.predictions import test_points
@@ -27,7 +28,6 @@ from gandalf.runs.limits import check_points, check_recipe
 from gandalf.runs.material import cut
 from gandalf.runs.output import train_to_folder
 from gandalf.runs.place import Place
-from gandalf.runs.side_by_side import OURS, Answer, Entry, Questions, SideBySide, Variant
 from gandalf.runs.start import changed
 from gandalf.runs.testing import TOP, test_scores
 from gandalf.settings import to_dict

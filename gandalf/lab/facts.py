@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from gandalf.data.dataset import Splits
-from gandalf.experiments.sets import data_hash
 from gandalf.graph.label_graph import GraphOptions, TargetName, label_graph
 from gandalf.graph.neighbours import neighbourhood, typical_labels
 from gandalf.graph.postulate import diagnose
+from gandalf.lab.sets import data_hash
 
 TIMED: tuple[TargetName, ...] = ("ratio", "shrunk", "calibrated", "walk")
 SHOWN = 8  # neighbours of a label

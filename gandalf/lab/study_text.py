@@ -6,10 +6,10 @@ import csv
 import io
 from collections.abc import Sequence
 
-from gandalf.experiments.results import Results
-from gandalf.report.blocks import Answers, Block, Cell, Picture, Section, Table
-from gandalf.report.study_report import READING, ROWS
-from gandalf.report.study_tables import CHANCE
+from gandalf.lab.blocks import Answers, Block, Cell, Picture, Section, Table
+from gandalf.lab.results import Results
+from gandalf.lab.study_report import READING, ROWS
+from gandalf.lab.study_tables import CHANCE
 
 FIGURES = tuple(f"{family}@{k}" for family in ("P", "PSP", "C") for k in (1, 3, 5))
 PARTS = {"": None, " label text": "label_text", " new text": "new_text"}

@@ -10,9 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from gandalf.data.formats.texts import clean
+from gandalf.lab.side_by_side import OURS, Answer, SideBySide
 from gandalf.metrics.bootstrap import Difference, Differences
 from gandalf.metrics.evaluate import Part
-from gandalf.runs.side_by_side import OURS, Answer, SideBySide
 
 ALL = tuple(f"{family}@{k}" for family in ("P", "PSP", "C") for k in (1, 3, 5))
 APART = ("P@1", "P@5", "PSP@5", "C@5")  # of the two kinds of text

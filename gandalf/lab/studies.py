@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gandalf.errors import DataError
-from gandalf.experiments.store import Entry
-from gandalf.experiments.variants import OWN_BASELINE, VARIANTS, Run, Variant, of_variant, recipe_of
+from gandalf.lab.store import Entry
+from gandalf.lab.variants import OWN_BASELINE, VARIANTS, Run, Variant, of_variant, recipe_of
 
 Figure = Literal["none", "P@1 and PSP@5", "coverage", "bins", "share", "curves", "density"]
 THROUGHOUT = "targets.label_epochs=1"  # as in the paper: label points to the last step

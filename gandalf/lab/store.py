@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from gandalf.data.files import written
 from gandalf.errors import DataError
-from gandalf.experiments.variants import Run
+from gandalf.lab.variants import Run
 
 Line = dict[str, Any]
 RESULTS, PLAN, FACTS = "results.jsonl", "plan.json", "facts.json"
