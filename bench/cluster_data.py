@@ -106,7 +106,7 @@ def one_process(folder: Path, out: Path) -> dict[str, Any]:
         splits = load(folder)
     for name in TARGETS:
         with clock.timed(name):
-            graph = label_graph(splits.train, GraphOptions(name)).matrix  # type: ignore[arg-type]
+            graph = label_graph(splits.train, GraphOptions(name)).matrix
         with open(out / f"{name}.npz", "wb") as file:
             save_npz(file, graph, compressed=False)
     from gandalf.augment.label_points import augment
@@ -132,7 +132,7 @@ def on_dask(folder: Path, out: Path) -> dict[str, Any]:
             points = sharded_set(client, where, Findings(), with_texts=True)
         for name in TARGETS:
             with clock.timed(name):
-                graph = points.label_graph(GraphOptions(name)).matrix  # type: ignore[arg-type]
+                graph = points.label_graph(GraphOptions(name)).matrix
             with open(out / f"{name}.npz", "wb") as file:
                 save_npz(file, graph, compressed=False)
         with clock.timed("write augmented"):

@@ -30,13 +30,13 @@ from bench.machine import keep
 from gandalf import GraphOptions, label_graph, load, synthetic
 from gandalf.data.dataset import Dataset
 from gandalf.data.matching import text_groups
-from gandalf.graph.calibration import fit_calibrated
 from gandalf.graph.cooccurrence import counts, frequencies
-from gandalf.graph.estimates import Ratio
+from gandalf.graph.estimates.calibrated import fit_calibrated
+from gandalf.graph.estimates.ratio import Ratio
+from gandalf.graph.estimates.shrunk import fit_shrunk
 from gandalf.graph.joint_sums import Floats
 from gandalf.graph.matched_pairs import Pairs, match
 from gandalf.graph.postulate import log_loss, reliability
-from gandalf.graph.shrinkage import fit_shrunk
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 SETS = ("LF-ManSeeAlso-9K", "LF-WebSeeAlsoTitles-6K", "LF-DocsSeeAlsoTitles-79K", "LF-WordNetRelated-64K")

@@ -30,7 +30,7 @@ from scipy.sparse import csr_array, diags_array
 from bench.machine import keep
 from gandalf.data.synthetic import PAPER_SHAPES, synthetic
 from gandalf.graph import cooccurrence, joint_sums
-from gandalf.graph.estimates import Ratio
+from gandalf.graph.estimates.ratio import Ratio
 
 
 def ours(threads: int) -> Callable[[csr_array], csr_array]:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from gandalf.data.synthetic import synthetic
     from gandalf.errors import DataError
     from gandalf.estimator import GandalfClassifier
-    from gandalf.graph.label_graph import GraphOptions, LabelGraph, label_graph
+    from gandalf.graph.kind import LabelGraph
+    from gandalf.graph.label_graph import GraphOptions, label_graph
     from gandalf.graph.postulate import diagnose
     from gandalf.metrics.evaluate import evaluate
     from gandalf.model import load_model
@@ -52,7 +53,7 @@ _HOMES = {
     "GandalfClassifier": "gandalf.estimator",
     "GraphOptions": "gandalf.graph.label_graph",
     "Keep": "gandalf.augment.label_points",
-    "LabelGraph": "gandalf.graph.label_graph",
+    "LabelGraph": "gandalf.graph.kind",
     "Predictor": "gandalf.predict.predictor",
     "Splits": "gandalf.data.dataset",
     "augment": "gandalf.augment.label_points",

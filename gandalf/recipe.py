@@ -7,6 +7,7 @@ from typing import Literal
 
 from gandalf.augment.label_points import Points
 from gandalf.augment.sampling import Order
+from gandalf.graph.estimates import KINDS
 from gandalf.graph.label_graph import SharedText
 from gandalf.settings import setting
 from gandalf.train.rates import OptimiserName
@@ -28,7 +29,6 @@ KernelName = Literal["auto", "torch", "triton"]
 RowPrecision = Literal["float32", "bfloat16", "float16", "float8"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
-TargetsKind = Literal["none", "self", "ratio", "shrunk", "calibrated", "glas", "walk", "teacher", "auto"]
 MixName = Literal["none", "mixup", "label-mixup"]
 Judged = Literal["new", "all", "label"]
 MemoryKind = Literal["none", "fitted"]
@@ -219,7 +219,11 @@ class Training:
 class Targets:
     """Label points: their targets, how many there are, and what they count."""
 
-    targets: TargetsKind = setting("shrunk", "Targets of label points; auto chooses on held-out points.")
+    targets: str = setting(
+        "shrunk",
+        "Targets of label points; auto chooses on held-out points.",
+        choices=lambda: ("none", *KINDS, "auto"),
+    )
     delta: float = setting(0.1, "Keep targets strictly greater than this.")
     scale: float = setting(1.0, "Multiply targets off the diagonal.")
     strength: float | None = setting(None, "Of shrunk targets; fitted by default.")

@@ -25,9 +25,12 @@ Kind = Any  # the type a setting is declared with
 NONE = "none"  # TOML has no null
 
 
-def setting(default: T, help: str) -> T:
-    """Declare a field of a settings dataclass, with the sentence that `as_toml` writes above it."""
-    return field(default=default, metadata={"help": help})
+def setting(default: T, help: str, *, choices: Callable[[], Sequence[str]] | None = None) -> T:
+    """Declare a field of a settings dataclass, with the sentence that `as_toml` writes above it.
+
+    `choices` returns the texts that the setting may hold, for a table that others may extend.
+    """
+    return field(default=default, metadata={"help": help, "choices": choices})
 
 
 def from_dict(cls: type[T], given: Mapping[str, Any], *, file: str | Path | None = None) -> T:
@@ -120,7 +123,9 @@ def _table(kind: Kind, base: Value, given: object, path: str) -> Value:
         before = _before(item, base)
         dotted = f"{path}.{name}" if path else name
         if name in given:
-            values[name] = _read(types_of[name], before, given[name], dotted)
+            choices = item.metadata.get("choices")
+            of_type = types_of[name] if choices is None else Literal[tuple(choices())]
+            values[name] = _read(of_type, before, given[name], dotted)
         elif before is MISSING:
             raise DataError(f"the setting '{dotted}' is missing", remedy="it has no default")
         else:

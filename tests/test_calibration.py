@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gandalf.graph.calibration import Calibrated, _cells, fit_calibrated
+from gandalf.graph.estimates.calibrated import Calibrated, _cells, fit_calibrated
 from gandalf.graph.matched_pairs import Pairs
 
 # The definition's numbers, written down a second time: a change of any of them is a change of the estimate.

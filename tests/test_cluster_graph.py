@@ -25,7 +25,7 @@ from gandalf.data.dataset import Dataset
 from gandalf.data.formats.table import TableOptions
 from gandalf.errors import DataError, Findings
 from gandalf.graph.cooccurrence import Keep
-from gandalf.graph.estimates import Ratio
+from gandalf.graph.estimates.ratio import Ratio
 from gandalf.graph.label_graph import counted_graph
 
 assert client and scheduler  # fixtures

@@ -10,7 +10,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset
-from gandalf.graph import postulate
+from gandalf.graph.estimates import calibrated
 from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.graph.matched_pairs import match
 from gandalf.graph.postulate import diagnose
@@ -118,7 +118,7 @@ class Spy:
 
 def spied(monkeypatch, points, seed):
     spy = Spy()
-    monkeypatch.setattr(postulate, "fit_calibrated", spy.fit)
+    monkeypatch.setattr(calibrated, "fit_calibrated", spy.fit)
     return spy, diagnose(points, seed=seed)
 
 

@@ -11,12 +11,17 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from strategies import targets
 
+import gandalf
 from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
 from gandalf.graph.cooccurrence import conditional_graph
-from gandalf.graph.estimates import Glas, Ratio, Shrunk
+from gandalf.graph.estimates import KINDS
+from gandalf.graph.estimates.glas import Glas
+from gandalf.graph.estimates.ratio import Ratio
+from gandalf.graph.estimates.shrunk import Shrunk, fit_shrunk, leave_one_out_loss
+from gandalf.graph.kind import TargetKind, build_from_sums, score_pairs
 from gandalf.graph.label_graph import GraphOptions, label_graph
-from gandalf.graph.shrinkage import fit_shrunk, leave_one_out_loss
+from gandalf.settings import override
 
 DELTAS = st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9])
 
@@ -179,3 +184,30 @@ def test_pooling_gives_labels_of_one_text_the_mean_of_their_rows(matrix, data):
 def test_options_out_of_range_are_refused_with_a_sentence(options, sentence):
     with pytest.raises(DataError, match=sentence):
         GraphOptions(**options)
+
+
+def test_a_kind_of_targets_from_outside_the_package_trains_a_model(monkeypatch, tmp_path):
+    """A new estimate is one class with its `TargetKind`, and one line in the table."""
+
+    class Halved(Ratio):
+        def score(self, joint, given, other):
+            return joint / given / 2
+
+    def build(points, options):
+        return build_from_sums("halved", Halved(), points, options)
+
+    toy = TargetKind("half the ratio", build, score_pairs=lambda pairs, *_: score_pairs(Halved(), pairs))
+    with pytest.raises(DataError, match=r'must be one of none, ratio, .*not "halved"'):
+        override(gandalf.recipe("astec"), ["targets.targets=halved"])
+    monkeypatch.setitem(KINDS, "halved", toy)
+    splits = gandalf.synthetic(300, 120, seed=1).splits
+    points = splits.train
+    halved = label_graph(points, GraphOptions("halved", delta=0.0)).matrix.toarray()
+    ratio = label_graph(points, GraphOptions("ratio", delta=0.0)).matrix.toarray()
+    off = ~np.eye(len(ratio), dtype=bool)
+    assert np.allclose(halved[off], ratio[off] / 2) and (halved.diagonal() == 1).all()
+    with pytest.raises(DataError, match="a teacher says nothing about halved targets"):
+        GraphOptions("halved", teacher="folder")
+
+    gandalf.train(splits, "astec", targets="halved", steps=3, out=tmp_path / "model")
+    assert 'targets = "halved"' in (tmp_path / "model" / "recipe.toml").read_text("utf-8")

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from strategies import targets
 
 from gandalf.data.dataset import Dataset
-from gandalf.graph.calibration import fit_calibrated
+from gandalf.graph.estimates.calibrated import fit_calibrated
 from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.graph.matched_pairs import match
 from gandalf.graph.postulate import diagnose, log_loss, reliability

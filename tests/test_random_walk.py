@@ -9,8 +9,8 @@ from strategies import targets
 
 from gandalf.data.synthetic import synthetic
 from gandalf.errors import DataError
-from gandalf.graph import random_walk
-from gandalf.graph.random_walk import Walk, expected_walk, walk_counts, walk_graph
+from gandalf.graph.estimates import walk
+from gandalf.graph.estimates.walk import Walk, expected_walk, walk_counts, walk_graph
 
 
 def one_step(dense, verbose):
@@ -67,7 +67,7 @@ def test_endless_walk_is_the_limit(matrix):
 def test_rows_of_the_expectation_do_not_depend_on_how_many_are_held(monkeypatch):
     matrix = synthetic(300, 60, texts=False).splits.train.targets
     whole = expected_walk(matrix)
-    monkeypatch.setattr(random_walk, "DENSE", 200)
+    monkeypatch.setattr(walk, "DENSE", 200)
     np.testing.assert_allclose(expected_walk(matrix).toarray(), whole.toarray(), atol=1e-15)
 
 
@@ -130,7 +130,7 @@ def test_same_seed_same_walk_and_blocks_of_walkers_all_walk(monkeypatch):
     first, again, other = (walk_counts(matrix, seed=seed).toarray() for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
-    monkeypatch.setattr(random_walk, "WALKERS", 30)
+    monkeypatch.setattr(walk, "WALKERS", 30)
     blocked = walk_counts(matrix, seed=1, top_k=80).toarray()
     walked = np.asarray(matrix.sum(axis=0)).ravel() > 0
     # A root that no visit led back to counts as visited once.

@@ -13,7 +13,7 @@ from small_systems import begun, small_system, whole
 from torch.nn import functional as F
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.graph.random_walk import walk_counts
+from gandalf.graph.estimates.walk import walk_counts
 from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.blocks import Document, Gated, Residual, Scaled
 from gandalf.nets.heads import Composed, Encoded, Table

@@ -13,8 +13,8 @@ from scipy.sparse import csr_array, eye_array, random_array
 import gandalf
 from gandalf.augment.label_points import augment
 from gandalf.errors import DataError
-from gandalf.graph import teacher
-from gandalf.graph.teacher import LEVER, TeacherOptions, mixed_targets, nearest, teacher_targets
+from gandalf.graph.estimates import teacher
+from gandalf.graph.estimates.teacher import LEVER, TeacherOptions, mixed_targets, nearest, teacher_targets
 
 
 def made_up(labels, dim=3, seed=0):

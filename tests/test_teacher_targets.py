@@ -16,10 +16,10 @@ from small_systems import small_system
 
 import gandalf
 from gandalf.errors import DataError
-from gandalf.graph.teacher import teacher_targets
+from gandalf.graph.estimates.teacher import teacher_targets
 from gandalf.model import load_model, save_model
 from gandalf.runs.run import train
-from gandalf.runs.teacher import sound_teacher
+from gandalf.runs.teacher import check_teacher
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_a_transformer_teaches_as_it_comes_or_after_pairs(settings, sound, small
     chosen = small_system("renee", small_pretrained, "siamese.kind=none", "training.steps=2", *settings)
     save_model(train(small_splits(), chosen).model, tmp_path / "model")
     with nullcontext() if sound else pytest.raises(DataError, match="was trained without pairs"):
-        assert sound_teacher(str(tmp_path / "model")) == str(tmp_path / "model")
+        assert check_teacher(str(tmp_path / "model")) == str(tmp_path / "model")
 
 
 @pytest.mark.parametrize("frozen", ["true", "false"])
@@ -110,7 +110,7 @@ def test_of_a_model_that_began_with_another_the_other_is_to_be_named(frozen, tea
     chosen = small(f"encoder.from_model={teacher}", f"encoder.frozen={frozen}", "training.steps=2")
     save_model(train(small_splits(), chosen).model, tmp_path / "model")
     with pytest.raises(DataError) as refused:
-        sound_teacher(str(tmp_path / "model"))
+        check_teacher(str(tmp_path / "model"))
     assert f"{UNTAUGHT}; name {teacher}, with whose encoder it began, or another" in str(refused.value)
 
 
@@ -123,7 +123,7 @@ def test_a_model_that_does_not_tell_how_it_was_made_may_teach(recipe, small_fold
     if recipe is not None:
         about["config"]["recipe"] = recipe
     (tmp_path / "model" / "config.json").write_text(json.dumps(about), "utf-8")
-    assert sound_teacher(str(tmp_path / "model")) == str(tmp_path / "model")
+    assert check_teacher(str(tmp_path / "model")) == str(tmp_path / "model")
 
 
 def test_the_command_names_what_is_missing(made_up, tmp_path):

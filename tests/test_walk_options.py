@@ -18,9 +18,9 @@ from strategies import targets
 
 from gandalf.data.dataset import Dataset
 from gandalf.data.synthetic import synthetic
+from gandalf.graph.estimates.walk import Walk, expected_walk, walk_counts, walk_graph
 from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.graph.neighbours import typical_labels
-from gandalf.graph.random_walk import Walk, expected_walk, walk_counts, walk_graph
 
 SIZE = 24  # points and labels of the small set on disk
 

@@ -20,7 +20,8 @@ from gandalf.data.claim import alone
 from gandalf.data.export import Writing
 from gandalf.data.origin import RECORD, foreign_files
 from gandalf.errors import DataError
-from gandalf.graph.label_graph import GraphOptions, LabelGraph
+from gandalf.graph.kind import LabelGraph
+from gandalf.graph.label_graph import GraphOptions
 
 _POINTS, _OUT = "Which points", "What is written"
 

@@ -17,7 +17,8 @@ from gandalf.cli.output import console, print_json
 from gandalf.cli.places import Place, place
 from gandalf.data.claim import alone
 from gandalf.data.files import written
-from gandalf.graph.label_graph import GraphOptions, LabelGraph
+from gandalf.graph.kind import LabelGraph
+from gandalf.graph.label_graph import GraphOptions
 from gandalf.graph.neighbours import Neighbourhood, find_labels, typical_labels
 from gandalf.report.graphs import neighbour_table, plot_neighbours
 

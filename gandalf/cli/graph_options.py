@@ -1,4 +1,4 @@
-"""The options that say how targets are made, shared by `graph` and `augment`."""
+"""Options of targets, shared by `graph` and `augment`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from gandalf.cli.options import Bundle, Seed
+from gandalf.graph.estimates import KINDS
 from gandalf.graph.label_graph import GraphOptions, SharedText, TargetName
 
 _PANEL = "How targets are made"
@@ -18,11 +19,7 @@ def _option(kind: Any, flag: str, help: str) -> Any:  # noqa: ANN401  what Annot
 
 Delta = _option(float, "--delta", "Keep targets strictly greater than this.")
 
-_TARGETS_HELP = (
-    "ratio: the paper's counts ratio. shrunk: less sure of rare labels. calibrated: what the counts turned "
-    "out to mean on labels whose text is a training text. glas, walk: GLaS and ECLARE's graph. self: each "
-    "label alone (Z1). teacher: a trained siamese encoder's nearest labels (LEVER)."
-)
+_TARGETS_HELP = " ".join(f"{name}: {kind.help}." for name, kind in KINDS.items())
 
 GRAPH = Bundle(
     GraphOptions,

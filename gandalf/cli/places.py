@@ -18,7 +18,8 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import Writing, export
 from gandalf.data.harden import harden_points
 from gandalf.errors import Findings, Problem
-from gandalf.graph.label_graph import GraphOptions, LabelGraph, counted_graph, need_sums
+from gandalf.graph.kind import LabelGraph
+from gandalf.graph.label_graph import GraphOptions, counted_graph, need_sums
 from gandalf.graph.neighbours import Labelled, Neighbourhood, neighbourhood
 from gandalf.runs.teacher import any_label_graph
 
@@ -127,7 +128,7 @@ def place(
         if shards is None:
             yield Here(source.load_original(), partial(_counted_on, client))
             return
-        found = sharded_set(client, shards, findings, with_texts=options.targets == "calibrated")
+        found = sharded_set(client, shards, findings, with_texts=options.needs == "texts")
         tell(findings.problems)
         yield found
 
@@ -135,5 +136,5 @@ def place(
 def _counted_on(client: Client, points: Dataset, options: GraphOptions) -> LabelGraph:
     from gandalf.cluster.points import points_in_memory
 
-    pieces = points_in_memory(client, points, with_texts=options.targets == "calibrated")
+    pieces = points_in_memory(client, points, with_texts=options.needs == "texts")
     return counted_graph(pieces, options, points.label_texts)

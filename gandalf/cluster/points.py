@@ -29,14 +29,13 @@ from gandalf.data.formats.assemble import need_points, note_scale
 from gandalf.data.matching import label_groups, text_groups
 from gandalf.errors import Findings
 from gandalf.graph.cooccurrence import Keep
-from gandalf.graph.estimates import Shrunk
+from gandalf.graph.estimates.shrunk import Shrunk, fit_strength, labels_to_fit
 from gandalf.graph.joint_sums import EXACT, Block, Rows, blocks
 from gandalf.graph.matched_pairs import MatchedLabels, Matches
-from gandalf.graph.shrinkage import fit_strength, labels_to_fit
 from gandalf.progress import meter
 
 # Products of one block of labels: bounds what a worker needs for it to some 200 MB.
-BLOCK = 8_000_000
+TASK_PRODUCTS = 8_000_000
 PIECES = 2  # for each thread of the cluster, where one machine has read the set
 MOST_PIECES = 256  # of shards: each piece meets each block in a task, and a task costs some milliseconds
 
@@ -54,7 +53,7 @@ class ClusterPoints:
     of_labels: LabelSums
     frequency: Future  # sums of targets, on the cluster
     exact: npt.DTypeLike  # numbers wide enough for joint sums
-    block: int = BLOCK
+    block: int = TASK_PRODUCTS
 
     @property
     def num_labels(self) -> int:
@@ -121,7 +120,12 @@ class ClusterPoints:
 
 
 def points_in_memory(
-    client: Client, points: Dataset, *, with_texts: bool, pieces: int | None = None, block: int = BLOCK
+    client: Client,
+    points: Dataset,
+    *,
+    with_texts: bool,
+    pieces: int | None = None,
+    block: int = TASK_PRODUCTS,
 ) -> ClusterPoints:
     """Points that this process has read, cut into pieces for the workers."""
     points.need_probabilities()
@@ -145,7 +149,7 @@ def points_in_memory(
 
 
 def points_of_shards(
-    client: Client, where: Shards, findings: Findings, *, with_texts: bool, block: int = BLOCK
+    client: Client, where: Shards, findings: Findings, *, with_texts: bool, block: int = TASK_PRODUCTS
 ) -> tuple[ClusterPoints, Sequence[ShardFacts], Sequence[ShardFacts]]:
     """Points that the workers read, a piece for each shard, and what each training and test shard holds."""
     reader = where.reader

@@ -27,7 +27,8 @@ from gandalf.data.formats.filters import with_filters, write_filters
 from gandalf.data.load import set_name
 from gandalf.data.origin import write_origin
 from gandalf.errors import DataError, Findings, Problem
-from gandalf.graph.label_graph import GraphOptions, LabelGraph, counted_graph
+from gandalf.graph.kind import LabelGraph
+from gandalf.graph.label_graph import GraphOptions, counted_graph
 from gandalf.graph.neighbours import Neighbourhood, described
 from gandalf.progress import track
 

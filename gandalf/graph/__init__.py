@@ -1,1 +1,1 @@
-"""Targets to L x L graphs: co-occurrence, estimates of P(i | j), walks, and the diagnosis."""
+"""Label graphs: co-occurrence, estimates of P(i | j), walks, and the diagnosis."""

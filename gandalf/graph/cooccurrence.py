@@ -1,8 +1,8 @@
-"""Which labels stand together on a point: counts, and the graph of conditional probabilities they give.
+"""Counts of labels that occur together on a point, and the graph of conditional probabilities they give.
 
 Row j of every matrix here belongs to the label whose *text is the input*; column i is a label it may carry.
-The full matrix of counts is far larger than what survives the threshold, so it is made in blocks of labels
-on all cores, and each block is thresholded before the next one begins.
+The full matrix of counts is far larger than the graph. So all cores count blocks of labels, and each block
+meets the threshold before the next one begins.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.errors import DataError
-from gandalf.graph.joint_sums import BLOCK, Block, Floats, Rows, blocks, both_ways, plan
+from gandalf.graph.joint_sums import BLOCK_PRODUCTS, Block, Floats, Rows, blocks, both_ways, plan
 from gandalf.graph.own_points import SEEN, OwnSums, leave_out, own_sums
 from gandalf.progress import meter
 
 
 class Estimate(Protocol):
-    """An estimate of P(i | j) from three numbers: how often i and j stand together, how often j, how often i.
+    """Estimate of P(i | j) from three counts: of i and j together, of j and of i.
 
-    `score` is compared with the threshold; `target` turns a score into the value that stands in the graph,
-    in (0, 1]. `below_ratio` promises score <= joint / given, so that hopeless pairs need not be scored.
+    `score` meets the threshold. `target` turns a score into the value in the graph, in (0, 1].
+    `below_ratio` promises score <= joint / given, so that pairs below the threshold need no score.
     """
 
     @property
     def unit_diagonal(self) -> bool:
-        """Whether a label's own target is 1; otherwise it is what the estimate says of the pair (j, j)."""
+        """True if a label's own target is 1; otherwise the estimate scores the pair (j, j)."""
 
     @property
     def below_ratio(self) -> bool:
-        """Whether the score is never above joint / given."""
+        """True if the score is never above joint / given."""
 
     def score(self, joint: Floats, given: Floats, other: Floats) -> Floats:
-        """Score of each pair from its joint count and the frequencies of its input label and its target."""
+        """Score each pair from its joint count and the frequencies of its input label and its target."""
 
     def target(self, score: Floats) -> Floats:
-        """Value in the graph for each score."""
+        """Return the value in the graph for each score."""
 
 
 class Keep(NamedTuple):
-    """Which pairs stand in the graph: their estimate, its threshold, and how many in a row."""
+    """Rule for the pairs that the graph keeps: estimate, threshold, and most entries of a row."""
 
     estimate: Estimate
     delta: float
@@ -53,18 +53,18 @@ class Keep(NamedTuple):
 
 
 def frequencies(targets: csr_array) -> Floats:
-    """Sum of each label's targets: its number of points where targets are 0 or 1."""  # shape: (L,)
+    """Sum each label's targets: its number of points where targets are 0 or 1."""  # shape: (L,)
     total = np.zeros(targets.shape[1])
-    for start in range(0, targets.nnz, BLOCK):  # `bincount` widens what it is given: a piece at a time
-        piece = slice(start, start + BLOCK)
+    for start in range(0, targets.nnz, BLOCK_PRODUCTS):  # `bincount` copies what it gets to float64
+        piece = slice(start, start + BLOCK_PRODUCTS)
         total += np.bincount(targets.indices[piece], targets.data[piece], minlength=len(total))
     return total
 
 
 def counts(targets: csr_array, labels: npt.ArrayLike | None = None) -> csr_array:
-    """Joint sums of the given labels (rows, in the order given; all by default) with every label.
+    """Return the joint sums of the given labels (rows, in the order given; all by default) with every label.
 
-    The entry of a label with itself is its frequency. Nothing is dropped: ask for few labels of a large set.
+    The entry of a label with itself is its frequency. No entry is dropped: ask for few labels of a large set.
     """
     rows = np.arange(targets.shape[1]) if labels is None else np.asarray(labels, dtype=np.int64)
     points, by_label = both_ways(targets)
@@ -84,11 +84,11 @@ def conditional_graph(
     own: csr_array | None = None,
     threads: int | None = None,
 ) -> csr_array:
-    """Label graph (L x L, float32) of an estimate: entries with a score strictly above `delta`, and itself.
+    """Return the label graph (L x L, float32): the diagonal, and entries with a score strictly above `delta`.
 
-    `top_k` keeps at most that many entries of a row, its diagonal always among them: the largest scores,
-    the smaller label where they tie. `own` (L x N, see `own_points`) names points to leave out of each
-    label's counts. The result does not depend on the number of threads (default: one for each core).
+    `top_k` keeps at most that many entries of a row: its diagonal and the largest scores, the smaller label
+    of equals. `own` (L x N, see `own_points`) names points to leave out of each label's counts. The result
+    does not depend on the number of threads (default: one for each core).
     """
     check_threshold(delta, top_k)
     frequency = frequencies(targets)
@@ -106,7 +106,7 @@ def conditional_graph(
 
 
 def least_joint(keep: Keep, frequency: Floats) -> Floats:
-    """Joint sums that a label's pairs must exceed to be worth a score."""  # shape: (L,)
+    """Return the joint sum that each label's pairs must exceed to be worth a score."""  # shape: (L,)
     if not keep.estimate.below_ratio:
         return np.zeros(len(frequency))
     # A little below delta x given, lest rounding drop a pair that the exact comparison would keep.
@@ -114,9 +114,9 @@ def least_joint(keep: Keep, frequency: Floats) -> Floats:
 
 
 def graph_rows(joint: Rows, block: Block, frequency: Floats, keep: Keep, own: OwnSums | None = None) -> Rows:
-    """Rows of the graph for a block of labels, from their joint sums with all labels.
+    """Return the graph's rows of a block of labels, from their joint sums with all labels.
 
-    `own` is what the points carry that are left out of each label's counts.
+    `own` holds the sums of the points to leave out of each label's counts.
     """
     pairs = _pairs(joint, block, frequency)
     if own is not None:
@@ -135,14 +135,27 @@ def check_threshold(delta: float, top_k: int | None = None) -> None:
 def largest_entries(
     row: npt.NDArray[np.int64], column: npt.NDArray[np.integer[Any]], score: Floats, k: int
 ) -> npt.NDArray[np.int64]:
-    """Where the k largest entries of each row stand, the smaller label first where they tie; rows ascend."""
+    """Return the places of the k largest entries of each row, the smaller label of equals; rows ascend."""
     order = np.lexsort((column, -score, row))
-    rank = np.arange(len(order)) - np.searchsorted(row, row)  # the sort leaves the rows in place
+    rank = np.arange(len(order)) - np.searchsorted(row, row)  # rows ascend before and after the sort
     return np.sort(order[rank < k])
 
 
+def sample_by_pairs(
+    work: npt.NDArray[np.int64], labels: npt.NDArray[np.int64], generator: np.random.Generator, most: int
+) -> npt.NDArray[np.int64]:
+    """Draw labels until they have about `most` pairs; return them sorted.
+
+    `work` is `products_by_label` of the targets.
+    """
+    drawn = generator.permutation(labels)
+    at_most = work[drawn]  # pairs of each
+    enough = int(np.searchsorted(np.cumsum(at_most), most)) + 1
+    return np.sort(drawn[:enough])
+
+
 class _Pairs(NamedTuple):
-    """Pairs (row, column) of labels and their counts, by row and column."""  # shape of each: (P,)
+    """Pairs (row, column) of labels with their counts, by row and column."""  # shape of each: (P,)
 
     row: npt.NDArray[np.int64]
     column: npt.NDArray[np.int32]
@@ -157,7 +170,7 @@ def _in_threads(
     work: npt.NDArray[np.int64],
     threads: int | None,
 ) -> Iterator[Rows]:
-    """Rows of the blocks in order, made side by side."""
+    """Yield the rows of the blocks in order, computed in threads."""
     with (
         ThreadPoolExecutor(threads or os.cpu_count()) as pool,
         meter("label graph", float(work.sum())) as bar,
@@ -173,7 +186,7 @@ def _pairs(joint: Rows, block: Block, frequency: Floats) -> _Pairs:
 
 
 def _left_out(pairs: _Pairs, block: Block, own: OwnSums, frequency: Floats) -> _Pairs:
-    """The pairs as they are without each label's own points; those that stand together nowhere else go."""
+    """Leave each label's own points out of the counts; drop pairs that occur together nowhere else."""
     places = pairs.row - block[0], pairs.column.astype(np.int64), pairs.joint
     found = leave_out(own, np.arange(*block), places, frequency)
     seen = found.joint > SEEN
@@ -182,7 +195,7 @@ def _left_out(pairs: _Pairs, block: Block, own: OwnSums, frequency: Floats) -> _
 
 
 def _thresholded(pairs: _Pairs, labels: npt.NDArray[np.int64], frequency: Floats, keep: Keep) -> Rows:
-    """Rows of the graph for consecutive labels, given all their pairs."""
+    """Return the graph's rows of consecutive labels, given all their pairs."""
     estimate, delta, top_k = keep
     score = estimate.score(pairs.joint, pairs.given, pairs.other)
     kept = (score > delta) & (pairs.column != pairs.row)
@@ -203,7 +216,7 @@ def _thresholded(pairs: _Pairs, labels: npt.NDArray[np.int64], frequency: Floats
 
 
 def _own_targets(frequency: Floats, estimate: Estimate) -> Floats:
-    """Each label's target for its own text; a label without points is treated as one seen once."""
+    """Return each label's target for its own text; a label without points counts as seen once."""
     if estimate.unit_diagonal:
         return np.ones(len(frequency))
     seen = np.where(frequency > 0, frequency, 1.0)
@@ -211,8 +224,8 @@ def _own_targets(frequency: Floats, estimate: Estimate) -> Floats:
 
 
 def _stacked(parts: Iterable[Rows], labels: int) -> csr_array:
-    """One L x L matrix of the rows as they come."""
-    # Grown in place, so that the parts never stand in memory beside the whole.
+    """Stack the rows, as they come, into one L x L matrix."""
+    # The arrays grow in place: no second copy of the graph in memory.
     columns, values = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
     lengths = [np.zeros(1, dtype=np.int64)]
     for part in parts:
@@ -221,7 +234,7 @@ def _stacked(parts: Iterable[Rows], labels: int) -> csr_array:
             whole.resize(end + len(piece), refcheck=False)
             whole[end:] = piece
         lengths.append(part.lengths)
-    # Both kinds of index must be of one type, or SciPy copies; an int32 holds all but enormous graphs.
+    # SciPy copies unless both kinds of index have one type; int32 is enough for all but enormous graphs.
     wide = np.int32 if len(columns) < 2**31 else np.int64
     indptr = np.cumsum(np.concatenate(lengths), dtype=wide)
     return csr_array((values, columns.astype(wide, copy=False), indptr), shape=(labels, labels))

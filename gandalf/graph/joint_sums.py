@@ -1,12 +1,13 @@
-"""Joint sums of labels in blocks of consecutive labels: how often two labels stand on one point.
+"""Joint sums in blocks of consecutive labels: how often two labels occur on one point.
 
-Sums over parts of the points add up to the sum over all of them, so parts may be counted apart.
+Sums over parts of the points add up to the sum over all points, so parts may be counted apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -15,16 +16,18 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.data.sparse_rows import products_by_label
-from gandalf.graph.kernels import Arrays, Kernel, compiled
 
 Floats = npt.NDArray[np.float64]
 Block = tuple[int, int]  # labels [first, last)
+Array = npt.NDArray[Any]
+Arrays = tuple[Array, Array, Array]  # indptr, indices, data
+Kernel = Callable[..., tuple[Array, Array, Array]]
 
-# Products of one block: bounds its memory to some 50 MB (an index, a count, a score and copies of them).
-BLOCK = 2_000_000
-# Products from which it pays to load the compiled loop.
+# Products of one block: some 50 MB of memory (an index, a count, a score and copies of them).
+BLOCK_PRODUCTS = 2_000_000
+# From so many products on, loading the compiled loop pays.
 LARGE = 50_000_000
-EXACT = 2**24  # float32 counts so far
+EXACT = 2**24  # float32 counts exactly up to here
 
 
 class Rows(NamedTuple):
@@ -36,16 +39,16 @@ class Rows(NamedTuple):
 
 
 def both_ways(targets: csr_array) -> tuple[csr_array, csr_array]:
-    """Targets by point and by label, in numbers wide enough for exact sums.
+    """Return the targets by point and by label, in numbers wide enough for exact sums.
 
-    Large sets are 0 or 1: those are not copied, and the second matrix holds bits.
+    Large sets have targets of 0 or 1: these are not copied, and the second matrix holds booleans.
     """
     points = csr_array(targets)
     if not points.has_canonical_format or (points.data == 0).any():
         points = points.copy()
         points.sum_duplicates()
         points.eliminate_zeros()
-    if points.nnz < 2**31:  # half the memory to walk through
+    if points.nnz < 2**31:  # halves the memory to read
         narrow = points.indices.astype(np.int32, copy=False), points.indptr.astype(np.int32, copy=False)
         points = csr_array((points.data, *narrow), shape=points.shape)
     if points.shape[0] >= EXACT or not (points.data == 1).all():
@@ -55,7 +58,7 @@ def both_ways(targets: csr_array) -> tuple[csr_array, csr_array]:
     return points.astype(np.float32, copy=False), csr_array(ones.T)
 
 
-def blocks(work: npt.NDArray[np.integer[Any]], budget: int = BLOCK) -> list[Block]:
+def blocks(work: npt.NDArray[np.integer[Any]], budget: int = BLOCK_PRODUCTS) -> list[Block]:
     """Cut the labels where their work passes a multiple of the budget."""
     cuts = np.flatnonzero(np.diff(np.cumsum(work, dtype=np.int64) // budget)) + 1
     return list(pairwise([0, *cuts.tolist(), len(work)]))
@@ -64,9 +67,10 @@ def blocks(work: npt.NDArray[np.integer[Any]], budget: int = BLOCK) -> list[Bloc
 def plan(
     points: csr_array, by_label: csr_array
 ) -> tuple[npt.NDArray[np.int64], Callable[[Block, Floats], Rows]]:
-    """Products behind each row, and the function that gives the joint sums above `least` of a block.
+    """Return the products behind each row, and the function that sums a block.
 
-    The targets are given by point and by label, see `both_ways`.
+    That function returns the block's joint sums above `least`. Give the targets by point and by label, as
+    `both_ways` returns them.
     """
     work = products_by_label(points)
     kernel = compiled() if work.sum() >= LARGE else None
@@ -92,9 +96,67 @@ def _by_kernel(
 
 
 def _arrays(matrix: csr_array) -> Arrays:
-    """What the compiled loop reads of a matrix."""
-    # Targets that are all 1 need not be read: an empty array stands for them, its type that of the sums.
+    """Return the arrays of a matrix that the compiled loop reads."""
+    # An empty array stands for targets that are all 1; its type is that of the sums.
     values = matrix.data if matrix.dtype == np.float64 else np.empty(0, dtype=np.float32)
-    # Unsigned, because a signed index is checked for counting from the end: a quarter of the time.
+    # numba checks every signed index for counting from the end, which takes a quarter of the time.
     unsigned = f"u{matrix.indices.itemsize}"
     return matrix.indptr.view(unsigned), matrix.indices.view(unsigned), values
+
+
+# The one loop worth compiling: joint sums of a block, kept only above `least`.
+def _joint_rows(
+    labels: Arrays,
+    points: Arrays,
+    block: tuple[int, int],
+    least: Array,
+    room: int,
+) -> tuple[Array, Array, Array]:
+    """Return lengths, sorted columns and joint sums above least[label] of the rows of labels [first, last).
+
+    `labels` and `points` are (indptr, indices, data) of both directions; empty `data` means that every
+    target is 1. `room` bounds the entries of the block.
+    """
+    (label_start, label_points, label_values), (point_start, point_labels, point_values) = labels, points
+    first, last = block
+    sums = np.zeros(len(label_start) - 1, dtype=point_values.dtype)
+    met = np.empty(len(sums), dtype=point_labels.dtype)
+    columns, joint = np.empty(room, dtype=point_labels.dtype), np.empty(room, dtype=point_values.dtype)
+    lengths = np.zeros(last - first, dtype=np.int64)
+    graded, end = len(point_values) > 0, 0
+    for j in range(first, last):
+        number = 0
+        for a in range(label_start[j], label_start[j + 1]):
+            s = label_points[a]
+            for b in range(point_start[s], point_start[s + 1]):
+                i = point_labels[b]
+                if sums[i] == 0:
+                    met[number] = i
+                    number += 1
+                sums[i] += label_values[a] * point_values[b] if graded else 1
+        begin = end
+        for i in met[:number]:
+            if sums[i] > least[j]:
+                columns[end] = i
+                end += 1
+        columns[begin:end].sort()
+        for b in range(begin, end):
+            joint[b] = sums[columns[b]]
+        for i in met[:number]:
+            sums[i] = 0
+        lengths[j - first] = end - begin
+    return lengths, columns[:end].copy(), joint[:end].copy()
+
+
+@cache
+def compiled() -> Kernel | None:
+    """Compile the loop to machine code that releases the GIL; return None without numba."""
+    try:
+        numba: Any = import_module("numba")
+    except ImportError:
+        return None
+    try:
+        kernel: Kernel = numba.njit(nogil=True, cache=True)(_joint_rows)
+    except RuntimeError:  # no folder to cache compiled code in
+        kernel = numba.njit(nogil=True)(_joint_rows)
+    return kernel

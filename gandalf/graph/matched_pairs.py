@@ -1,9 +1,8 @@
 """Pairs of labels on which the label-feature postulate can be observed.
 
-A label is *matched* when its text is the text of training points. What those points carry is what the
-postulate speaks of, P(Y_i | X = z_j), seen rather than assumed. Labels that share a text are matched to the
-same points, and a text that several points share is observed as their mean: a model sees the text alone and
-cannot tell them apart.
+A label is *matched* if its text is the text of training points. The targets of those points show what the
+postulate assumes: P(Y_i | X = z_j). Labels that share a text match the same points. Several points of one
+text are observed as their mean: a model sees the text alone and cannot tell them apart.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from scipy.sparse import csr_array
 from gandalf.data.dataset import Dataset
 from gandalf.data.matching import matched_groups
 from gandalf.data.sparse_rows import products_by_label
-from gandalf.graph.cooccurrence import counts, frequencies
+from gandalf.graph.cooccurrence import counts, frequencies, sample_by_pairs
 from gandalf.graph.joint_sums import Floats
 from gandalf.graph.own_points import SEEN, OwnSums, entries, leave_out, own_points, own_sums
-from gandalf.graph.shrinkage import labels_of_pairs
 
 MAX_PAIRS = 2_000_000
 Labels = npt.NDArray[np.int64]
@@ -28,14 +26,14 @@ Labels = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pairs:
-    """Ordered pairs (input label j, other label i != j) that occur together apart from j's own points.
+    """Ordered pairs (input label j, other label i != j) that occur together outside j's own points.
 
-    The counts leave the matched points of j out, so that `observed`, which is made of them, is news.
+    The counts leave the matched points of j out: `observed` is made of these.
     """
 
     given_label: Labels  # j; shape: (P,)
     other_label: Labels  # i
-    text: Labels  # number of j's text: pairs of one text stand or fall together
+    text: Labels  # number of j's text: a fold holds all pairs of one text
     joint: Floats
     given: Floats
     other: Floats
@@ -45,13 +43,13 @@ class Pairs:
         return len(self.joint)
 
     def __getitem__(self, rows: npt.NDArray[np.bool_]) -> Pairs:
-        """The pairs chosen by a mask."""
+        """Select pairs by a mask."""
         return Pairs(**{name: getattr(self, name)[rows] for name in self.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
 class Matches:
-    """Which labels are matched to which points, and every pair that can be observed on a sample of them."""
+    """Labels matched to points, and the pairs observed on all matched labels or a sample."""
 
     labels: int  # labels that are matched
     texts: int  # distinct texts among them
@@ -59,28 +57,28 @@ class Matches:
     shared_texts: int  # labels that share their text with another label
     links: float  # observed targets in all, off the diagonal, on the sampled labels
     pairs: Pairs
-    own: csr_array | None = None  # L x N: the points that have each label's text, where they are at hand
+    own: csr_array | None = None  # L x N: the points that have each label's text; None on a cluster
 
 
 @dataclass(frozen=True)
 class MatchedLabels:
-    """Which labels are matched, given the number of each label's text and how many points have each text."""
+    """Matched labels, from the number of each label's text and the number of points of each text."""
 
-    text: Labels  # of each label; below 0 where it is empty and matches nothing; shape: (L,)
+    text: Labels  # of each label; an empty text has a number below 0 and matches nothing; shape: (L,)
     size: Labels  # points of each text; shape: (texts,)
 
     @property
     def labels(self) -> Labels:
-        """The matched ones, sorted."""
+        """Matched labels, sorted."""
         points_of = np.where(self.text >= 0, self.size[np.maximum(self.text, 0)], 0)
         return np.flatnonzero(points_of)
 
     def sample(self, work: Labels, seed: int, most_pairs: int = MAX_PAIRS) -> Labels:
-        """Those whose pairs are observed: all, or a sample; `work` is what `products_by_label` says."""
-        return labels_of_pairs(work, self.labels, np.random.default_rng(seed), most_pairs)
+        """Draw the labels whose pairs are observed: all, or a sample; `work` is `products_by_label`."""
+        return sample_by_pairs(work, self.labels, np.random.default_rng(seed), most_pairs)
 
     def observed(self, labels: Labels, joint: csr_array, sums: OwnSums, frequency: Floats) -> Matches:
-        """What is observed on these labels, from their joint counts and what their own points carry."""
+        """Collect the pairs of these labels, from their joint counts and the sums of their own points."""
         pairs, links = _pairs(self.text, labels, joint, sums, frequency)
         texts = np.unique(self.text[self.labels])
         labels_of = _group_sizes(self.text, len(self.size))
@@ -95,7 +93,7 @@ class MatchedLabels:
 
 
 def match(points: Dataset, *, seed: int = 0, most_pairs: int = MAX_PAIRS) -> Matches:
-    """Match labels to training points by text; collect the pairs of the matched labels, or of a sample."""
+    """Match labels to training points by text; collect the pairs of the matched labels or a sample."""
     points.need_texts("matching labels to points")
     of_points, of_labels = matched_groups(points)
     number = int(max(of_points.max(initial=0), of_labels.max(initial=0))) + 1
@@ -108,14 +106,14 @@ def match(points: Dataset, *, seed: int = 0, most_pairs: int = MAX_PAIRS) -> Mat
 
 
 def _group_sizes(groups: Labels, number: int) -> Labels:
-    # Empty texts carry negative numbers: they match nothing.
+    # Empty texts have negative numbers: they match nothing.
     return np.bincount(groups[groups >= 0], minlength=number)
 
 
 def _pairs(
     of_labels: Labels, labels: Labels, joint: csr_array, sums: OwnSums, frequency: Floats
 ) -> tuple[Pairs, float]:
-    """Pairs of the given matched labels with all others, and the sum of all their observed targets."""
+    """Return the pairs of the given matched labels with all others, and the sum of their observed targets."""
     row = np.repeat(np.arange(len(labels)), np.diff(joint.indptr))
     off = joint.indices != labels[row]
     row, column = row[off], joint.indices[off].astype(np.int64)

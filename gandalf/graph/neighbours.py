@@ -31,7 +31,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """A label and what its text would be taught."""
+    """A label with the targets of its text."""
 
     label: int
     text: str
@@ -40,7 +40,7 @@ class Neighbourhood:
 
 
 class Labelled(Protocol):
-    """Points by what is known of their labels."""
+    """Points, seen through their labels."""
 
     @property
     def label_texts(self) -> Sequence[str] | None:
@@ -84,14 +84,14 @@ def find_labels(points: Labelled, query: str) -> list[int]:
 
 
 def neighbourhood(points: Dataset, graph: csr_array, label: int) -> Neighbourhood:
-    """The label's row of the graph beside the counts behind it."""
+    """Return the label's row of the graph with the counts behind it."""
     return described(points, graph, label, counts(points.targets, [label]), frequencies(points.targets))
 
 
 def described(
     points: Labelled, graph: csr_array, label: int, together: csr_array, frequency: Floats
 ) -> Neighbourhood:
-    """The same from the label's joint sums with all labels, one row, and the sums of all labels."""
+    """Do as `neighbourhood`, from the label's joint sums with all labels and all labels' sums."""
     row = graph[[label]]
     joint = dict(zip(together.indices.tolist(), together.data.tolist(), strict=True))
     neighbours = [
@@ -104,7 +104,7 @@ def described(
 
 
 def typical_labels(points: Labelled, graph: csr_array, number: int = 3) -> list[int]:
-    """A few labels to show: from the head, the middle and the tail of those that have several neighbours."""
+    """Choose a few labels to show, from the head to the tail of the labels with several neighbours."""
     known = np.flatnonzero(np.diff(graph.indptr) > 3)
     if not len(known):
         known = np.arange(points.num_labels)

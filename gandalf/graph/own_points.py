@@ -1,7 +1,7 @@
-"""A label's own points, which bear its very text, and the counts of a pair without them.
+"""Own points of a label, which have its very text, and the counts of a pair without them.
 
-Where such points exist, the label's text has been seen as an input and its targets are known. Counts that
-are to *predict* those targets must not hold them: a point that carries i adds to the frequency of i.
+Own points show the targets of the label's text. Counts that *predict* those targets must leave the own
+points out: a point that carries i adds to the frequency of i.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from scipy.sparse import csr_array, csr_matrix
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-SEEN = 1e-9  # joint sums above this count: sums of graded targets may miss 0 by rounding
+SEEN = 1e-9  # smaller joint sums are 0: sums of graded targets may miss 0 by rounding
 
 
 @dataclass(frozen=True)
 class OwnSums:
-    """What the own points of R labels carry, summed. Sums over parts of the points add up."""
+    """Sums of the targets of R labels' own points. Sums over parts of the points add up."""
 
     number: Ints  # own points of each label; shape: (R,)
     of_self: Floats  # their targets of the label itself; shape: (R,)
@@ -47,13 +47,13 @@ class PairCounts:
 
 
 def own_points(of_points: Ints, of_labels: Ints) -> csr_array:
-    """Labels x points: 1 where the point has the label's text, given the numbers of their texts."""
+    """Return labels x points, 1 where the point has the label's text, from the numbers of their texts."""
     order = np.argsort(of_points, kind="stable")
     first = np.searchsorted(of_points[order], of_labels)
     last = np.searchsorted(of_points[order], of_labels, side="right")
     indptr = np.concatenate([[0], np.cumsum(last - first)])
     places = np.arange(indptr[-1]) + np.repeat(first - indptr[:-1], last - first)
-    # Types of the targets it will meet: SciPy would otherwise widen copies of them again and again.
+    # The index type of the targets: SciPy would otherwise copy them to a wider type again and again.
     wide = np.int32 if indptr[-1] < 2**31 else np.int64
     indices, indptr = order[places].astype(wide), indptr.astype(wide)
     ones = np.ones(len(indices), dtype=np.float32)
@@ -61,10 +61,10 @@ def own_points(of_points: Ints, of_labels: Ints) -> csr_array:
 
 
 def own_sums(own: csr_array, targets: csr_array, labels: Ints) -> OwnSums:
-    """What the own points of `labels`, the rows of `own`, carry."""
-    mine = csr_array(targets[own.indices])  # a row for each own point: work in step with these, not with N
+    """Sum the targets of the own points of `labels`, the rows of `own`."""
+    mine = csr_array(targets[own.indices])  # one row for each own point: work does not grow with N
     if not (mine.data == 1).all():
-        # Joint sums of graded targets are of float64: less would leave a rest where nothing is left.
+        # Joint sums of graded targets are float64: with less, differences would miss 0.
         mine, own = mine.astype(np.float64), own.astype(np.float64)
     places = np.arange(own.nnz, dtype=own.indices.dtype)
     holder = np.repeat(np.arange(len(labels)), np.diff(own.indptr))
@@ -79,7 +79,7 @@ def own_sums(own: csr_array, targets: csr_array, labels: Ints) -> OwnSums:
 
 
 def leave_out(sums: OwnSums, labels: Ints, pairs: tuple[Ints, Ints, Floats], frequency: Floats) -> PairCounts:
-    """Counts of pairs (row, other label, joint) without the own points of `labels`, the rows of `sums`."""
+    """Count pairs (row, other label, joint) without the own points of `labels`, the rows of `sums`."""
     row, column, joint = pairs
     of_other = entries(sums.carried, row, column)
     return PairCounts(
@@ -91,7 +91,7 @@ def leave_out(sums: OwnSums, labels: Ints, pairs: tuple[Ints, Ints, Floats], fre
 
 
 def entries(matrix: csr_array, rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer]) -> Floats:
-    """Entries of a sparse matrix at the given places."""
+    """Return the entries of a sparse matrix at the given places."""
     if not len(rows):
-        return np.empty(0)  # SciPy answers no places with a matrix, not with numbers
+        return np.empty(0)  # for no places SciPy returns a matrix, not numbers
     return np.asarray(csr_matrix(matrix)[rows, columns], dtype=np.float64).ravel()

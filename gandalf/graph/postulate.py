@@ -1,11 +1,11 @@
-"""Does the label-feature postulate hold on this data? Measured, not assumed.
+"""Diagnosis: measure whether the label-feature postulate holds on a data set.
 
-For labels whose text is a training text, the targets of those points are compared with what each estimate
-says from all *other* points. Fitted estimates are fitted on the texts of other folds.
+For labels whose text is a training text, the diagnosis compares the targets of those points with each
+estimate from all *other* points. It fits estimates on the texts of other folds.
 
-Two questions are kept apart. Is P(Y_i | X = z_j) what P(Y_i | Y_j) says? The shrunk estimate answers for the
-right side: it is fitted to predict held-out co-occurrences and knows of no text. And is the ratio of counts a
-good estimate of P(Y_i | Y_j)? It is too high wherever counts are small, whether the postulate holds or not.
+It answers two questions. Is P(Y_i | X = z_j) equal to P(Y_i | Y_j)? The shrunk estimate stands for the right
+side: it is fitted to predict held-out co-occurrences and reads no text. Is the ratio of counts a good
+estimate of P(Y_i | Y_j)? It is too high wherever counts are small, whether the postulate holds or not.
 """
 
 from __future__ import annotations
@@ -14,32 +14,27 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gandalf.data.dataset import Dataset
-from gandalf.graph.calibration import fit_calibrated
-from gandalf.graph.cooccurrence import Estimate, check_threshold
-from gandalf.graph.estimates import Ratio, Shrunk
+from gandalf.graph.cooccurrence import check_threshold
+from gandalf.graph.estimates import KINDS
+from gandalf.graph.estimates.calibrated import MIN_PAIRS, too_few_to_calibrate
+from gandalf.graph.estimates.shrunk import Shrunk, fit_shrunk
 from gandalf.graph.joint_sums import Floats
-from gandalf.graph.label_graph import MIN_PAIRS, too_few_to_calibrate
-from gandalf.graph.matched_pairs import Matches, Pairs, match
-from gandalf.graph.shrinkage import fit_shrunk
+from gandalf.graph.matched_pairs import Matches, match
 
-FOLDS = 5
 EDGES = np.linspace(0.0, 1.0, 11)  # of the reliability table
-FLOOR = 1e-3  # estimates are clipped to [FLOOR, 1 - FLOOR] for the log loss, which is infinite otherwise
-HOLDS, FAILS = (
-    0.75,
-    0.4,
-)  # observed / shrunk: from the first on the postulate holds, below the second it fails
-SURE = 1.2  # ratio / shrunk from which the ratio is called too sure of itself
-HARDLY = 100.0  # strength from which next to nothing is left of a ratio
-FEW = 0.1  # share of pairs kept below which label points teach little but themselves
+FLOOR = 1e-3  # the log loss clips estimates to [FLOOR, 1 - FLOOR]: at 0 and 1 it is infinite
+# Observed / shrunk: from HOLDS on the postulate holds, below FAILS it fails.
+HOLDS, FAILS = 0.75, 0.4
+SURE = 1.2  # from this ratio / shrunk on, the ratio is too sure of itself
+HARDLY = 100.0  # from this strength on, shrinkage leaves next to nothing of a ratio
+FEW = 0.1  # below this share of pairs kept, label points teach little but their own label
 
 
 @dataclass(frozen=True)
 class ReliabilityRow:
-    """Pairs whose estimate lies in (low, high], and what was observed of them."""
+    """Pairs whose estimate lies in (low, high], with their mean observed target."""
 
     low: float
     high: float
@@ -50,7 +45,7 @@ class ReliabilityRow:
 
 @dataclass(frozen=True)
 class EstimateQuality:
-    """How close one estimate comes to the observed targets of held-out texts."""
+    """Distance of one estimate from the observed targets of held-out texts."""
 
     name: str
     log_loss: float
@@ -63,7 +58,7 @@ class EstimateQuality:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What can be said about the postulate, and the estimate to use."""
+    """Facts about the postulate on a data set, and the estimate to use."""
 
     labels: int
     matched_labels: int
@@ -72,15 +67,15 @@ class Diagnosis:
     labels_that_share_a_text: int
     pairs: int
     mean_observed: float | None
-    reachable: float | None  # share of true links whose labels co-occur elsewhere: no estimate recalls more
+    reachable: float | None  # share of true links whose labels co-occur elsewhere: an upper bound of recall
     strength: float  # of the shrunk estimate
-    strength_fitted_on: int  # pairs it was fitted to by predicting held-out co-occurrences; 0: a default
+    strength_fitted_on: int  # pairs of held-out co-occurrences that it was fitted to; 0: a default
     estimates: tuple[EstimateQuality, ...]
     recommended: str
     verdict: str
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return asdict(self)
 
 
@@ -95,14 +90,11 @@ def diagnose(points: Dataset, *, delta: float = 0.1, seed: int = 0) -> Diagnosis
     why_not = too_few_to_calibrate(matches)
     qualities: tuple[EstimateQuality, ...] = ()
     if not why_not:
-        pairs = matches.pairs
-        scores = {
-            "ratio": _score(Ratio(), pairs),
-            "shrunk": _score(shrunk, pairs),
-            "calibrated": _cross_fitted(pairs, seed),
-            "self": np.zeros(len(pairs)),
-        }
-        qualities = tuple(quality(name, s, matches, delta) for name, s in scores.items())
+        qualities = tuple(
+            quality(name, kind.score_pairs(matches.pairs, shrunk, seed), matches, delta)
+            for name, kind in KINDS.items()
+            if kind.score_pairs is not None
+        )
     recommended = min(qualities, key=lambda q: q.log_loss).name if qualities else "shrunk"
     observed = matches.pairs.observed
     return Diagnosis(
@@ -141,7 +133,7 @@ def _unobserved(points: Dataset, shrunk: Shrunk, why_not: str) -> Diagnosis:
 
 
 def quality(name: str, score: Floats, matches: Matches, delta: float) -> EstimateQuality:
-    """Losses, reliability and recall of one estimate's scores of the matched pairs."""
+    """Measure losses, reliability and recall of one estimate's scores of the matched pairs."""
     observed = matches.pairs.observed
     return EstimateQuality(
         name=name,
@@ -155,13 +147,13 @@ def quality(name: str, score: Floats, matches: Matches, delta: float) -> Estimat
 
 
 def log_loss(score: Floats, observed: Floats) -> float:
-    """Mean cross-entropy of observed targets in [0, 1] under the estimate, clipped away from 0 and 1."""
+    """Return the mean cross-entropy of observed targets in [0, 1] under the clipped estimate."""
     p = np.clip(score, FLOOR, 1 - FLOOR)
     return -float(np.mean(observed * np.log(p) + (1 - observed) * np.log1p(-p)))
 
 
 def reliability(score: Floats, observed: Floats) -> tuple[ReliabilityRow, ...]:
-    """Mean estimate beside mean observed target in ten equal steps of the estimate; empty steps left out."""
+    """Return mean estimate and mean observed target in ten equal steps of the estimate that hold pairs."""
     step = np.clip(np.ceil(score * 10 - 1e-9).astype(np.int64) - 1, 0, 9)
     rows = []
     for at in np.unique(step):
@@ -173,27 +165,6 @@ def reliability(score: Floats, observed: Floats) -> tuple[ReliabilityRow, ...]:
             )
         )
     return tuple(rows)
-
-
-def _score(estimate: Estimate, pairs: Pairs) -> Floats:
-    return estimate.score(pairs.joint, pairs.given, pairs.other)
-
-
-def _cross_fitted(pairs: Pairs, seed: int) -> Floats:
-    """Calibrated scores of each pair from a fit on the texts of the other folds."""
-    fold = _folds(pairs.text, seed)
-    score = np.empty(len(pairs))
-    for number in range(FOLDS):
-        held_out = fold == number
-        score[held_out] = _score(fit_calibrated(pairs[~held_out]), pairs[held_out])
-    return score
-
-
-def _folds(texts: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
-    """A fold for each pair, drawn by text, so that labels that share a text stay together."""
-    _, number = np.unique(texts, return_inverse=True)
-    drawn = np.random.default_rng(seed).permutation(int(number.max(initial=-1)) + 1) % FOLDS
-    return np.asarray(drawn[number], dtype=np.int64)
 
 
 def _unknown(why_not: str, shrunk: Shrunk) -> str:
@@ -216,7 +187,7 @@ def _unknown(why_not: str, shrunk: Shrunk) -> str:
 
 
 def _verdict(qualities: tuple[EstimateQuality, ...], observed: Floats, recommended: str) -> str:
-    """The diagnosis in plain words: the postulate, the ratio, what to use."""
+    """Say in plain words: does the postulate hold, is the ratio right, which targets to use."""
     by_name = {q.name: q for q in qualities}
     seen, best = float(observed.mean()), by_name[recommended]
     ratio, shrunk = by_name["ratio"].mean_estimate, by_name["shrunk"].mean_estimate

@@ -71,7 +71,7 @@ OURS: dict[str, Trainer] = {
 
 def targets(name: str) -> Points:
     """Training points with label points whose targets are estimated in this way."""
-    return lambda points: augment(points, label_graph(points, GraphOptions(name)).matrix)  # type: ignore[arg-type]
+    return lambda points: augment(points, label_graph(points, GraphOptions(name)).matrix)
 
 
 POINTS: dict[str, Points] = {

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset
-from gandalf.graph.random_walk import smoothing_graph
+from gandalf.graph.estimates.walk import smoothing_graph
 from gandalf.recipe import Recipe
 from gandalf.text.table import token_table
 from gandalf.text.tokens import Tokens

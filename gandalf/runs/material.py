@@ -16,7 +16,8 @@ from gandalf.data.dataset import Dataset
 from gandalf.data.holdout import holdout
 from gandalf.data.lengths import MOST_PIECES, MOST_WORDS
 from gandalf.errors import DataError
-from gandalf.graph.label_graph import GraphOptions, LabelGraph
+from gandalf.graph.kind import LabelGraph
+from gandalf.graph.label_graph import GraphOptions
 from gandalf.model import Model, load_network
 from gandalf.nets.transformer import longest_text, read_config
 from gandalf.recipe import Encoder, Recipe, Targets, Text
@@ -108,8 +109,8 @@ def with_own_labels(made: Augmented, rest: Dataset, targets: Targets, seed: int)
 
 
 def graph_options(targets: Targets, seed: int) -> GraphOptions:
-    """How the graph of a run is made; `none` and `auto` are no graph's."""
-    if targets.targets == "none" or targets.targets == "auto":  # mypy reads no tuples
+    """Return the options of a run's graph; `none` and `auto` have no graph."""
+    if targets.targets in ("none", "auto"):
         raise DataError(f"there is no label graph of {targets.targets} targets")
     return GraphOptions(
         targets=targets.targets,

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
+from gandalf.graph.estimates import KINDS
 from gandalf.model import Model
 from gandalf.nets.heads import Table
 from gandalf.nets.transformer import Transformer
@@ -31,7 +32,7 @@ from gandalf.runs.place import Place
 from gandalf.runs.rank_limits import check_ranks, rank_shape
 from gandalf.runs.shape import fitted, run_shape
 from gandalf.runs.stages import Material, begin, stages_of
-from gandalf.runs.teacher import sound_teacher
+from gandalf.runs.teacher import check_teacher
 from gandalf.runs.told_apart import told_apart
 from gandalf.runs.trained import HeldAnswers, Trained
 from gandalf.runs.trees import train_trees
@@ -59,8 +60,8 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     if recipe.trees.kind != "none":
         return train_trees(splits, recipe)
     check_encoder(recipe.encoder)
-    if recipe.targets.targets == "teacher":
-        sound_teacher(recipe.targets.teacher)  # here already, before every text is read
+    if recipe.targets.targets in KINDS and KINDS[recipe.targets.targets].needs == "vectors":
+        check_teacher(recipe.targets.teacher)  # here already, before every text is read
     asked, recipe = recipe, resolved(recipe, len(splits.train), splits.train.num_labels)
     check_kernel(recipe)
     parts = run_cut(splits.train, recipe)

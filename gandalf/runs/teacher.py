@@ -1,4 +1,4 @@
-"""The label graph by any estimate, a trained siamese encoder's among them; others need no PyTorch."""
+"""Label graph by any kind of targets; only a teacher's need PyTorch."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ import numpy.typing as npt
 
 from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
-from gandalf.graph.label_graph import GraphOptions, LabelGraph, label_graph
+from gandalf.graph.kind import LabelGraph
+from gandalf.graph.label_graph import GraphOptions, label_graph
 
 TRAIN = "gandalf train DATA MODEL --system siamesexml --set siamese.alone=true"
 
 
 def any_label_graph(points: Dataset, options: GraphOptions, device: str = "cpu") -> LabelGraph:
-    """The label graph of the training points; where a teacher makes it, its model is read first."""
-    if options.targets != "teacher":
+    """Build the label graph of the training points; for teacher targets, read the teacher first."""
+    if options.needs != "vectors":
         return label_graph(points, options)
-    folder = sound_teacher(options.teacher)
+    folder = check_teacher(options.teacher)
     _, texts = points.need_texts("a teacher's targets")
     return label_graph(points, options, _vectors(folder, texts, device))
 
 
-def sound_teacher(folder: str | None) -> str:
-    """The teacher's folder; refused where nothing has taught its encoder to put a text near its labels'.
+def check_teacher(folder: str | None) -> str:
+    """Return the teacher's folder; refuse an encoder that never learnt to put a text near its labels'.
 
-    A pre-trained transformer as it comes may have learnt that from those who made it, and passes.
+    A pre-trained transformer passes: its makers may have taught it that.
     """
     if folder is None:
         what = "targets of a teacher need a model whose encoder was trained on pairs"
@@ -42,7 +43,7 @@ def sound_teacher(folder: str | None) -> str:
         if pairs or (encoder["kind"] == "transformer" and untouched):
             return folder
     except (KeyError, TypeError):
-        return folder  # made by other hands than a run's, which need not tell how
+        return folder  # not made by a run of ours, so the folder need not tell
     what = "was trained without pairs (its siamese.kind is none), so its encoder cannot be a teacher"
     begun = encoder["from_model"]
     other = "another model" if begun is None else f"{begun}, with whose encoder it began, or another model"
@@ -50,7 +51,7 @@ def sound_teacher(folder: str | None) -> str:
 
 
 def _vectors(folder: str, texts: Sequence[str], device: str) -> npt.NDArray[np.floating[Any]]:
-    """The teacher's vectors of the label texts."""  # shape: (L, dim)
+    """Return the teacher's vectors of the label texts."""  # shape: (L, dim)
     from gandalf.model import load_network
 
     found: npt.NDArray[np.floating[Any]] = load_network(folder, device).vectors(texts).cpu().numpy()

@@ -1,14 +1,15 @@
-"""ECLARE's random walk over labels, its exact expectation, and the label graph either gives.
+"""ECLARE's random walk over labels, its exact expectation, and the label graph that either gives.
 
-A visit goes from a label to a random one of its points, and from there to a random label of that point. It
+A visit goes from a label to a random point of that label, and from there to a random label of that point. It
 starts from the root label with probability `reset`, else from the label visited last; the first visit always
-starts from the root. Graded targets are walked on as if they were 1. Labels with more than `verbose` points
-are neither walked from nor reached: their row holds themselves alone.
+starts from the root. The walk takes graded targets as 1. Labels with more than `verbose` points are neither
+walked from nor reached: their row holds themselves alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -17,18 +18,22 @@ from scipy.sparse import csr_array, diags_array, vstack
 from gandalf.data.sparse_rows import random_entries
 from gandalf.errors import DataError
 from gandalf.graph.cooccurrence import check_threshold, largest_entries
+from gandalf.graph.kind import InMemory, LabelGraph, TargetKind
 from gandalf.progress import track
+
+if TYPE_CHECKING:
+    from gandalf.graph.label_graph import GraphOptions
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-WALKERS = 16_384  # labels walked from at once; part of what a seed means
-DENSE = 2**25  # entries of the expectation held at once, should every label reach every other
+WALKERS = 16_384  # labels walked from at once; another number gives another walk for the same seed
+DENSE = 2**25  # most entries of the expectation held at once, if every label reaches every other
 
 
 @dataclass(frozen=True)
 class Walk:
-    """Visits per label, chance to start again from the root, and most points of a label that takes part."""
+    """Settings of a walk: visits per label, chance of a new start, most points of a label that takes part."""
 
     visits: int = 400
     reset: float = 0.8
@@ -43,6 +48,7 @@ class Walk:
 
 
 ECLARE = Walk()
+ECLARE_TOP = 10  # entries that ECLARE keeps of a row
 
 
 def walk_counts(
@@ -54,9 +60,9 @@ def walk_counts(
     verbose: int = 500,
     seed: int = 0,
 ) -> csr_array:
-    """Visits to each label (columns) from each root (rows): the `top_k` largest, and the root itself.
+    """Count the visits to each label (columns) from each root (rows): the `top_k` largest, and the root.
 
-    The root's own entry stays even outside the largest, and is 1 where it was never visited.
+    The root's own entry stays even outside the largest, and is 1 if the walk never came back to it.
     """
     by_point = _support(targets, verbose)
     by_label = csr_array(by_point.T)
@@ -80,11 +86,11 @@ def expected_walk(
     steps: int = 20,
     floor: float = 0.0,
 ) -> csr_array:
-    """Expected share of each root's visits that go to each label; `visits=None` is a walk without end.
+    """Return the expected share of each root's visits to each label; `visits=None` is a walk without end.
 
-    At most `steps` steps from the root are followed: visits further out, less than (1 - reset)^steps of all,
-    are left out. On large sets nearly every label can be reached; a `floor` above 0 stops following labels
-    that a walker is less likely to stand on.
+    The expectation follows at most `steps` steps from the root. It leaves out visits further away: less than
+    (1 - reset)^steps of all. On large sets a walk reaches nearly every label; a `floor` above 0 drops
+    labels on which a walker stands with a lower probability.
     """
     walk = Walk(visits or 1, reset, verbose)
     by_point = _support(targets, verbose)
@@ -113,7 +119,7 @@ def walk_graph(
     top_k: int = 10,
     walk: Walk = ECLARE,
 ) -> csr_array:
-    """Label graph of the walk: each row divided by its diagonal, clipped at 1, entries above `delta` kept.
+    """Return the label graph of the walk: rows divided by their diagonal, clipped at 1, above `delta`.
 
     `exact` takes the walk's expectation in place of a drawn walk, and then every label above `delta`.
     """
@@ -128,7 +134,7 @@ def walk_graph(
         )
     own = visits.diagonal()
     row = np.repeat(np.arange(len(own)), np.diff(visits.indptr))
-    # ECLARE keeps the root beside the largest where it is not among them; a row of the graph counts it in.
+    # ECLARE keeps the root beside the `top_k` largest; a row of the graph counts it among them.
     rank = np.where(visits.indices == row, np.inf, visits.data)
     kept = np.full(visits.nnz, exact)
     kept[largest_entries(row, visits.indices, rank, top_k)] = True
@@ -141,7 +147,7 @@ def walk_graph(
 
 
 def smoothing_graph(targets: csr_array, *, seed: int = 0, top_k: int = 10, walk: Walk = ECLARE) -> csr_array:
-    """The graph that ECLARE averages label texts over: D^-1/2 G D'^-1/2 of the walk's counts G.
+    """Return the graph that ECLARE averages label texts over: D^-1/2 G D'^-1/2 of the walk's counts G.
 
     D and D' are its row and column sums. Labels with too many points keep a loop to themselves alone.
     """
@@ -153,7 +159,7 @@ def smoothing_graph(targets: csr_array, *, seed: int = 0, top_k: int = 10, walk:
 
 
 def _support(targets: csr_array, verbose: int) -> csr_array:
-    """Targets as 0 or 1, without the labels that have too many points."""
+    """Return the targets as 0 or 1, without the labels that have too many points."""
     support = csr_array(targets, copy=True).astype(np.float64)
     support.sum_duplicates()
     support.eliminate_zeros()
@@ -166,7 +172,7 @@ def _support(targets: csr_array, verbose: int) -> csr_array:
 def _walked(
     by_point: csr_array, by_label: csr_array, roots: Ints, walk: Walk, rng: np.random.Generator
 ) -> csr_array:
-    """Visit counts of walkers from the roots; a root without points stays where it is, uncounted."""
+    """Count the visits of walkers from the roots; a root without points has no visits."""
     able = np.diff(by_label.indptr)[roots] > 0
     origin = roots[able]
     visited = np.empty((len(origin), walk.visits), dtype=np.int32)
@@ -184,7 +190,7 @@ def _walked(
 
 
 def _largest(visited: csr_array, roots: Ints, top_k: int) -> csr_array:
-    """The most visited labels of each row, the smaller label where they tie; and the root itself."""
+    """Keep the most visited labels of each row, the smaller label of equals, and the root itself."""
     row = np.repeat(np.arange(len(roots)), np.diff(visited.indptr))
     keep = visited.indices == roots[row]
     keep[largest_entries(row, visited.indices, visited.data, top_k)] = True
@@ -194,7 +200,7 @@ def _largest(visited: csr_array, roots: Ints, top_k: int) -> csr_array:
 
 
 def _with_own(rows: csr_array, roots: Ints) -> csr_array:
-    """The rows with an entry of 1 for each root that has none of its own."""
+    """Add an entry of 1 for each root that has none."""
     row = np.repeat(np.arange(len(roots)), np.diff(rows.indptr))
     own = rows.indices == roots[row]
     lacking = np.setdiff1d(np.arange(len(roots)), row[own & (rows.data > 0)])
@@ -205,13 +211,13 @@ def _with_own(rows: csr_array, roots: Ints) -> csr_array:
 
 
 def _normalised(matrix: csr_array) -> csr_array:
-    """Each row divided by its sum, rows without entries left empty."""
+    """Divide each row by its sum; rows without entries stay empty."""
     total = matrix.sum(axis=1)
     return csr_array(diags_array(1 / np.where(total > 0, total, 1)) @ matrix)
 
 
 def _step_weights(reset: float, visits: int | None, steps: int) -> Floats:
-    """Share of the visits that end 1, 2, ... steps from the root.
+    """Return the share of the visits that end 1, 2, ... steps from the root.
 
     With p the reset and q = 1 - p, visit v ends t + 1 steps away with probability p q^t for t < v - 1 (it
     started anew t visits ago) and q^(v - 1) for t = v - 1 (it never did; the first visit starts from the
@@ -220,3 +226,12 @@ def _step_weights(reset: float, visits: int | None, steps: int) -> Floats:
     t = np.arange(steps if visits is None else min(steps, visits))
     gone: Floats = (1 - reset) ** t.astype(np.float64)
     return reset * gone if visits is None else gone * (1 + reset * (visits - 1 - t)) / visits
+
+
+def _build(source: InMemory, options: GraphOptions) -> LabelGraph:
+    top_k = ECLARE_TOP if options.top_k is None else options.top_k
+    matrix = walk_graph(source.points.targets, seed=options.seed, delta=options.delta, top_k=top_k)
+    return LabelGraph(matrix, "walk")
+
+
+KIND = TargetKind("ECLARE's random walk", _build, needs="points")

@@ -1,34 +1,43 @@
-"""The calibrated estimate: what the counts *turned out* to mean on labels whose text is a training text.
+"""Calibrated estimate: counts mean what they meant on labels whose text is a training text.
 
 The paper postulates P(Y_i | X = z_j) = P(Y_i | Y_j). Where z_j, the text of label j, is also the text of
-training points, its left side can be observed: the mean target of those points. Pairs of such labels teach a
-function from the three counts of a pair to the observed target, and that function serves every label.
+training points, the left side can be observed: it is the mean target of those points. Pairs of such labels
+teach a function from the three counts of a pair to the observed target. That function serves every label.
 
-Two things matter. Counts are taken with the matched points left out: a point that carries i adds to G_ii,
-so a model that saw its own answer in the counts would be wrong wherever it matters. And the function is a
-smooth logistic surface, corrected cell by cell as far as the cell's own evidence goes: the surface alone is
-too stiff for large sets, cells alone are too noisy for small ones (docs/estimates.md has the comparison).
+The counts leave the matched points out: a point that carries i adds to G_ii, so a model that saw its own
+answer in the counts would be wrong. The function is a smooth logistic surface with a correction for each
+cell, as strong as the cell's evidence: the surface alone is too stiff for large sets, cells alone are too
+noisy for small ones (docs/estimates.md has the comparison).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit
 
+from gandalf.graph.estimates.shrunk import Shrunk, build_shrunk
 from gandalf.graph.joint_sums import Floats
-from gandalf.graph.matched_pairs import Pairs
+from gandalf.graph.kind import Counted, LabelGraph, TargetKind, build_from_sums, score_pairs
+from gandalf.graph.matched_pairs import Matches, Pairs
+
+if TYPE_CHECKING:
+    from gandalf.graph.label_graph import GraphOptions
+
+# With fewer, a calibration would fit noise.
+MIN_TEXTS, MIN_PAIRS = 50, 500
 
 COUNT_CAP = 6  # joint counts from here on share a cell
 FREQUENCY_EDGES = np.array([1.5, 2.5, 4.5, 8.5, 16.5, 64.5])
 DECILES = 10  # cells of the ratio
 RIDGE = 1.0  # on standardised coefficients
-PIECE = 1 << 16  # pairs scored at once: what they need on the way stays in a cache, not in memory
-CELL_PRIOR = 10.0  # how much evidence (sum of p (1 - p)) halves the pull of the surface
+PIECE = 1 << 16  # pairs scored at once: their intermediate values stay in the cache
+CELL_PRIOR = 10.0  # evidence (sum of p (1 - p)) that halves the pull of the surface
+FOLDS = 5  # of the diagnosis
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,7 @@ class Calibrated:
     below_ratio: ClassVar[bool] = False
 
     def score(self, joint: Floats, given: Floats, other: Floats) -> Floats:
-        """Expected target of the pair on a point whose text is the input label's."""
+        """Return the expected target of each pair on a point whose text is the input label's."""
         score = np.empty(len(joint))
         for start in range(0, len(joint), PIECE):
             piece = slice(start, start + PIECE)
@@ -56,7 +65,7 @@ class Calibrated:
         return np.asarray(expit(logits), dtype=np.float64)
 
     def target(self, score: Floats) -> Floats:
-        """The score itself."""
+        """Return the score itself."""
         return score
 
 
@@ -77,7 +86,7 @@ def fit_calibrated(pairs: Pairs) -> Calibrated:
 
 
 def _features(joint: Floats, given: Floats, other: Floats) -> Iterator[Floats]:
-    """What the surface is linear in."""  # shape of each: (P,)
+    """Yield the features that the surface is linear in."""  # shape of each: (P,)
     c, j, i = np.log(joint), np.log(given), np.log(other)
     yield from (c, j, i, c * c, j * j, i * i, c * j, c * i, j * i)
     yield from (joint / given, joint / other, joint / (given + other - joint))
@@ -86,11 +95,11 @@ def _features(joint: Floats, given: Floats, other: Floats) -> Iterator[Floats]:
 
 
 def _logistic(design: Floats, observed: Floats) -> Floats:
-    """Ridge-penalised logistic regression on targets in [0, 1]; the intercept goes free."""
+    """Fit a ridge-penalised logistic regression to targets in [0, 1]; the intercept has no penalty."""
     penalty = np.full(design.shape[1], RIDGE)
     penalty[0] = 1e-6
 
-    from scipy.optimize import minimize  # not above: it takes a fifth of a second
+    from scipy.optimize import minimize  # the import takes a fifth of a second
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         logits = design @ weights
@@ -112,10 +121,68 @@ def _cell_count() -> int:
 
 
 def _cells(joint: Floats, given: Floats, other: Floats) -> npt.NDArray[np.int64]:
-    """Cell of each pair: capped joint count x frequency of j x frequency of i x decile of the ratio."""
+    """Return the cell of each pair: capped joint count x frequencies of j and i x decile of the ratio."""
     count = np.clip(joint, 1, COUNT_CAP).astype(np.int64) - 1
     levels = len(FREQUENCY_EDGES) + 1
     place = count * levels + np.searchsorted(FREQUENCY_EDGES, given)
     place = place * levels + np.searchsorted(FREQUENCY_EDGES, other)
     decile = np.minimum(joint / given * DECILES, DECILES - 1).astype(np.int64)
     return np.asarray(place * DECILES + decile, dtype=np.int64)
+
+
+def too_few_to_calibrate(matches: Matches) -> str:
+    """Say why a calibrated estimate cannot be fitted; return "" if it can."""
+    if matches.texts < MIN_TEXTS:
+        return (
+            f"only {matches.texts} label texts are also training texts, and a calibration needs {MIN_TEXTS}"
+        )
+    if len(matches.pairs) < MIN_PAIRS:
+        return (
+            f"labels whose text is a training text make only {len(matches.pairs)} pairs that occur together, "
+            f"and a calibration needs {MIN_PAIRS}"
+        )
+    return ""
+
+
+def _build(points: Counted, options: GraphOptions) -> LabelGraph:
+    if not points.has_texts:
+        return _fall_back(points, options, "the data set has no texts to match labels with points")
+    matches = points.matches(options.seed)
+    why = too_few_to_calibrate(matches)
+    if why:
+        return _fall_back(points, options, why)
+    details: dict[str, float | str] = {"matched_labels": matches.labels, "pairs": len(matches.pairs)}
+    estimate = fit_calibrated(matches.pairs)
+    # The fit has never seen a label's own points in its counts, so it must not meet them here.
+    return build_from_sums("calibrated", estimate, points, options, details, matches)
+
+
+def _fall_back(points: Counted, options: GraphOptions, why: str) -> LabelGraph:
+    graph = build_shrunk(points, options)
+    return replace(graph, details={**graph.details, "fallback": f"shrunk instead of calibrated: {why}"})
+
+
+def _cross_fitted(pairs: Pairs, shrunk: Shrunk, seed: int) -> Floats:
+    """Score each pair by a fit to the texts of the other folds."""
+    fold = _folds(pairs.text, seed)
+    score = np.empty(len(pairs))
+    for number in range(FOLDS):
+        held_out = fold == number
+        score[held_out] = score_pairs(fit_calibrated(pairs[~held_out]), pairs[held_out])
+    return score
+
+
+def _folds(texts: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
+    """Draw a fold for each pair, by text, so that labels that share a text stay together."""
+    _, number = np.unique(texts, return_inverse=True)
+    drawn = np.random.default_rng(seed).permutation(int(number.max(initial=-1)) + 1) % FOLDS
+    return np.asarray(drawn[number], dtype=np.int64)
+
+
+KIND = TargetKind(
+    "the observed meaning of counts, learnt on labels whose text is a training text",
+    _build,
+    needs="texts",
+    options=("strength",),
+    score_pairs=_cross_fitted,
+)

@@ -1,18 +1,19 @@
-"""Targets of label texts from a trained siamese encoder: the labels whose texts it puts nearest.
+"""Teacher targets: the labels whose texts a trained siamese encoder puts nearest.
 
-From LEVER (ICLR 2024): the teacher is an encoder trained on pairs of points and labels; soft targets of a
-label's text are its nearest labels, with a temperature of 15 (its value for titles of Amazon); they are mixed
-with hard targets in equal shares. Ours: the form exp(temperature (cosine - 1)), which is 1 for equal
-directions and needs no sum over all labels; ten neighbours; hard targets that may be any label graph and not
-the label alone (LEVER's hard targets, the identity matrix, are one); a label's own target of 1; and the
-threshold that all other estimates meet, so that what is too unlikely is no target at all.
+From LEVER (ICLR 2024): the teacher is an encoder trained on pairs of points and labels. Soft targets of a
+label text are its nearest labels, with a temperature of 15 (its value for titles of Amazon). They are mixed
+with hard targets in equal shares.
+
+Ours: the form exp(temperature (cosine - 1)), which is 1 for equal directions and needs no sum over all
+labels; ten neighbours; any label graph as the hard targets (LEVER's are the identity matrix); a label's own
+target of 1; and the threshold of all other estimates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,12 @@ from scipy.sparse import csr_array
 
 from gandalf.errors import DataError
 from gandalf.graph.cooccurrence import check_threshold, largest_entries
+from gandalf.graph.estimates.self_only import identity
+from gandalf.graph.kind import InMemory, LabelGraph, TargetKind
 from gandalf.progress import track
+
+if TYPE_CHECKING:
+    from gandalf.graph.label_graph import GraphOptions
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -30,10 +36,10 @@ ROWS, COLUMNS = 1_024, 16_384  # labels that meet at once: 64 MiB of cosines
 
 @dataclass(frozen=True)
 class TeacherOptions:
-    """How a teacher's vectors become targets.
+    """Settings that turn a teacher's vectors into targets.
 
-    neighbours: nearest labels of each, without itself. temperature: how fast a target falls with the cosine.
-    soft: share of the teacher in the mixture, LEVER's lambda. delta: entries must be strictly greater.
+    neighbours: nearest labels of a label, without itself. temperature: how fast a target falls with the
+    cosine. soft: share of the teacher in the mixture, LEVER's lambda. delta: threshold, itself excluded.
     """
 
     neighbours: int = 10
@@ -58,17 +64,17 @@ LEVER = TeacherOptions()
 def teacher_targets(
     vectors: npt.NDArray[np.floating[Any]], hard: csr_array, options: TeacherOptions = LEVER
 ) -> csr_array:
-    """Label graph (L x L, float32, rows sorted) that mixes the teacher's soft targets with hard ones.
+    """Mix the teacher's soft targets with hard ones; return the label graph (L x L, float32, rows sorted).
 
-    `vectors` (L x dim) are those of the label texts; only their directions count. `hard` is any label graph,
-    such as the identity or `ratio`. Off the diagonal a target is soft * exp(temperature (cosine - 1)) for one
-    of the label's nearest, else 0, plus (1 - soft) * hard; the diagonal is 1.
+    Only the directions of the label texts' `vectors` (L x dim) count. `hard` is any label graph, such as
+    the identity or `ratio`. Off the diagonal a target is soft * exp(temperature (cosine - 1)) for one of the
+    label's nearest, else 0, plus (1 - soft) * hard. The diagonal is 1.
     """
     return mixed_targets(nearest(vectors, options.neighbours), hard, options)
 
 
 def mixed_targets(near: tuple[Ints, Floats], hard: csr_array, options: TeacherOptions = LEVER) -> csr_array:
-    """The same from ids and cosines of each label's nearest, as `nearest` gives them: for who has a GPU."""
+    """Do as `teacher_targets`, with ids and cosines of the nearest labels that a GPU may have found."""
     ids, cosines = near  # shape of both: (L, k)
     if hard.shape != (len(ids), len(ids)):
         shape = f"{hard.shape[0]:,} x {hard.shape[1]:,}"
@@ -81,10 +87,10 @@ def mixed_targets(near: tuple[Ints, Floats], hard: csr_array, options: TeacherOp
 
 
 def nearest(vectors: npt.NDArray[np.floating[Any]], k: int) -> tuple[Ints, Floats]:
-    """Ids and cosines of the k nearest other vectors of each, nearest first, ties to the smaller id.
+    """Return ids and cosines of the k nearest other vectors of each vector, nearest first.
 
-    Exact up to float32, by blocks of matrix products. Where there are fewer than k others, ids are -1 and
-    cosines -inf.
+    The smaller id comes first where cosines are equal. The search is exact up to float32, by blocks of
+    matrix products. With fewer than k others, the last ids are -1 and their cosines -inf.
     """
     units = np.array(vectors, dtype=np.float32)  # shape: (L, dim)
     if not np.isfinite(units).all():
@@ -101,7 +107,7 @@ def nearest(vectors: npt.NDArray[np.floating[Any]], k: int) -> tuple[Ints, Float
 
 
 def _nearest_of(units: Floats, start: int, k: int) -> tuple[Ints, Floats]:
-    """The k nearest others of some consecutive vectors."""  # shape of both: (R, k)
+    """Return the k nearest others of some consecutive vectors."""  # shape of both: (R, k)
     count = min(ROWS, len(units) - start)
     row, column = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     score = np.empty(0, dtype=np.float32)  # of the best so far, by row and column
@@ -109,7 +115,7 @@ def _nearest_of(units: Floats, start: int, k: int) -> tuple[Ints, Floats]:
     for first, cosines in _blocks(units, start, count):
         if first == 0 and k <= cosines.shape[1]:
             least = np.nextafter(np.partition(cosines, -k, axis=1)[:, -k], np.float32(-np.inf))
-        # Equal ones that come later have larger ids: they need not be looked at.
+        # A later vector with the same cosine has a larger id, so it cannot win.
         found_row, found_column = np.nonzero(cosines > least[:, None])
         row = np.concatenate([row, found_row])
         column = np.concatenate([column, found_column + first])
@@ -127,7 +133,7 @@ def _nearest_of(units: Floats, start: int, k: int) -> tuple[Ints, Floats]:
 
 
 def _blocks(units: Floats, start: int, count: int) -> Iterator[tuple[int, Floats]]:
-    """First column, and cosines of the rows with some columns; -inf for a vector with itself."""
+    """Yield the first column and the cosines of each block; a vector with itself has -inf."""
     rows = units[start : start + count]
     for first in range(0, len(units), COLUMNS):
         cosines = rows @ units[first : first + COLUMNS].T  # shape: (R, C)
@@ -138,7 +144,7 @@ def _blocks(units: Floats, start: int, count: int) -> Iterator[tuple[int, Floats
 
 
 def _kept(mixed: csr_array, delta: float) -> csr_array:
-    """What is above the threshold off the diagonal, and 1 on it."""
+    """Keep entries above the threshold off the diagonal; put 1 on it."""
     entries = csr_array(mixed).tocoo()
     row, column = entries.coords
     value = entries.data.astype(np.float32)
@@ -150,3 +156,18 @@ def _kept(mixed: csr_array, delta: float) -> csr_array:
     graph = csr_array((values, places), shape=mixed.shape)
     graph.sort_indices()
     return graph
+
+
+def _build(source: InMemory, options: GraphOptions) -> LabelGraph:
+    vectors, needed = source.label_vectors, source.num_labels
+    if vectors is None or len(vectors) != needed:
+        found = 0 if vectors is None else len(vectors)
+        what = f"targets of a teacher need its vectors of {needed:,} label texts, not of {found:,}"
+        raise DataError(what, remedy="give them as `vectors`")
+    hard = identity(needed)  # as LEVER's
+    return LabelGraph(teacher_targets(vectors, hard, TeacherOptions(delta=options.delta)), "teacher")
+
+
+KIND = TargetKind(
+    "a trained siamese encoder's nearest labels (LEVER)", _build, needs="vectors", options=("teacher",)
+)

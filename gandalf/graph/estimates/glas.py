@@ -1,0 +1,42 @@
+"""GLaS targets: sigmoid of S, the mean of P(i | j) and P(j | i)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from scipy.special import expit
+
+from gandalf.graph.joint_sums import Floats
+from gandalf.graph.kind import Counted, LabelGraph, TargetKind, build_from_sums
+
+if TYPE_CHECKING:
+    from gandalf.graph.label_graph import GraphOptions
+
+
+@dataclass(frozen=True)
+class Glas:
+    """Sigmoid of S; the threshold acts on S.
+
+    sigmoid(0) is 0.5. Pairs that do not co-occur must not get it, so the threshold comes first. Values lie
+    in (0.5, 0.731]; the diagonal, S = 1, keeps its 0.731.
+    """
+
+    unit_diagonal: ClassVar[bool] = False
+    below_ratio: ClassVar[bool] = False
+
+    def score(self, joint: Floats, given: Floats, other: Floats) -> Floats:
+        """Return S, symmetric in the two labels."""
+        return 0.5 * (joint / given + joint / other)
+
+    def target(self, score: Floats) -> Floats:
+        """Return the sigmoid of S."""
+        return np.asarray(expit(score), dtype=np.float64)
+
+
+def _build(points: Counted, options: GraphOptions) -> LabelGraph:
+    return build_from_sums("glas", Glas(), points, options)
+
+
+KIND = TargetKind("GLaS's sigmoid of the mean of both ratios", _build)
