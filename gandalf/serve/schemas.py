@@ -55,9 +55,9 @@ class PredictRequest(Asked):
     threshold: Annotated[float, Field(ge=0, le=1, strict=True)] | None = Field(
         None, description="Leave out labels less probable than this."
     )
-    allow: Names | None = Field(None, description="Only these labels, by number, id or whole text.")
+    allow: Names | None = Field(default=None, description="Only these labels, by number, id or whole text.")
     deny: Names = Field(default_factory=list, description="None of these labels.")
-    baseline: StrictBool = Field(False, description="Also ask the model beside it.")
+    baseline: StrictBool = Field(default=False, description="Also ask the model beside it.")
 
     @model_validator(mode="after")
     def _need_one_of_them(self) -> Self:
@@ -75,7 +75,7 @@ class EmbedRequest(Asked):
     """Texts whose vectors are wanted."""
 
     texts: Texts
-    baseline: StrictBool = Field(False, description="By the model beside it.")
+    baseline: StrictBool = Field(default=False, description="By the model beside it.")
 
 
 class ExplainRequest(Asked):
@@ -83,7 +83,7 @@ class ExplainRequest(Asked):
 
     text: Text
     label: Name
-    baseline: StrictBool = Field(False, description="Explain the model beside it.")
+    baseline: StrictBool = Field(default=False, description="Explain the model beside it.")
 
 
 class NewLabelRequest(Asked):
