@@ -14,16 +14,17 @@ from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.formats.texts import clean
-from gandalf.data.indicators import (
+from gandalf.data.in_memory import (
     Classes,
     LabelTexts,
     Name,
+    as_mapping,
     classes_of,
     indicators,
     known_names,
+    text_list,
     texts_of_labels,
 )
-from gandalf.data.sequences import as_mapping, text_list
 from gandalf.errors import DataError
 from gandalf.model import Part, load_model, save_model
 from gandalf.model.save import list_files, write_json

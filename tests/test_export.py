@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array, load_npz
 from strategies import targets
 
-from gandalf.data.bag_of_words import add_features
 from gandalf.data.dataset import Dataset, Splits, binary_pairs
 from gandalf.data.export import FORMATS, NO_WORDS, export
 from gandalf.data.load import load
+from gandalf.data.tf_idf import add_features
 from gandalf.errors import DataError
 
 TEXTS = [

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gandalf.data.indicators import indicators, known_names, texts_of_labels
+from gandalf.data.in_memory import indicators, known_names, texts_of_labels
 
 names = st.one_of(st.integers(0, 5), st.sampled_from("abc"))
 

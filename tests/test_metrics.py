@@ -15,8 +15,8 @@ from strategies import targets
 
 import gandalf.metrics.topk as topk_module
 from gandalf.data.dataset import Dataset, Splits, binary_pairs
-from gandalf.data.label_bins import BINS, label_bins
 from gandalf.data.origin import Origin
+from gandalf.data.stats import BINS, label_bins
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.predictions import as_predictions

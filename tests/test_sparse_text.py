@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from gandalf.data import sparse_text
-from gandalf.data.entries import FEATURE, LABEL
 from gandalf.data.files import Block
+from gandalf.data.matrix_builder import FEATURE, LABEL
 from gandalf.data.sparse_text import read_single, read_sparse, shortest, write_sparse
 from gandalf.errors import Findings
 

@@ -15,7 +15,7 @@ from small_runs import small_splits
 from tiny_set import write_tiny_set
 
 import gandalf
-from gandalf.data.bag_of_words import BagOfWords
+from gandalf.data.tf_idf import TfIdf
 from gandalf.errors import DataError
 from gandalf.model import Trees, load_network, save_model
 from gandalf.recipe import LabelTrees
@@ -200,7 +200,7 @@ def test_logits_are_what_a_sigmoid_turns_back():
 
 
 def test_a_text_without_known_words_has_a_column_of_its_own():
-    words, _ = BagOfWords.fit(["a b", "b c"], 2)
+    words, _ = TfIdf.fit(["a b", "b c"], 2)
     found = word_features(words, ["b", "nothing", ""]).toarray()
     assert found[:, -1].tolist() == [0.0, 1.0, 1.0] and found.shape == (3, 3)
     assert not found[1:, :-1].any()

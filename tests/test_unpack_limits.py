@@ -11,9 +11,9 @@ import pytest
 from command_line import python
 from scipy.sparse import csr_array, save_npz
 
-from gandalf.data import limits
-from gandalf.data.limits import ALWAYS, VARIABLE, most_bytes
+from gandalf.data import unpack_limits as limits
 from gandalf.data.load import load
+from gandalf.data.unpack_limits import LEAST_LIMIT, VARIABLE, most_bytes
 from gandalf.errors import DataError
 
 # The bomb is made and read in a process that may take 1.5 GB, so a failure kills nothing else.
@@ -106,7 +106,7 @@ def test_predictions_of_a_shape_that_nobody_has(tmp_path):
 
 
 def test_a_variable_lifts_the_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "ALWAYS", 100)
+    monkeypatch.setattr(limits, "LEAST_LIMIT", 100)
     monkeypatch.setattr(limits, "RATIO", 1)
     with gzip.open(tmp_path / "train.csv.gz", "wb") as file:
         file.write(b"text,labels\n" + b"word,1\n" * 1_000)
@@ -121,10 +121,10 @@ def test_a_variable_lifts_the_limit(tmp_path, monkeypatch):
 
 
 def test_the_limit_follows_the_file_and_the_machine(monkeypatch):
-    monkeypatch.setattr(limits, "_memory", lambda: 10 * ALWAYS)
-    assert most_bytes(10) == ALWAYS
-    assert most_bytes(ALWAYS // 8) == 50 * ALWAYS // 8
-    assert most_bytes(ALWAYS) == 10 * ALWAYS
+    monkeypatch.setattr(limits, "physical_memory", lambda: 10 * LEAST_LIMIT)
+    assert most_bytes(10) == LEAST_LIMIT
+    assert most_bytes(LEAST_LIMIT // 8) == 50 * LEAST_LIMIT // 8
+    assert most_bytes(LEAST_LIMIT) == 10 * LEAST_LIMIT
 
 
 def test_arrays_larger_than_their_entries_are_refused(tmp_path):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from strategies import targets
 
-from gandalf.data.bag_of_words import add_features
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.harden import harden, harden_points, is_soft
+from gandalf.data.tf_idf import add_features
 from gandalf.data.words import split_words
 from gandalf.errors import DataError
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from gandalf.data.label_bins import label_bins
+from gandalf.data.stats import label_bins
 from gandalf.errors import DataError
 
 Order = Literal["random", "tail"]

@@ -1,4 +1,4 @@
-"""Everything that may be wrong with a data set, said before training finds out: `gandalf check`."""
+"""Check a data set before training: the library side of `gandalf check`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gandalf.errors import DataError, Findings, Problem, Severity
 
 _EXAMPLES = 3
 _LABELS, _TRAIN, _TEST = "labels", "training", "test"
-# Layouts with a line for every label or point: names of the file, and the line of number 0.
+# For layouts with one line per label or point: the possible file names, and the line of number 0.
 _LINES: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
     ("raw", _LABELS): (("lbl.json",), 1),
     ("raw", _TRAIN): (("trn.json",), 1),
@@ -41,39 +41,39 @@ _LINES: dict[tuple[str, str], tuple[tuple[str, ...], int]] = {
 
 @dataclass(frozen=True)
 class _Places:
-    """Where labels and points stand on disk."""
+    """Find the file and line of a label or point."""
 
     layout: str
     source: Path
 
-    def of(self, what: str, number: int) -> dict[str, Any]:
-        """File and line of a label or point, as far as the layout lets them be known."""
-        names, first = _LINES.get((self.layout, what), ((), 1))
+    def of(self, split: str, number: int) -> dict[str, Any]:
+        """Return `file` and `line` of a label or point, or nothing if the layout has no line for it."""
+        names, first = _LINES.get((self.layout, split), ((), 1))
         file = find(self.source, names) if self.source.is_dir() else None
         return {} if file is None else {"file": file, "line": int(number) + first}
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What was found: the findings in order of weight, how many of each kind, and what the set will cost."""
+    """The findings, worst first, their counts, and the forecast of time and memory."""
 
     findings: tuple[Problem, ...]  # errors, then warnings, then notes; a few of each kind and file
-    counts: dict[str, int]  # kind -> how often, beyond those listed
-    splits: Splits | None  # None where the data could not be read at all
+    counts: dict[str, int]  # kind -> number of findings, those not listed included
+    splits: Splits | None  # None: the data could not be read
     forecast: Forecast | None
 
     @property
     def passed(self) -> bool:
-        """Whether nothing worse than a note was found."""
+        """Return True if there is neither an error nor a warning."""
         return all(problem.severity == "note" for problem in self.findings)
 
     def number(self, severity: Severity) -> int:
-        """How many findings of this severity there are, listed or not."""
+        """Return the number of findings of this severity, those not listed included."""
         kinds = {problem.kind for problem in self.findings if problem.severity == severity}
         return sum(self.counts[kind] for kind in kinds)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values for JSON."""
         return {
             "passed": self.passed,
             "errors": self.number("error"),
@@ -91,15 +91,15 @@ def check(
     *,
     plan: Plan | None = None,
 ) -> CheckReport:
-    """Read the data set to its end, whatever is wrong with it, and collect what readers and checks find."""
+    """Read the whole data set in spite of errors, and collect the findings of readers and checks."""
     findings = Findings(strict=False)
     splits, costs = None, None
     try:
         splits = load(source, options=options, findings=findings)
         inspect(splits, findings, source)
         costs = forecast(splits, plan)
-    except DataError as error:  # what no reader can mend
-        if error.problem.kind == "unknown-source":  # a slip of the command line, not of the data
+    except DataError as error:  # an error that no reader can skip
+        if error.problem.kind == "unknown-source":  # a mistake in the command line, not in the data
             raise
         findings.problems.append(error.problem)
         findings.counts[error.problem.kind, error.problem.file] += 1
@@ -112,11 +112,11 @@ def check(
 
 
 def inspect(splits: Splits, findings: Findings, source: Any = "") -> None:  # noqa: ANN401  what `load` takes
-    """Add what only shows when the data set is seen as a whole."""
+    """Run the checks that need the whole data set, and add their findings."""
     in_files = isinstance(source, str | PathLike)
     places = _Places(splits.layout, bundled().get(str(source), Path(source)) if in_files else Path())
-    for look in CHECKS:
-        look(splits, findings, places)
+    for run_check in CHECKS:
+        run_check(splits, findings, places)
 
 
 def _labels_without_points(splits: Splits, findings: Findings, places: _Places) -> None:
@@ -144,13 +144,13 @@ def _unseen_test_labels(splits: Splits, findings: Findings, places: _Places) -> 
             )
             + f" in training ({positives:,} of {counted(splits.test.targets.nnz, 'test positive')}):"
             f" {_examples(splits.train, unseen)}",
-            remedy="only a model that reads label texts can predict them; else split the points anew",
+            remedy="only a model that reads label texts can predict them; otherwise split the points again",
             **places.of(_LABELS, unseen[0]),
         )
 
 
 def _overlap(splits: Splits, findings: Findings, places: _Places) -> None:
-    """Test points that are training points: by id where both splits have ids, else by text and targets."""
+    """Warn of test points that are training points, by id, or by text and labels if a split has no ids."""
     train, test = splits.train, splits.test
     if test is None:
         return
@@ -173,13 +173,13 @@ def _overlap(splits: Splits, findings: Findings, places: _Places) -> None:
             f"{len(both):,} of "
             + counted(len(test), "test point is a training point", "test points are training points")
             + f" too, by {by}: {example!r} (test point {both[0]})",
-            remedy="remove them from one of the splits, or the scores will flatter",
+            remedy="remove them from one of the splits, or the scores will be too high",
             **places.of(_TEST, both[0]),
         )
 
 
 def _shared_texts(splits: Splits, findings: Findings, places: _Places) -> None:
-    """Different items may share a title, so this alone is no fault."""
+    """Note test texts that are training texts. Different items may share a title, so this is no error."""
     train, test = splits.train, splits.test
     if test is None or train.texts is None or test.texts is None:
         return
@@ -231,7 +231,7 @@ def _long_texts(splits: Splits, findings: Findings, places: _Places) -> None:
     texts = splits.train.texts
     if texts is None:
         return
-    # Words stand for tokens: a text has as many of those, or more where it holds rare words.
+    # Words stand in for tokens: a text has at least as many tokens as words.
     words = np.fromiter((len(split_words(text)) for text in texts), dtype=np.int64, count=len(texts))
     length = length_for(words, MOST_WORDS)
     longer = np.flatnonzero(words > length)
@@ -239,7 +239,7 @@ def _long_texts(splits: Splits, findings: Findings, places: _Places) -> None:
         findings.note(
             "long-text",
             f"{cut_sentence(len(longer), len(texts), length, 'words')}, training point {longer[0]} first",
-            remedy="raise text.max_length if what follows matters",
+            remedy="raise text.max_length if the words after the cut matter",
             **places.of(_TRAIN, longer[0]),
         )
 
@@ -250,8 +250,8 @@ def _no_test_filter(splits: Splits, findings: Findings, places: _Places) -> None
         findings.note(
             "no-test-filter",
             f"{int(known.sum()):,} of {counted(len(known), 'test point has', 'test points have')} the text"
-            " of a label, and no filter file keeps a point from being answered with itself",
-            remedy="add filter_labels_test.txt if such answers do not count",
+            " of a label, and no filter file excludes the label with the point's own text",
+            remedy="add filter_labels_test.txt if that label is no valid answer",
         )
 
 
@@ -260,12 +260,12 @@ def _label_counts(splits: Splits, findings: Findings, places: _Places) -> None:
         raise DataError(
             f"the training points have {counted(splits.train.num_labels, 'label')} and the test points"
             f" {splits.test.num_labels:,}",
-            remedy="both splits must count the same list of labels",
+            remedy="both splits must use the same list of labels",
             kind="label-count-mismatch",
         )
 
 
-# In the order of the report; the first must hold for the others to make sense.
+# In the order of the report. `_label_counts` comes first because the other checks rely on it.
 CHECKS: tuple[Callable[[Splits, Findings, _Places], None], ...] = (
     _label_counts,
     _labels_without_points,
@@ -293,16 +293,16 @@ def _examples(points: Dataset, labels: npt.NDArray[np.int64]) -> str:
 
 
 def _own_ids(points: Dataset) -> Sequence[str] | None:
-    """Ids that name items; mere row numbers, which every split has alike, do not."""
+    """Return the ids of the points, or None if they are only consecutive numbers."""
     ids = points.ids
     if not ids or not (ids[0].isascii() and ids[0].isdigit() and len(ids[0]) < 19):
         return ids
-    first = int(ids[0])  # splits may be numbered from 0 or from 1 or one after the other
+    first = int(ids[0])  # a split may be numbered from 0, from 1, or on from another split
     numbered = all(name == str(number) for number, name in enumerate(ids, start=first))
     return None if numbered else ids
 
 
 def _signatures(groups: npt.NDArray[np.int64], points: Dataset) -> list[tuple[int, bytes]]:
-    """Text number and labels of each point: equal exactly for points with the same text and labels."""
+    """Return a key of each point's text and labels; points with equal keys are duplicates."""
     ends, labels = points.targets.indptr.tolist(), points.targets.indices.astype(np.int64)
     return [(group, labels[ends[row] : ends[row + 1]].tobytes()) for row, group in enumerate(groups.tolist())]

@@ -1,4 +1,4 @@
-"""Packed and unpacked bytes: plain, gzip or zstd, told apart by content when they are read."""
+"""Read and write plain, gzip or zstd files. Reading recognises the compression by content, not by name."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from gandalf.data.limits import limited
+from gandalf.data.unpack_limits import limited
 from gandalf.errors import DataError
 from gandalf.progress import Meter, meter
 
-_READ_BYTES = 1 << 18  # of the file as it is on disk; small, because compressed blocks may expand a lot
-_FED_BYTES = 1 << 12  # unpacked at once: blocks of zstd may expand 30,000 times
-_MANY_LINES = 10  # in the beginning of a file that has no newline there
+_READ_BYTES = 1 << 18  # read from disk at a time; small, because compressed blocks may expand a lot
+_UNPACK_BYTES = 1 << 12  # decompressed at a time; zstd may expand a block 30,000 times
+_MANY_RETURNS = 10  # carriage returns in a first chunk without a newline that prove old Mac line ends
 _BOM = b"\xef\xbb\xbf"
 _UTF16_BOMS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class DamagedError(Exception):
-    """What follows in a compressed file cannot be read."""
+    """The rest of a compressed file cannot be read."""
 
 
 def chunks(path: Path, size: int, *, show: bool = False) -> Iterator[bytes]:
-    """Decompressed bytes, gathered to about `size`, without a byte order mark; with a bar to `show` them."""
+    """Yield decompressed pieces of about `size` bytes, without a byte order mark; `show` a progress bar."""
     try:
         with open(path, "rb") as file, ExitStack() as stack:
             kind = _kind(file.read(4))
@@ -43,7 +43,7 @@ def chunks(path: Path, size: int, *, show: bool = False) -> Iterator[bytes]:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether the file is compressed as a whole."""
+    """Return True if the file is gzip or zstd."""
     try:
         with open(path, "rb") as file:
             return _kind(file.read(4)) != "plain"
@@ -63,9 +63,9 @@ def _refuse_utf16(head: bytes, path: Path) -> None:
 
 
 def _refuse_bare_returns(head: bytes, whole: bool, path: Path) -> None:
-    """Refuse lines that end as on the oldest Macs: all of them would be read as one. A NUL is in no text."""
-    is_one_line = b"\n" not in head and b"\0" not in head
-    if is_one_line and head.rstrip(b"\r").count(b"\r") >= (1 if whole else _MANY_LINES):
+    """Refuse lines that end in a carriage return alone; they would be read as a single line."""
+    is_one_line = b"\n" not in head and b"\0" not in head  # a NUL byte: not a text file at all
+    if is_one_line and head.rstrip(b"\r").count(b"\r") >= (1 if whole else _MANY_RETURNS):
         raise DataError(
             "the lines end in a carriage return alone",
             remedy="write newlines, for example with tr '\\r' '\\n'",
@@ -85,7 +85,7 @@ def _gathered(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
                 yield b"".join(held)
                 held, length = [], 0
     except DamagedError:
-        yield b"".join(held)  # what came before the damage is good
+        yield b"".join(held)  # the bytes before the damage are good
         raise
     if held:
         yield b"".join(held)
@@ -104,10 +104,10 @@ def _pieces(file: IO[bytes], bar: Meter | None) -> Iterator[bytes]:
         yield piece
 
 
-def _smaller(pieces: Iterator[bytes]) -> Iterator[bytes]:
+def _small_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
     for piece in pieces:
-        for start in range(0, len(piece), _FED_BYTES):
-            yield piece[start : start + _FED_BYTES]
+        for start in range(0, len(piece), _UNPACK_BYTES):
+            yield piece[start : start + _UNPACK_BYTES]
 
 
 def _plain(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
@@ -115,16 +115,16 @@ def _plain(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
 
 
 def _gunzip(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    return _inflate(_smaller(pieces), lambda: zlib.decompressobj(wbits=31), zlib.error)
+    return _inflate(_small_pieces(pieces), lambda: zlib.decompressobj(wbits=31), zlib.error)
 
 
 def _unzstd(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
     zstandard = _zstandard("reading", path)
-    return _inflate(_smaller(pieces), zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError)
+    return _inflate(_small_pieces(pieces), zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError)
 
 
 def _inflate(packed: Iterator[bytes], member: Callable[[], Any], failure: type[Exception]) -> Iterator[bytes]:
-    """Decompress members that follow one another, as `cat a.gz b.gz` makes them."""
+    """Decompress one or more members, such as those of `cat a.gz b.gz`."""
     state = member()
     started = False
     for piece in packed:
@@ -137,7 +137,7 @@ def _inflate(packed: Iterator[bytes], member: Callable[[], Any], failure: type[E
             if out:
                 yield out
             if state.eof:
-                piece = state.unused_data.lstrip(b"\0")  # tape drives and some tools pad with zeros
+                piece = state.unused_data.lstrip(b"\0")  # some tools pad with zeros
                 state, started = member(), False
     if started:
         raise DamagedError
@@ -172,7 +172,7 @@ def _zstd(raw: IO[bytes]) -> Iterator[IO[bytes]]:
         yield packed
 
 
-# Suffix of a name -> what wraps the file under it.
+# Suffix of a file name -> function that compresses the bytes written to the file.
 COMPRESS: dict[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {".gz": _gzipped, ".zst": _zstd}
 
 

@@ -1,4 +1,4 @@
-"""The one data type: texts, sparse target probabilities, label texts, and pairs never to be predicted."""
+"""Define `Dataset`, the data type of the whole package, and `Splits`, a data set as it lies on disk."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Rows = npt.NDArray[np.integer[Any]] | npt.NDArray[np.bool_] | slice | Sequence[i
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Points and what they are annotated with.
+    """Points with their targets, the labels with their texts, and the pairs that are never predicted.
 
-    A training point is a text and a sparse row of target probabilities; a hard label is the value 1.0.
-    `texts` may be None for data that ships as bag-of-words features only (and then `label_texts` may be too).
+    A training point is a text and a sparse row of target probabilities; a hard target is the value 1.0.
+    `texts` and `label_texts` are None if the source holds bag-of-words features only.
     """
 
     targets: csr_array  # N x L float32, values in (0, 1], rows sorted, each pair once
     texts: Sequence[str] | None = None  # N
     label_texts: Sequence[str] | None = None  # L
     exclude: csr_array | None = None  # N x L bool: pairs never to be predicted (the filter files)
-    ids: Sequence[str] | None = None  # N, the points' own identifiers where the source has them
+    ids: Sequence[str] | None = None  # N, identifiers of the points, if the source has them
     label_ids: Sequence[str] | None = None  # L
     features: csr_array | None = None  # N x D float32
     label_features: csr_array | None = None  # L x D float32
-    # More texts of labels beside their names: label and text, in label order. Each makes a label point.
+    # Further texts of labels as pairs (label, text), in label order. Each makes a label point of its label.
     other_label_texts: Sequence[tuple[int, str]] | None = None
 
     def __post_init__(self) -> None:
@@ -48,21 +48,23 @@ class Dataset:
         ):
             value = getattr(self, name)
             if value is not None and len(value) != rows:
-                raise DataError(f"{name} has {len(value)} entries where the targets call for {rows}")
+                raise DataError(f"{name} has {len(value)} entries, but the targets need {rows}")
         for name, rows in (("features", points), ("label_features", labels)):
             value = getattr(self, name)
             if value is not None and value.shape[0] != rows:
-                raise DataError(f"{name} has {value.shape[0]} rows where the targets call for {rows}")
+                raise DataError(f"{name} has {value.shape[0]} rows, but the targets need {rows}")
         if self.exclude is not None and self.exclude.shape != self.targets.shape:
-            raise DataError(f"exclude is {self.exclude.shape}, the targets are {self.targets.shape}")
+            raise DataError(
+                f"exclude has shape {self.exclude.shape}, but the targets have {self.targets.shape}"
+            )
 
     def _ordered_other_texts(self) -> list[tuple[int, str]] | None:
         others = sorted(self.other_label_texts or (), key=lambda pair: pair[0])
         if others and not (others[0][0] >= 0 and others[-1][0] < self.num_labels):
             label = others[-1][0] if others[0][0] >= 0 else others[0][0]
-            raise DataError(f"other_label_texts names label {label}, and there are {self.num_labels} labels")
+            raise DataError(f"other_label_texts names label {label}, but there are {self.num_labels} labels")
         if others and self.label_texts is None:
-            raise DataError("other_label_texts needs label_texts: a label's first text is its name")
+            raise DataError("other_label_texts needs label_texts, which hold the first text of each label")
         return others or None
 
     def __len__(self) -> int:
@@ -70,26 +72,26 @@ class Dataset:
 
     @property
     def num_labels(self) -> int:
-        """Number of labels L."""
+        """Return the number of labels, L."""
         return int(self.targets.shape[1])
 
     @property
     def all_label_texts(self) -> list[str]:
-        """The names of all labels, and behind them their other texts."""
+        """Return the texts of all labels, followed by their other texts."""
         return [*(self.label_texts or ()), *(text for _, text in self.other_label_texts or ())]
 
     @property
     def num_label_texts(self) -> int:
-        """Number of texts that labels have: one each, and the others."""
+        """Return the number of label texts, the other label texts included."""
         return self.num_labels + len(self.other_label_texts or ())
 
     @cached_property
     def label_frequencies(self) -> npt.NDArray[np.int64]:
-        """Number of points that carry each label, whatever the value of the target."""  # shape: (L,)
+        """Return the number of points with each label, soft targets counted as 1."""  # shape: (L,)
         return np.bincount(self.targets.indices, minlength=self.num_labels).astype(np.int64)
 
     def __getitem__(self, rows: Rows) -> Dataset:
-        """Select points, in the order given; the labels stay."""
+        """Return the points at `rows`, in that order; keep all labels."""
         index = np.arange(len(self))[rows]
         return replace(
             self,
@@ -101,7 +103,7 @@ class Dataset:
         )
 
     def __add__(self, other: Dataset) -> Dataset:
-        """Append the points of `other`, which must have the same labels."""
+        """Return these points followed by the points of `other`, which must have the same labels."""
         if self.num_labels != other.num_labels:
             raise DataError(
                 f"cannot append points with {other.num_labels} labels to points with {self.num_labels}"
@@ -131,7 +133,7 @@ class Dataset:
         return f"<Dataset {len(self):,} {kind}, {self.num_labels:,} labels, {self.targets.nnz:,} targets>"
 
     def need_probabilities(self) -> None:
-        """Refuse targets outside (0, 1]: readers see to it, a caller may have forgotten."""
+        """Raise a DataError if a target lies outside (0, 1]. Readers check this, callers may not."""
         low, high = self.targets.data.min(initial=1.0), self.targets.data.max(initial=1.0)
         if not (low > 0 and high <= 1):
             raise DataError(
@@ -140,7 +142,7 @@ class Dataset:
             )
 
     def need_texts(self, purpose: str) -> tuple[Sequence[str], Sequence[str]]:
-        """Texts and label texts, or one sentence saying why `purpose` cannot do without them."""
+        """Return texts and label texts; raise a DataError that names `purpose` if one is missing."""
         if self.texts is None or self.label_texts is None:
             missing = "texts" if self.texts is None else "label texts"
             raise DataError(
@@ -152,36 +154,36 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Splits:
-    """A data set as it is found on disk: training points, perhaps test points, and where it came from."""
+    """A data set as it lies on disk: training points, test points if there are any, and their origin."""
 
     train: Dataset
     test: Dataset | None = None
     name: str = ""
     layout: str = ""
     findings: tuple[Problem, ...] = ()
-    origin: Origin | None = None  # what `train` was augmented from; None where it is as it was collected
+    origin: Origin | None = None  # the set that `train` was augmented from; None: `train` is not augmented
 
     @property
     def about(self) -> dict[str, str | int]:
-        """Name and size of the training points, as a model's `config.json` holds them."""
+        """Return the name and size of the training points, as a model's `config.json` stores them."""
         return {"name": self.name, "points": len(self.train), "labels": self.train.num_labels}
 
     @property
     def original_points(self) -> int:
-        """Number of training points before any augmentation."""
+        """Return the number of training points before augmentation."""
         return len(self.train) if self.origin is None else self.origin.points
 
     @property
     def original_frequencies(self) -> npt.NDArray[np.int64]:
-        """Number of training points of each label before any augmentation: what metrics count with."""
+        """Return the number of training points of each label before augmentation; metrics use these."""
         return self.train.label_frequencies if self.origin is None else self.origin.label_frequencies
 
 
 def _as_targets(given: csr_array) -> csr_array:
-    """Targets as every step relies on them: float32, each pair once, no zeros, rows sorted."""
+    """Return the targets as float32 with sorted rows, each pair once and no stored zeros."""
     targets = csr_array(given)
     if not targets.has_canonical_format or targets.dtype != np.float32:
-        targets = targets.astype(np.float32)  # a copy: what was given stays as it is
+        targets = targets.astype(np.float32)  # a copy: the caller's matrix stays as it is
         entries = targets.nnz
         targets.sum_duplicates()
         if targets.nnz != entries:
@@ -193,7 +195,7 @@ def _as_targets(given: csr_array) -> csr_array:
 
 
 def binary_pairs(rows: npt.ArrayLike, labels: npt.ArrayLike, shape: tuple[int, int]) -> csr_array:
-    """N x L boolean matrix holding the given (row, label) pairs once each."""
+    """Return a boolean matrix that holds each of the given (row, label) pairs once."""
     rows, labels = np.asarray(rows, dtype=np.int64), np.asarray(labels, dtype=np.int64)
     pairs = csr_array((np.ones(len(rows), dtype=bool), (rows, labels)), shape=shape)
     pairs.sum_duplicates()
@@ -222,7 +224,7 @@ def _stacked_features(first: csr_array | None, second: csr_array | None) -> csr_
     if first is None and second is None:
         return None
     if first is None or second is None or first.shape[1] != second.shape[1]:
-        raise DataError("cannot append points whose features have other columns")
+        raise DataError("cannot append points whose features have different columns")
     return csr_array(vstack([first, second], format="csr"))
 
 

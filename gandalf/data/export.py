@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, hstack
 
-from gandalf.data.bag_of_words import add_features
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.files import new_folder, written
 from gandalf.data.formats import pecos, raw, renee, table, xc
@@ -23,6 +22,7 @@ from gandalf.data.harden import POINT_HARDENINGS, harden_points, is_soft
 from gandalf.data.harden import harden as hardened
 from gandalf.data.origin import write_origin
 from gandalf.data.sparse_text import rows_as_text
+from gandalf.data.tf_idf import add_features
 from gandalf.errors import DataError, Problem, argument
 
 NO_WORDS = "<no words>"  # name of the extra libsvm feature, which no real word can have

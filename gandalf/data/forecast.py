@@ -1,4 +1,4 @@
-"""What a data set will cost: rough time and memory of graph, training and prediction, before they run."""
+"""Forecast time and memory of graph, training and prediction, roughly and before they run."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ import numpy as np
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.sentences import counted
 from gandalf.data.sparse_rows import products_by_label
+from gandalf.data.unpack_limits import physical_memory
 
-# Co-occurrence products that one core counts in a second; an order of magnitude, from the graph benchmark.
+# Co-occurrence products per second and core: an order of magnitude, from bench/graph.py.
 PRODUCTS_PER_SECOND = 60e6
-GRAPH_BLOCK_BYTES = 128 * 2**20  # what one core's block of the graph may hold before its threshold
+GRAPH_BLOCK_BYTES = 128 * 2**20  # limit of one core's block of the graph, before the threshold is applied
 _UNITS = ((86400.0 * 365, "years"), (86400.0, "days"), (3600.0, "h"), (60.0, "min"))
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the forecast assumes about the run."""
+    """The assumptions of the forecast about the run."""
 
     dimension: int = 512  # d
     epochs: int = 20
     batch: int = 512  # B
-    chunk: int = 65536  # labels that a batch meets at a time
+    chunk: int = 65536  # labels that a batch is scored against at a time
     label_points: bool = True  # train on D + Z, the points and the label points
     delta: float = 0.1  # threshold of the graph
     gpu_tflops: float = 200.0  # sustained, bf16, of a current data-centre GPU
@@ -36,7 +37,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Cost:
-    """One step: how long it takes, what it holds in memory, and what to do if that is too much."""
+    """Time and memory of one step, with a remark if either is too much."""
 
     step: str
     seconds: float
@@ -46,14 +47,14 @@ class Cost:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Costs of each step and the assumptions they rest on."""
+    """The cost of each step, and the assumptions of the forecast."""
 
     costs: tuple[Cost, ...]
     assumptions: tuple[str, ...]
-    memory: int | None  # bytes of this machine, None where the system does not say
+    memory: int | None  # bytes of this machine; None: the system does not say
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings, ready for JSON."""
+        """Return plain values for JSON."""
         return asdict(self)
 
 
@@ -65,10 +66,10 @@ class _Machine:
 
 
 def forecast(splits: Splits, plan: Plan | None = None) -> Forecast:
-    """Time and memory of each step on this machine, and of training and prediction on a GPU.
+    """Estimate time and memory of each step on this machine, and of training and prediction on a GPU.
 
-    Right to a factor of a few: it counts the work that grows with the data and leaves out the encoder,
-    reading and tokenising.
+    The estimate may be wrong by a factor of a few. It counts the work that grows with the data, and ignores
+    the encoder, reading and tokenising.
     """
     plan = plan or Plan()
     machine = _this_machine(plan)
@@ -86,7 +87,7 @@ def forecast(splits: Splits, plan: Plan | None = None) -> Forecast:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words, to the precision a forecast deserves."""
+    """Return seconds as text, such as "2.5 h", with few digits."""
     for length, unit in _UNITS:
         if seconds >= 1.5 * length:
             return (
@@ -98,7 +99,7 @@ def duration(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes in words."""
+    """Return bytes as text, such as "1.5 GiB"."""
     for length, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB")):
         if count >= length:
             return f"{count / length:.1f} {unit}" if count < 10 * length else f"{count / length:,.0f} {unit}"
@@ -108,8 +109,8 @@ def size(count: float) -> str:
 def _graph(train: Dataset, plan: Plan, machine: _Machine) -> Cost:
     per_point = np.diff(train.targets.indptr).astype(np.float64)  # shape: (N,)
     products = float(np.sum(per_point**2))
-    # A row's probabilities sum to the mean number of labels on the points of its label, so at most
-    # that sum divided by delta of them can exceed delta.
+    # The probabilities of a row sum to the mean number of labels on the points of its label. So at most
+    # (sum / delta) of them can exceed delta.
     row_sums = products_by_label(train.targets) / np.maximum(train.label_frequencies, 1)  # shape: (L,)
     entries = min(products, float(np.sum(row_sums)) / max(plan.delta, 1e-9)) + train.num_labels
     held = 8 * (2 * train.targets.nnz + entries) + machine.cores * min(GRAPH_BLOCK_BYTES, 12 * products)
@@ -118,7 +119,7 @@ def _graph(train: Dataset, plan: Plan, machine: _Machine) -> Cost:
 
 
 def _training(points: int, labels: int, plan: Plan, flops: float) -> Cost:
-    # Scores, gradient of the rows and gradient of the points: three products of 2 B L d each, for every step.
+    # Each step needs three products of 2 B L d operations: scores, gradient of rows, gradient of points.
     steps = plan.epochs * -(-points // plan.batch)
     seconds = 6.0 * plan.batch * labels * plan.dimension * steps / flops
     rows = 3 * 4 * labels * plan.dimension  # weights and Adam's two moments, float32
@@ -135,7 +136,7 @@ def _on_cpu(cost: Cost, step: str, machine: _Machine) -> Cost:
     if machine.memory is not None and cost.bytes > machine.memory:
         remarks.append(f"will not fit: this machine has {size(machine.memory)} of memory")
     if cost.seconds > 86400:
-        remarks.append("use a GPU, or meet a shortlist of labels instead of all of them")
+        remarks.append("use a GPU, or train on a shortlist of labels instead of all labels")
     return Cost(step, cost.seconds, cost.bytes, "; ".join(remarks))
 
 
@@ -159,23 +160,16 @@ def _assumptions(plan: Plan, machine: _Machine, points: int, queries: int) -> tu
 
 def _this_machine(plan: Plan) -> _Machine:
     flops = _measured_flops() if plan.cpu_gflops is None else plan.cpu_gflops * 1e9
-    return _Machine(plan.cores or os.cpu_count() or 1, flops, _physical_memory())
+    return _Machine(plan.cores or os.cpu_count() or 1, flops, physical_memory())
 
 
 def _measured_flops(at_least: float = 0.1) -> float:
-    """Floating-point operations a second of the matrix product that training is made of."""
+    """Measure floating-point operations per second of a matrix product as in training."""
     points = np.ones((512, 512), dtype=np.float32)
     rows = np.ones((512, 2048), dtype=np.float32)
-    points @ rows  # the first product pays for starting threads
+    points @ rows  # warm up: the first product starts the threads
     start, done = time.perf_counter(), 0
     while (elapsed := time.perf_counter() - start) < at_least or not done:
         points @ rows
         done += 1
     return done * 2.0 * 512 * 512 * 2048 / elapsed
-
-
-def _physical_memory() -> int | None:
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # no such call (Windows), or no such name
-        return None

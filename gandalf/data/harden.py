@@ -1,4 +1,4 @@
-"""Turning target probabilities into 0 and 1, for formats that can carry nothing else."""
+"""Turn soft targets into 0 and 1, for formats that cannot carry probabilities."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
 
 Kept = npt.NDArray[np.bool_]  # shape: (nnz,)
-COPIES = 3  # of every point
+COPIES = 3  # of every point, by `copies`
 
 
 def is_soft(targets: csr_array) -> bool:
-    """Whether some target is neither 0 nor 1."""
+    """Return True if a target is neither 0 nor 1."""
     return bool(np.any(targets.data != 1.0))
 
 
 def harden(targets: csr_array, how: str, *, threshold: float = 0.5, seed: int = 0) -> csr_array:
-    """Targets of exactly 1.0 where the target is kept.
+    """Return targets of exactly 1.0: choose by `how` which targets to keep, and drop the others.
 
-    `threshold` keeps values of at least `threshold`, and in every row the highest value (all of them where
-    several tie), so that no annotated point is left without a label. `any` keeps every value: a label is
-    then whatever the graph's delta let pass. `sample` keeps each value with that very probability, so that
-    the expected target is the soft one: 1.0 always stays, a row of small values may end empty, and the same
-    seed draws the same targets.
+    `threshold` keeps values of at least `threshold`, and the highest values of every row, so that no
+    annotated point loses all its labels. `any` keeps every value. `sample` keeps each value with a
+    probability equal to the value, so that the expected target is the soft one; a row of small values may end
+    empty. The same seed gives the same targets.
     """
     if how not in HARDENINGS:
         raise DataError(f"unknown way to harden {how!r}", remedy="choose " + " or ".join(HARDENINGS))
@@ -39,11 +38,11 @@ def harden(targets: csr_array, how: str, *, threshold: float = 0.5, seed: int = 
 
 
 def harden_points(points: Dataset, how: str, *, seed: int = 0) -> Dataset:
-    """The points with targets of exactly 1.0, as `harden` makes them; or with `copies`, three times as many.
+    """Return the points with the targets of `harden`; `how` may also be `copies`.
 
-    `copies` is `sample` three times over: all points, then all again with targets drawn anew, and once more,
-    so that a label of probability 0.3 is in about one copy of three. Where no target is soft, points stay as
-    they are: copies of the same would say nothing new.
+    `copies` returns every point three times, each time with targets drawn by `sample`, so that a label of
+    probability 0.3 is in about one copy of three. Without soft targets it returns the points unchanged, since
+    all copies would be the same.
     """
     if how not in POINT_HARDENINGS:
         raise DataError(f"unknown way to harden {how!r}", remedy="choose " + " or ".join(POINT_HARDENINGS))
@@ -61,7 +60,7 @@ def _threshold(targets: csr_array, threshold: float, rng: np.random.Generator) -
     counts = np.diff(targets.indptr)
     highest = np.zeros(len(counts), dtype=targets.data.dtype)  # shape: (N,)
     filled = np.flatnonzero(counts)
-    if len(filled):  # reduceat takes no empty segments
+    if len(filled):  # reduceat accepts no empty segments
         highest[filled] = np.maximum.reduceat(targets.data, targets.indptr[filled])
     kept: Kept = (targets.data >= threshold) | (targets.data == np.repeat(highest, counts))
     return kept

@@ -1,4 +1,4 @@
-"""Which texts are the same text: points against labels, labels against each other, train against test."""
+"""Find equal texts: points against labels, labels against each other, training against test."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Numbers = npt.NDArray[np.int64]
 
 
 def text_key(text: str) -> str:
-    """What two texts must share to count as the same input: NFC, case folded, spaces collapsed."""
+    """Return the key that equal texts share: NFC, case folded, spaces collapsed."""
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
 def text_groups(*lists: Iterable[str]) -> list[npt.NDArray[np.int64]]:
-    """Number every distinct text over all lists; return each list as an array of those numbers.
+    """Number the distinct texts of all lists; return each list as an array of these numbers.
 
-    The empty text is no text: it gets a number of its own each time, so that it never matches anything.
+    Every empty text gets a different negative number, so that it matches nothing.
     """
     numbers: dict[str, int] = {}
     fresh = -1
@@ -41,10 +41,10 @@ def text_groups(*lists: Iterable[str]) -> list[npt.NDArray[np.int64]]:
 
 
 def matched_groups(points: Dataset) -> tuple[Numbers, Numbers]:
-    """Number the texts of points and of labels; a point that is matched to a label has its number.
+    """Number the texts of points and of labels; a point that matches a label has the label's number.
 
-    A point matches a label by the label's name, or by another of its texts if no other label has that text
-    and none shares the label's name: else it would be matched to labels that do not have its text.
+    A point matches a label by the label text. It also matches by another text of the label if no other label
+    has that text and no other label shares the label text; otherwise it would match labels without its text.
     """
     names, others = points.label_texts or (), points.other_label_texts or ()
     of_points, of_labels, of_others = text_groups(points.texts or (), names, [text for _, text in others])
@@ -52,7 +52,7 @@ def matched_groups(points: Dataset) -> tuple[Numbers, Numbers]:
 
 
 def label_groups(labels: Dataset, texts: Iterable[str]) -> tuple[Numbers, Numbers]:
-    """Do the same with the texts of labels numbered first, whatever texts there are of points."""
+    """Like `matched_groups`, but number the labels first, so that their numbers do not depend on `texts`."""
     names, others = labels.label_texts or (), labels.other_label_texts or ()
     of_labels, of_points, of_others = text_groups(names, texts, [text for _, text in others])
     return of_labels, _as_named(of_points, of_labels, of_others, others)
@@ -61,7 +61,7 @@ def label_groups(labels: Dataset, texts: Iterable[str]) -> tuple[Numbers, Number
 def _as_named(
     of_points: Numbers, of_labels: Numbers, of_others: Numbers, others: Sequence[tuple[int, str]]
 ) -> Numbers:
-    """Number points whose text is another one of a label as those whose text is its name."""
+    """Replace the number of another text of a label by the number of its label text."""
     if not len(others):
         return of_points
     numbers = np.arange(1 + max(int(each.max(initial=0)) for each in (of_points, of_labels, of_others)))
@@ -78,13 +78,13 @@ def _as_named(
 
 
 def is_label_text(texts: Sequence[str], label_texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """For each text, whether some label has that very text."""  # shape: (N,)
+    """Mark the texts that are a label text."""  # shape: (N,)
     of_points, of_labels = text_groups(texts, label_texts)
     return np.isin(of_points, of_labels)
 
 
 def known_points(points: Dataset) -> npt.NDArray[np.bool_] | None:
-    """For each point, whether its text is a label's text; None where there are no texts to compare."""
+    """Mark the points whose text is a label text; return None if the data set has no texts."""
     if points.texts is None or points.label_texts is None:
         return None
     return is_label_text(points.texts, points.label_texts)

@@ -1,7 +1,7 @@
-"""A sparse matrix that anyone may have written, or damaged: checked before anything computes with it.
+"""Read sparse matrices of unknown origin, and check them before anything computes with them.
 
-SciPy's compiled loops trust the pointers of a compressed matrix. A wrong one makes them read and write beyond
-the arrays, which ends the process without a word.
+SciPy's compiled loops trust the pointers of a compressed matrix. With a wrong pointer they read and write
+beyond the arrays, and the process crashes without a message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zipfile import is_zipfile
 import numpy as np
 from scipy.sparse import csc_array, csr_array, load_npz
 
-from gandalf.data.limits import check_npz, need_room
+from gandalf.data.unpack_limits import check_npz, need_room
 from gandalf.errors import DataError
 
 REMEDY = "write it with scipy.sparse.save_npz, or copy it again if it was cut short"
@@ -25,9 +25,9 @@ _REAL = "biuf"  # NumPy's letters for booleans, integers and floating point
 
 
 def read_npz(path: Path, *, columns: bool = True) -> Any:  # noqa: ANN401  SciPy's forms share no class
-    """Read what `scipy.sparse.save_npz` wrote, in the form it was stored in, and check all of it.
+    """Read a file of `scipy.sparse.save_npz` in its stored format, and check the matrix.
 
-    Without `columns`, the caller checks the columns of a matrix that is stored by rows.
+    `columns=False` skips the check of the column indices of a CSR matrix; then the caller checks them.
     """
     try:
         with open(path, "rb") as file:
@@ -38,7 +38,7 @@ def read_npz(path: Path, *, columns: bool = True) -> Any:  # noqa: ANN401  SciPy
             matrix = _stored(file, path)
     except DataError:
         raise
-    except Exception as error:  # zip, NumPy and SciPy raise almost anything at bytes they did not write
+    except Exception as error:  # zip, NumPy and SciPy raise exceptions of many types on damaged files
         reason = (str(error) or type(error).__name__).splitlines()[0][:120]
         raise DataError(
             f"cannot be read as a SciPy sparse matrix ({reason})",
@@ -51,7 +51,7 @@ def read_npz(path: Path, *, columns: bool = True) -> Any:  # noqa: ANN401  SciPy
 
 
 def check_sparse(matrix: Any, file: Path | None = None, *, columns: bool = True) -> None:  # noqa: ANN401  any form
-    """Refuse values that are not real numbers, and pointers or indices that lead outside the matrix."""
+    """Raise a DataError if values are not real numbers, or pointers or indices lead outside the matrix."""
     if matrix.ndim != 2:
         raise DataError(f"the sparse matrix has {matrix.ndim} dimensions, not 2", remedy=REMEDY, file=file)
     if matrix.dtype.kind not in _REAL:
@@ -62,7 +62,7 @@ def check_sparse(matrix: Any, file: Path | None = None, *, columns: bool = True)
             copy(matrix).check_format(
                 full_check=columns or matrix.format != "csr"
             )  # a shallow copy: SciPy's check may exchange arrays
-            if (np.diff(matrix.indptr) < 0).any():  # SciPy looks only where the last pointer is above 0
+            if (np.diff(matrix.indptr) < 0).any():  # SciPy checks this only if the last pointer is above 0
                 raise ValueError("indptr must be a non-decreasing sequence")
         if matrix.format == "coo":
             _check_coordinates(matrix)
@@ -76,7 +76,9 @@ def check_sparse(matrix: Any, file: Path | None = None, *, columns: bool = True)
 def _stored(file: IO[bytes], path: Path) -> Any:  # noqa: ANN401  any of SciPy's forms
     with np.load(file, allow_pickle=False) as parts:
         sizes = np.atleast_1d(parts["shape"]).tolist()
-        need_room(8 * max(sizes, default=0), path, "is of a shape that takes")  # a pointer for each row
+        need_room(
+            8 * max(sizes, default=0), path, "has a shape that takes"
+        )  # 8 bytes: a pointer for each row
         make = _COMPRESSED.get(_word(parts["format"].item()))
         if make is not None:
             return _compressed(make, parts)
@@ -85,22 +87,22 @@ def _stored(file: IO[bytes], path: Path) -> Any:  # noqa: ANN401  any of SciPy's
 
 
 def _compressed(make: Any, parts: Any) -> Any:  # noqa: ANN401  SciPy's class, NumPy's open archive
-    """Stored by rows or columns. SciPy's own reader would silently drop entries that no pointer covers."""
+    """Read a CSR or CSC matrix. SciPy's reader would silently drop entries that no pointer covers."""
     data, indices, indptr, shape = (parts[name] for name in ("data", "indices", "indptr", "shape"))
     if any(part.ndim != 1 or part.dtype.kind not in "iu" for part in (indices, indptr, shape)):
-        raise ValueError("indices, pointers or shape are no lists of integers")
+        raise ValueError("indices, pointers or shape are not lists of integers")
     if len(indptr) == 0 or not indptr[-1] == len(indices) == len(data):
         raise ValueError("the pointers do not end where the entries do")
     return make((data, indices, indptr), shape=tuple(shape.tolist()))
 
 
 def _word(text: str | bytes) -> str:
-    return text.decode("ascii") if isinstance(text, bytes) else text  # SciPy has written both
+    return text.decode("ascii") if isinstance(text, bytes) else text  # versions of SciPy write either
 
 
 def _check_coordinates(matrix: Any) -> None:  # noqa: ANN401  SciPy's coo_array or coo_matrix
     for indices, size in zip((matrix.row, matrix.col), matrix.shape, strict=True):
         if len(indices) != len(matrix.data):
-            raise ValueError("there are not as many indices as values")
+            raise ValueError("the numbers of indices and values differ")
         if len(indices) and not 0 <= indices.min() <= indices.max() < size:
             raise ValueError("an entry lies outside the matrix")

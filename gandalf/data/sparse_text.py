@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from gandalf.data.entries import (
+from gandalf.data.files import Block, first_line, read_blocks, written
+from gandalf.data.matrix_builder import (
     FEATURE,
     INTEGER,
     LABEL,
@@ -21,13 +22,12 @@ from gandalf.data.entries import (
     Column,
     Floats,
     Ints,
-    SparseRows,
+    MatrixBuilder,
     fit_rows,
-    mending,
+    row_findings,
 )
-from gandalf.data.files import Block, first_line, read_blocks, written
-from gandalf.data.limits import need_room
 from gandalf.data.sentences import counted
+from gandalf.data.unpack_limits import need_room
 from gandalf.errors import DataError, Findings
 
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -48,7 +48,7 @@ def header_of(path: Path, numbers: int) -> list[int] | None:
 def read_sparse(path: Path, column: Column, findings: Findings) -> csr_array:
     """Read a "rows cols" file; a blank line is an empty row."""
     rows, columns = _need_header(path, ("rows", "columns"))
-    matrix = SparseRows(columns, column, path, findings)
+    matrix = MatrixBuilder(columns, column, path, findings)
     for block in _body(path, findings):
         _add_pairs(matrix, block)
     return _of_height(matrix.finish(), rows, path, findings)
@@ -57,8 +57,8 @@ def read_sparse(path: Path, column: Column, findings: Findings) -> csr_array:
 def read_single(path: Path, findings: Findings) -> tuple[csr_array, csr_array]:
     """Read an old "points features labels" file of `l1,l2 f:v f:v` lines; return features and targets."""
     rows, num_features, num_labels = _need_header(path, ("points", "features", "labels"))
-    features = SparseRows(num_features, FEATURE, path, findings)
-    targets = SparseRows(num_labels, LABEL, path, findings)
+    features = MatrixBuilder(num_features, FEATURE, path, findings)
+    targets = MatrixBuilder(num_labels, LABEL, path, findings)
     for block in _body(path, findings):
         labels, pairs = _parted(block)
         _add_labels(targets, labels)
@@ -129,7 +129,7 @@ def _of_height(matrix: csr_array, rows: int, path: Path, findings: Findings) -> 
     # Blank lines at the end that the header does not ask for are an editor's doing, not rows.
     surplus_is_blank = found > rows and matrix.indptr[rows] == matrix.indptr[-1]
     if found != rows and not surplus_is_blank:
-        mending(findings, found, rows).error(
+        row_findings(findings, found, rows).error(
             "header-mismatch",
             f"the header says {counted(rows, 'row')}, and {counted(found, 'follows', 'follow')}",
             remedy="correct the header, or copy the file again if it was cut short",
@@ -148,19 +148,19 @@ class _Parsed(NamedTuple):
     values: Floats
 
 
-def _add_pairs(matrix: SparseRows, block: Block) -> None:
+def _add_pairs(matrix: MatrixBuilder, block: Block) -> None:
     _add(matrix, block, _parse_pairs, _pairs_of_line)
 
 
-def _add_labels(matrix: SparseRows, block: Block) -> None:
+def _add_labels(matrix: MatrixBuilder, block: Block) -> None:
     _add(matrix, block, _parse_labels, _labels_of_line)
 
 
 def _add(
-    matrix: SparseRows,
+    matrix: MatrixBuilder,
     block: Block,
     at_once: Callable[[bytes], _Parsed | None],
-    one_line: Callable[[SparseRows, bytes, int], tuple[list[int], list[float]]],
+    one_line: Callable[[MatrixBuilder, bytes, int], tuple[list[int], list[float]]],
 ) -> None:
     parsed = at_once(block.data)
     if parsed is not None:
@@ -257,7 +257,7 @@ def _parted_by_line(block: Block) -> tuple[Block, Block]:
     return tuple(Block(block.first_line, b"\n".join([*part, b""])) for part in (labels, pairs))  # type: ignore[return-value]
 
 
-def _pairs_of_line(matrix: SparseRows, text: bytes, line: int) -> tuple[list[int], list[float]]:
+def _pairs_of_line(matrix: MatrixBuilder, text: bytes, line: int) -> tuple[list[int], list[float]]:
     indices, values = [], []
     for word in text.split():
         index, colon, value = word.partition(b":")
@@ -272,7 +272,7 @@ def _pairs_of_line(matrix: SparseRows, text: bytes, line: int) -> tuple[list[int
     return indices, values
 
 
-def _labels_of_line(matrix: SparseRows, text: bytes, line: int) -> tuple[list[int], list[float]]:
+def _labels_of_line(matrix: MatrixBuilder, text: bytes, line: int) -> tuple[list[int], list[float]]:
     indices = []
     for word in text.replace(b",", b" ").split():
         if _INTEGER.fullmatch(word):
@@ -282,7 +282,7 @@ def _labels_of_line(matrix: SparseRows, text: bytes, line: int) -> tuple[list[in
     return indices, [1.0] * len(indices)
 
 
-def _bad_number(matrix: SparseRows, word: bytes, line: int) -> None:
+def _bad_number(matrix: MatrixBuilder, word: bytes, line: int) -> None:
     what = f"'{_shown(word)}' holds something that is no number"
     remedy = f"write whole numbers for {matrix.column.noun}s and decimal numbers for values"
     matrix.findings.error("bad-number", what, remedy=remedy, file=matrix.file, line=line)

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.label_bins import BINS, label_bins
 from gandalf.data.matching import known_points, text_groups
 from gandalf.data.words import split_words
 
+BINS = 5
 TAIL = 5  # a tail label has at most this many training points
 
 
@@ -90,6 +90,20 @@ def stats(splits: Splits) -> Stats:
         excluded_pairs=0 if exclude is None else int(exclude.nnz),
         bins=frequency_bins(frequencies),
     )
+
+
+def label_bins(frequencies: npt.NDArray[np.integer[Any]], bins: int = BINS) -> npt.NDArray[np.int64]:
+    """Bin of each label, 0 = head: labels by falling training frequency, cut at equal shares of positives.
+
+    A label goes where its first positive falls, ties in frequency by label index; labels without training
+    points go to the last bin.
+    """  # shape: (L,)
+    order = np.argsort(-frequencies, kind="stable")
+    ends = np.cumsum(frequencies[order])
+    before, total = ends - frequencies[order], int(frequencies.sum())
+    of_label = np.empty(len(frequencies), dtype=np.int64)
+    of_label[order] = before * bins // max(total, 1)
+    return np.where(frequencies == 0, bins - 1, of_label)
 
 
 def frequency_bins(frequencies: npt.NDArray[np.int64], bins: int = BINS) -> tuple[Bin, ...]:

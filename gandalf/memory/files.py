@@ -13,7 +13,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from gandalf.data.files import read_lines, written
-from gandalf.data.limits import check_npz
+from gandalf.data.unpack_limits import check_npz
 from gandalf.errors import DataError, Findings
 from gandalf.memory.keys import Vectors, check_queries, read_keys
 from gandalf.memory.memory import EXAMPLE, LABEL, POINT, Block, Memory, Record, Voting

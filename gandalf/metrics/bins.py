@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gandalf.data.label_bins import BINS
+from gandalf.data.stats import BINS
 from gandalf.metrics.ranking import Ranking
 
 PLACES = 5  # contributions are to P@5

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.label_bins import label_bins
 from gandalf.data.matching import known_points
+from gandalf.data.stats import label_bins
 from gandalf.errors import DataError
 from gandalf.metrics.bins import PLACES, Bin, bin_contributions, describe_bins
 from gandalf.metrics.predictions import Source, as_predictions, test_points

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array, vstack
 
-from gandalf.data.bag_of_words import BagOfWords
 from gandalf.data.new_labels import NewLabel
+from gandalf.data.tf_idf import TfIdf
 from gandalf.model.added_terms import fit_added, label_terms
 from gandalf.model.calibration import Calibration
 from gandalf.model.chosen_labels import checked_labels, with_record
@@ -47,7 +47,7 @@ UNHEEDED = frozenset(
 class Trees(Extendable):
     """A wide model as a part: its terms and classifiers, what the labels are called, and how it was made."""
 
-    words: BagOfWords
+    words: TfIdf
     forest: Any  # omikuji's
     label_texts: Sequence[str]  # L
     label_ids: Sequence[str] | None  # L

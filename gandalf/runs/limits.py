@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from gandalf.data.dataset import Dataset
-from gandalf.data.lengths import WHICH_FIELD, count_empty
+from gandalf.data.lengths import EMPTY_TEXT_REMEDY, count_empty
 from gandalf.errors import DataError, argument
 from gandalf.metrics.evaluate import KS
 from gandalf.recipe import Encoder, Recipe, Search, Targets
@@ -135,7 +135,9 @@ def check_points(points: Dataset) -> None:
     """Refuse a training set from which nothing can be learnt."""
     texts, _ = points.need_texts("training")
     if len(texts) and count_empty(texts) == len(texts):
-        raise DataError("every training text is empty, so there is nothing to learn from", remedy=WHICH_FIELD)
+        raise DataError(
+            "every training text is empty, so there is nothing to learn from", remedy=EMPTY_TEXT_REMEDY
+        )
     if not points.targets.nnz:
         raise DataError("no training point has a label, so there is nothing to learn")
     points.need_probabilities()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gandalf.data.lengths import WHICH_FIELD, count_empty, cut_sentence
+from gandalf.data.lengths import EMPTY_TEXT_REMEDY, count_empty, cut_sentence
 from gandalf.train.checkpoint import Checkpoints
 from gandalf.train.logs import Listener
 from gandalf.train.ranks import ONE, Ranks
@@ -62,7 +62,7 @@ class Place:
         empty = count_empty(texts)
         if 2 * empty > len(texts) and self.tell is not None and not self.ranks.rank:
             share = f"{empty:,} of {len(texts):,} training texts ({empty / len(texts):.1%})"
-            self.tell(f"{share} are empty; {WHICH_FIELD}")
+            self.tell(f"{share} are empty; {EMPTY_TEXT_REMEDY}")
 
     @property
     def log(self) -> Path | None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from gandalf.data.bag_of_words import BagOfWords, TermKind
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import write_libsvm
 from gandalf.data.harden import harden_points
+from gandalf.data.tf_idf import TermKind, TfIdf
 from gandalf.model.trees import Trees
 from gandalf.predict.calibration import fit_calibration
 from gandalf.recipe import Recipe, TreesKind
@@ -72,7 +72,7 @@ def _trees(points: Dataset, splits: Splits, recipe: Recipe) -> Trees:
     if terms == "auto":
         few = len(texts) <= FEW_TEXTS and len(label_texts) <= FEW_LABELS
         terms = "characters" if few else "pairs"
-    words, _ = BagOfWords.fit([*texts, *splits.train.all_label_texts], recipe.trees.words, TERM_KINDS[terms])
+    words, _ = TfIdf.fit([*texts, *splits.train.all_label_texts], recipe.trees.words, TERM_KINDS[terms])
     featured = Dataset(points.targets, features=word_features(words, texts))
     forest = _forest(harden_points(featured, recipe.trees.harden, seed=recipe.seed), recipe)
     config = to_dict(recipe) | {"recipe": to_dict(recipe), "data": splits.about}

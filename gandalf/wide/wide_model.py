@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array, hstack, save_npz
 
-from gandalf.data.bag_of_words import KINDS, BagOfWords
 from gandalf.data.files import moved_in, written
 from gandalf.data.matrix_files import read_npz
+from gandalf.data.tf_idf import KINDS, TfIdf
 from gandalf.errors import DataError
 from gandalf.wide.folder import AGAIN, missing, read_json
 from gandalf.wide.mixing import NO_LABEL, Floats, Ints, as_logits
@@ -80,7 +80,7 @@ class WideModel:
     The classifiers stand in label trees, or all at the root: one-vs-all is a tree of one leaf.
     """
 
-    words: BagOfWords
+    words: TfIdf
     forest: Any  # omikuji's
     trained_labels: int  # that the classifiers were trained on, which come first
     added: Added | None = None
@@ -181,7 +181,7 @@ def read_wide_model(folder: Path, facts: Mapping[str, Any], labels: int, size: i
     return WideModel(words, forest, labels - (0 if added is None else len(added)), added)
 
 
-def word_features(words: BagOfWords, texts: Sequence[str]) -> csr_array:
+def word_features(words: TfIdf, texts: Sequence[str]) -> csr_array:
     """Return TF-IDF rows, and a last column that marks texts without a known term."""  # shape: (N, D + 1)
     found = words.features(texts)
     none = csr_array((np.diff(found.indptr) == 0).astype(np.float32)[:, np.newaxis])
@@ -198,13 +198,13 @@ def _columns(matrix: csr_array, row: int) -> set[int]:
     return set(matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]].tolist())
 
 
-def _read_words(path: Path, expected: int) -> BagOfWords:
+def _read_words(path: Path, expected: int) -> TfIdf:
     found = read_json(path)
     try:
         kinds = tuple(kind for kind in KINDS if kind in found.get("kinds", ("words",)))
         if not kinds:
             raise ValueError("there is no kind of word")
-        words = BagOfWords(tuple(map(str, found["words"])), np.asarray(found["idf"], dtype=np.float32), kinds)
+        words = TfIdf(tuple(map(str, found["words"])), np.asarray(found["idf"], dtype=np.float32), kinds)
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"lacks or garbles its words ({error})", remedy=AGAIN, file=path) from error
     if len(words.words) != expected or words.idf.shape != (expected,):

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.entries import fit_rows, mending
 from gandalf.data.formats.filters import with_filters
+from gandalf.data.matrix_builder import fit_rows, row_findings
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings
 
@@ -33,7 +33,7 @@ def need_features(points: Dataset, layout: str) -> tuple[csr_array, csr_array | 
     if points.features is None:
         raise DataError(
             f"the {layout} layout holds features, and this data set has only texts",
-            remedy="make features first (gandalf.data.bag_of_words), or write the raw layout",
+            remedy="make features first (gandalf.data.tf_idf), or write the raw layout",
         )
     return points.features, points.label_features
 
@@ -41,7 +41,7 @@ def need_features(points: Dataset, layout: str) -> tuple[csr_array, csr_array | 
 def fit_features(features: csr_array, rows: int, says: Path, path: Path, findings: Findings) -> csr_array:
     """The features, `rows` of them; another number than `says` calls for is reported and mended."""
     if features.shape[0] != rows:
-        mending(findings, features.shape[0], rows).error(
+        row_findings(findings, features.shape[0], rows).error(
             "header-mismatch",
             f"has {counted(features.shape[0], 'row')}, and {says.name} calls for {rows:,}",
             remedy="both files must have the same rows, in the same order",

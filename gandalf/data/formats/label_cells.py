@@ -9,8 +9,8 @@ import math
 import re
 from typing import Any
 
-from gandalf.data.entries import as_float
 from gandalf.data.formats.texts import clean
+from gandalf.data.matrix_builder import as_float
 
 NO_SEPARATOR = "none"  # a cell is one label, whatever it holds
 _URI = re.compile(r"<[^<>\s]+>")

@@ -11,7 +11,6 @@ import numpy as np
 from scipy.sparse import csr_array, csr_matrix, save_npz
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.entries import FEATURE, INTEGER, LABEL, Column, SparseRows, as_float, matrix_of
 from gandalf.data.files import find, first_line, read_lines, written
 from gandalf.data.formats.assemble import assemble, check_feature_columns, fit_features, need_features
 from gandalf.data.formats.filters import write_filters
@@ -19,6 +18,15 @@ from gandalf.data.formats.frames import need_file
 from gandalf.data.formats.table_files import is_table
 from gandalf.data.formats.table_options import TableOptions
 from gandalf.data.formats.texts import Texts, clean, fit_texts, read_texts, write_texts
+from gandalf.data.matrix_builder import (
+    FEATURE,
+    INTEGER,
+    LABEL,
+    Column,
+    MatrixBuilder,
+    as_float,
+    checked_matrix,
+)
 from gandalf.data.matrix_files import read_npz
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings, argument
@@ -149,7 +157,9 @@ def _read_features(path: Path | None, rows: int, says: Path, findings: Findings)
 
 def _read_matrix(path: Path, column: Column, findings: Findings) -> csr_array:
     with np.errstate(over="ignore"):  # what is beyond float32 becomes inf and is reported as such
-        return matrix_of(csr_array(read_npz(path, columns=False)).astype(np.float32), column, path, findings)
+        return checked_matrix(
+            csr_array(read_npz(path, columns=False)).astype(np.float32), column, path, findings
+        )
 
 
 def _save(matrix: csr_array, path: Path) -> None:
@@ -179,7 +189,7 @@ def _read_text(
 
 
 def _read_text_points(path: Path, label_texts: list[str], findings: Findings) -> Dataset:
-    texts, rows = Texts(path, findings), SparseRows(len(label_texts), LABEL, path, findings)
+    texts, rows = Texts(path, findings), MatrixBuilder(len(label_texts), LABEL, path, findings)
     for line, content in read_lines(path, findings):
         targets, tab, text = content.partition("\t")
         if not tab:

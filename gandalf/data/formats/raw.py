@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.entries import LABEL, SparseRows
 from gandalf.data.files import find, read_lines, written
 from gandalf.data.formats.assemble import assemble
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.formats.label_names import LabelNames
 from gandalf.data.formats.table import TableOptions
 from gandalf.data.formats.texts import LabelTexts, Texts, clean, others_of, report_alike
+from gandalf.data.matrix_builder import LABEL, MatrixBuilder
 from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
@@ -68,7 +68,7 @@ def read_titles(
 
 
 def _read_points(path: Path, names: LabelNames, findings: Findings) -> Dataset:
-    texts, ids, rows = Texts(path, findings), [], SparseRows(len(names.texts), LABEL, path, findings)
+    texts, ids, rows = Texts(path, findings), [], MatrixBuilder(len(names.texts), LABEL, path, findings)
     for line, record in _records(path, findings):
         texts.add(_title(record), line)
         ids.append(_uid(record))
@@ -105,7 +105,7 @@ def _uid(record: dict[str, Any]) -> str:
     return "" if uid is None else clean(str(uid))
 
 
-def _add_targets(rows: SparseRows, record: dict[str, Any], line: int) -> None:
+def _add_targets(rows: MatrixBuilder, record: dict[str, Any], line: int) -> None:
     labels, values = record.get("target_ind"), record.get("target_rel")
     if not isinstance(labels, list):
         _report(rows, line, "bad-targets", "target_ind is not a list", "list the labels' numbers, from 0")
@@ -122,7 +122,7 @@ def _add_targets(rows: SparseRows, record: dict[str, Any], line: int) -> None:
         _report(rows, line, "bad-targets", what, "give the labels' numbers and values, not names")
 
 
-def _report(rows: SparseRows, line: int, kind: str, what: str, remedy: str) -> None:
+def _report(rows: MatrixBuilder, line: int, kind: str, what: str, remedy: str) -> None:
     rows.findings.error(kind, what, remedy=remedy, file=rows.file, line=line)
 
 

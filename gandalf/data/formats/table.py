@@ -12,7 +12,6 @@ from typing import Any
 from scipy.sparse import csr_array, vstack
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.entries import LABEL, SparseRows
 from gandalf.data.files import written
 from gandalf.data.formats.assemble import assemble
 from gandalf.data.formats.filters import write_filters
@@ -24,6 +23,7 @@ from gandalf.data.formats.table_files import Row, Table, is_table, open_table
 from gandalf.data.formats.table_options import TableOptions, need_no_choice
 from gandalf.data.formats.table_paths import table_paths, train_files
 from gandalf.data.formats.texts import Texts, others_of, write_texts
+from gandalf.data.matrix_builder import LABEL, MatrixBuilder
 from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
@@ -38,7 +38,7 @@ class Part:
     columns: Columns
     texts: Texts
     ids: list[str] | None
-    rows: SparseRows
+    rows: MatrixBuilder
 
     def dataset(self, names: LabelNames) -> Dataset:
         """The points with the labels they may carry."""
@@ -130,7 +130,7 @@ def write(splits: Splits, folder: Path, suffix: str = ".csv") -> None:
 def _read_points(table: Table, names: LabelNames, columns: Columns, findings: Findings) -> Part:
     path = table.path
     ids: list[str] | None = None if columns.id is None else []
-    points = Part(columns, Texts(path, findings), ids, SparseRows(None, LABEL, path, findings))
+    points = Part(columns, Texts(path, findings), ids, MatrixBuilder(None, LABEL, path, findings))
     zeros, left_out = [], 0  # lines, labels
     for line, row in table.rows:
         points.texts.add_cell(row.get(columns.text), line)
@@ -150,7 +150,7 @@ def _read_points(table: Table, names: LabelNames, columns: Columns, findings: Fi
 
 
 def _add_targets(
-    rows: SparseRows, row: Row, columns: Columns, names: LabelNames, line: int
+    rows: MatrixBuilder, row: Row, columns: Columns, names: LabelNames, line: int
 ) -> tuple[list[float], int]:
     """Add the targets of one row; return their weights, and how many labels were not chosen."""
     cell = row.get(columns.label)
@@ -172,7 +172,7 @@ def _add_targets(
     return values, sum(map(names.is_left_out, items)) if names.left_out else 0
 
 
-def _report_unknown(item: object, rows: SparseRows, names: LabelNames, line: int) -> None:
+def _report_unknown(item: object, rows: MatrixBuilder, names: LabelNames, line: int) -> None:
     if names.file is None or isinstance(item, dict | list | bytes):
         what, remedy = f"'{str(item)[:60]}' is no label", "list names or numbers"
     else:
@@ -180,7 +180,7 @@ def _report_unknown(item: object, rows: SparseRows, names: LabelNames, line: int
     rows.findings.error("unknown-label", what, remedy=remedy, file=rows.file, line=line)
 
 
-def _values(weights: list[Any], expected: int, rows: SparseRows, line: int) -> list[float]:
+def _values(weights: list[Any], expected: int, rows: MatrixBuilder, line: int) -> list[float]:
     """The weights as numbers; what is none, or one too many, is reported and taken for 1."""
     if len(weights) != expected:
         what = f"the row has {counted(expected, 'label')} and {counted(len(weights), 'weight')}"

@@ -16,8 +16,8 @@ from gandalf.data.formats.frames import Frame, decoded, open_frame
 from gandalf.data.formats.parquet_size import as_dictionaries, expanded_bytes
 from gandalf.data.formats.tables import Row, Table, find_column
 from gandalf.data.formats.texts import clean
-from gandalf.data.limits import need_room
 from gandalf.data.sentences import counted
+from gandalf.data.unpack_limits import need_room
 from gandalf.errors import DataError, Findings
 
 __all__ = [

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gandalf.data.dataset import Dataset
-from gandalf.data.entries import mending
 from gandalf.data.files import read_lines, written
 from gandalf.data.matching import text_groups, text_key
+from gandalf.data.matrix_builder import row_findings
 from gandalf.data.sentences import counted
 from gandalf.errors import Findings
 
@@ -111,7 +111,7 @@ def write_texts(texts: Sequence[str], path: Path) -> None:
 def fit_texts(texts: list[str], rows: int, says: Path, path: Path, findings: Findings) -> list[str]:
     """The texts, `rows` of them; another number than `says` calls for is reported and mended."""
     if len(texts) != rows:
-        mending(findings, len(texts), rows).error(
+        row_findings(findings, len(texts), rows).error(
             "header-mismatch",
             f"holds {counted(len(texts), 'line')}, and {says.name} calls for {rows:,}",
             remedy="both files must have one line for each row, in the same order",

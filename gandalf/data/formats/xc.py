@@ -9,13 +9,13 @@ from pathlib import Path
 from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.entries import FEATURE, LABEL
 from gandalf.data.files import find, first_line
 from gandalf.data.formats.assemble import assemble, check_feature_columns, fit_features, need_features
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.formats.raw import read_titles
 from gandalf.data.formats.table import TableOptions
 from gandalf.data.formats.texts import fit_texts, read_texts, report_alike, write_texts
+from gandalf.data.matrix_builder import FEATURE, LABEL
 from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import header_of, read_single, read_sparse, write_sparse
 from gandalf.errors import DataError, Findings

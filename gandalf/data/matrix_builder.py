@@ -1,4 +1,4 @@
-"""A sparse matrix under construction: rows come in as found, and are checked and mended block by block."""
+"""Build a sparse matrix row by row, and check its entries block by block."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Floats = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
 _PENDING_ROWS = 1 << 16
-_SHOWN_DIGITS = 30
+_SHOWN_DIGITS = 30  # of a number in a message
 
 
 @dataclass(frozen=True)
 class Column:
-    """What the columns of a matrix stand for, and whether its values may be negative."""
+    """The noun for a column in messages, and True if values may be negative."""
 
     noun: str
     signed: bool
@@ -42,17 +42,18 @@ LABEL = Column("label", signed=False)
 FEATURE = Column("feature", signed=True)
 
 
-class SparseRows:
-    """Collects rows of (column, value) pairs into flat arrays that grow in place.
+class MatrixBuilder:
+    """Collect rows of (column, value) pairs into flat arrays that grow in place.
 
-    Columns out of range, values that are no numbers and negative targets are errors and left out; zeros
-    are left out silently; a column that stands twice in a row is a warning, and the larger value stays.
+    An entry with a column out of range, a value that is no finite number, or a negative target is reported as
+    an error and left out. A zero is left out silently. If a column stands twice in a row, a warning is
+    reported and the larger value is kept.
     """
 
     def __init__(self, columns: int | None, column: Column, file: Path, findings: Findings) -> None:
         self.columns, self.column, self.file, self.findings = columns, column, file, findings
         self._indices, self._values = array("i"), array("f")
-        self._counts = array("q")  # one a row
+        self._counts = array("q")  # entries of each row
         self._pending_indices, self._pending_values = array("q"), array("d")
         self._pending_counts, self._pending_lines = array("q"), array("q")
 
@@ -60,12 +61,12 @@ class SparseRows:
         return len(self._counts) + len(self._pending_counts)
 
     def add(self, indices: Sequence[int], values: Sequence[float] | None, line: int) -> None:
-        """Append one row; TypeError (and no change beyond an empty row) if it holds anything but numbers."""
+        """Append one row. If it holds anything but numbers, append an empty row and raise TypeError."""
         start = len(self._pending_indices)
         values = [1.0] * len(indices) if values is None else values
         try:
             if bool in map(type, indices) or bool in map(type, values):
-                raise TypeError("Python counts True as 1, but no label is called so")
+                raise TypeError("Python treats True as 1, but True is no label number and no value")
             try:
                 self._extend(start, indices, values)
             except OverflowError:
@@ -80,14 +81,14 @@ class SparseRows:
             self._flush()
 
     def add_block(self, counts: Ints, indices: Ints, values: Floats, lines: Sequence[int] | None) -> None:
-        """Append many rows at once: `counts[r]` entries for row r, which stands in `lines[r]` of the file."""
+        """Append many rows: row r has `counts[r]` entries and stands in line `lines[r]` of the file."""
         self._flush()
         self._append(counts, indices, values, lines)
 
     def _in_range(
         self, indices: Sequence[int], values: Sequence[float], line: int
     ) -> tuple[list[int], list[float]]:
-        """The pairs whose column a machine's integer can hold; the others are reported as they stand."""
+        """Return the pairs whose column fits into 64 bits; report the other pairs."""
         kept = []
         for index, value in zip(indices, values, strict=True):
             if abs(index) < 2**63:
@@ -120,7 +121,7 @@ class SparseRows:
         self._counts.frombytes(np.bincount(rows, minlength=len(counts)).astype(np.int64).tobytes())
 
     def finish(self, columns: int | None = None) -> csr_array:
-        """The matrix; `columns` where their number was not known before."""
+        """Return the matrix; `columns` is needed if the constructor did not get it."""
         self._flush()
         width = self.columns if columns is None else columns
         assert width is not None, "the number of columns must be known by now"
@@ -128,7 +129,7 @@ class SparseRows:
         dtype = np.int32 if len(self._indices) < 2**31 else np.int64
         indptr = np.zeros(len(counts) + 1, dtype=dtype)
         np.cumsum(counts, out=indptr[1:])
-        # The buffers are handed over, not copied: near the size of the result is also the peak.
+        # The matrix uses the buffers without a copy, so the peak of memory is about the size of the result.
         indices = np.asarray(self._indices).astype(dtype, copy=False)
         values = np.asarray(self._values)
         matrix = csr_array((values, indices, indptr), shape=(len(counts), width))
@@ -139,14 +140,14 @@ class SparseRows:
         if not self._pending_counts:
             return
         counts, lines = np.array(self._pending_counts), self._pending_lines.tolist()
-        with np.errstate(over="ignore"):  # a value beyond float32 becomes inf, which is reported as such
+        with np.errstate(over="ignore"):  # a value beyond float32 becomes inf, and `_checked` reports it
             values = np.array(self._pending_values, dtype=np.float64).astype(np.float32)
         self._append(counts, np.array(self._pending_indices, dtype=np.int64), values, lines)
         self._pending_indices, self._pending_values = array("q"), array("d")
         self._pending_counts, self._pending_lines = array("q"), array("q")
 
     def _checked(self, rows: Ints, indices: Ints, values: Floats, lines: Sequence[int] | None) -> Mask:
-        """Mask of the entries to keep; the others are reported."""
+        """Return a mask of the valid entries; report the others."""
         outside = indices < 0
         if self.columns is not None:
             outside |= indices >= self.columns
@@ -156,7 +157,7 @@ class SparseRows:
         for at in np.flatnonzero(outside):
             self._report_outside(str(indices[at]), _place(lines, rows[at]))
         for at in np.flatnonzero(odd & ~outside):
-            what = f"the value of {noun} {indices[at]} is {values[at]}, which is no number to train on"
+            what = f"the value of {noun} {indices[at]} is {values[at]}, which is not a finite number"
             remedy = "write a number or leave the entry out"
             self._report("error", "nan", what, remedy, _place(lines, rows[at]))
         for at in np.flatnonzero(negative & ~odd & ~outside):
@@ -168,7 +169,7 @@ class SparseRows:
     def _merged(
         self, rows: Ints, indices: Ints, values: Floats, lines: Sequence[int] | None
     ) -> tuple[Ints, Ints, Floats]:
-        """Sort each row by column and keep the largest value of a column that stands twice."""
+        """Sort each row by column; if a column stands twice, keep the larger value."""
         if _strictly_increasing(rows, indices):
             return rows, indices, values
         order = np.lexsort((indices, rows))
@@ -190,32 +191,32 @@ class SparseRows:
         self.findings.add(severity, kind, what, remedy=remedy, file=self.file, line=line)
 
 
-def matrix_of(found: csr_array, column: Column, file: Path, findings: Findings) -> csr_array:
-    """A SciPy matrix read from `file`, checked and mended like rows of text."""
-    rows = SparseRows(found.shape[1], column, file, findings)
+def checked_matrix(found: csr_array, column: Column, file: Path, findings: Findings) -> csr_array:
+    """Check a SciPy matrix that was read from `file` as `MatrixBuilder` checks rows of text."""
+    rows = MatrixBuilder(found.shape[1], column, file, findings)
     counts, indices = np.diff(found.indptr).astype(np.int64), found.indices.astype(np.int64)
     rows.add_block(counts, indices, found.data.astype(np.float32), None)
     return rows.finish()
 
 
 def as_float(value: Any) -> float:  # noqa: ANN401  a number of any size, or a text
-    """The value as a float: infinity for an integer too large for one, as for a decimal number so large."""
+    """Convert a number or its text to float; an integer that is too large becomes infinity."""
     if isinstance(value, str) and NUMBER.fullmatch(value.strip()) is None:
-        raise ValueError(f"{value!r} is no number")  # Python would read 1_0, and digits of any script
+        raise ValueError(f"{value!r} is no number")  # float() would accept 1_0 and digits of other scripts
     try:
         return float(value)
     except OverflowError:
         return math.copysign(math.inf, value > 0 or -1)
 
 
-def mending(findings: Findings, found: int, expected: int) -> Findings:
-    """Where to report that `found` rows are there of those `expected`; beyond mending, it raises at once."""
-    # A damaged header can ask for billions of rows, and filling them up would take all memory.
+def row_findings(findings: Findings, found: int, expected: int) -> Findings:
+    """Return `findings`, or strict ones if far fewer rows were found than expected."""
+    # A damaged header can announce billions of rows. Filling them up would take all memory.
     return findings if expected <= 2 * found + 100 else Findings(strict=True)
 
 
 def fit_rows(matrix: csr_array, rows: int) -> csr_array:
-    """The matrix with exactly `rows` rows, cut or filled up with empty ones."""
+    """Return the matrix with exactly `rows` rows: cut it, or append empty rows."""
     if matrix.shape[0] == rows:
         return matrix
     indptr = matrix.indptr[: rows + 1]
@@ -234,5 +235,5 @@ def _strictly_increasing(rows: Ints, indices: Ints) -> bool:
 
 
 def _place(lines: Sequence[int] | None, row: Any) -> tuple[int, bool]:  # noqa: ANN401  a NumPy integer
-    """The line of the row, or its number (from 0) where the file has no lines; and which of the two."""
+    """Return (line, True), or (row number from 0, False) if the file has no lines."""
     return (int(row), False) if lines is None else (int(lines[int(row)]), True)

@@ -1,4 +1,4 @@
-"""Sparse features of texts: TF-IDF of words, of word pairs and of character n-grams."""
+"""Make sparse TF-IDF features of texts from words, word pairs and character n-grams."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from gandalf.progress import track
 
 TermKind = Literal["words", "pairs", "characters"]
 KINDS: tuple[TermKind, ...] = ("words", "pairs", "characters")
-LEAST_TEXTS = {"words": 1, "pairs": 2, "characters": 2}  # that hold a term: rarer ones tell nothing new
-# Length of each kind's share of a row. Pairs repeat what their words say, so they count half as much.
-LENGTHS = {"words": 1.0, "pairs": 0.5, "characters": 1.0}
-SHORTEST, LONGEST = 3, 5  # characters of an n-gram, the marks of a word's ends among them
-PAIR, SPELLED = " ", "#"  # no word holds either, so no two kinds of term have one name
-REMEMBERED = 200_000  # spelled words kept at hand
+LEAST_TEXTS = {"words": 1, "pairs": 2, "characters": 2}  # a term in fewer texts gets no column
+# L2 norm of the values of each kind in a row. Pairs repeat their words, so they count half.
+KIND_NORMS = {"words": 1.0, "pairs": 0.5, "characters": 1.0}
+SHORTEST, LONGEST = 3, 5  # characters of an n-gram, including the marks < and > of a word's ends
+PAIR_MARK, N_GRAM_MARK = " ", "#"  # no word contains these, so terms of different kinds always differ
+CACHED_WORDS = 200_000  # words whose n-grams are kept
 
 
 @dataclass(frozen=True)
-class BagOfWords:
-    """Terms that have a column, kind by kind, and their weights.
+class TfIdf:
+    """The terms that have a column, kind by kind, and their weights.
 
-    Within a kind the terms found in most texts come first, ties in code-point order. A row is a text: the
-    terms of a kind have a fixed length together (`LENGTHS`), then the whole row has length 1, so that the
-    many n-grams of a text do not drown its words.
+    Within a kind, the terms that occur in most texts come first; ties are in code-point order. In the row of
+    a text the values of each kind are first scaled to the L2 norm `KIND_NORMS`, so that many n-grams do not
+    outweigh the words. Then the whole row is scaled to norm 1.
     """
 
     words: tuple[str, ...]  # D, terms of all kinds
@@ -44,8 +44,8 @@ class BagOfWords:
     @classmethod
     def fit(
         cls, texts: Sequence[str], max_features: int, kinds: tuple[TermKind, ...] = ("words",)
-    ) -> tuple[BagOfWords, csr_array]:
-        """Choose up to `max_features` terms of each kind; return the texts' own features with them."""
+    ) -> tuple[TfIdf, csr_array]:
+        """Choose up to `max_features` terms of each kind; return the object and the features of `texts`."""
         column: dict[str, int] = {}
         counts = _term_counts(texts, column, kinds, grow=True)
         documents = np.bincount(counts.indices, minlength=len(column))  # shape: (terms,)
@@ -56,21 +56,21 @@ class BagOfWords:
         order, of_kind = (each[documents[order] >= least] for each in (order, of_kind))
         order = np.concatenate([order[of_kind == kind][:max_features] for kind in kinds])
         idf = np.log((1 + len(texts)) / (1 + documents[order])) + 1
-        bag = cls(tuple(terms[order]), idf.astype(np.float32), kinds)
-        return bag, bag._weighted(csr_array(counts[:, order]))
+        tf_idf = cls(tuple(terms[order]), idf.astype(np.float32), kinds)
+        return tf_idf, tf_idf._weighted(csr_array(counts[:, order]))
 
     def features(self, texts: Sequence[str]) -> csr_array:
-        """Return N x D float32 TF-IDF rows of length 1; a text without a known term is an empty row."""
+        """Return N x D float32 TF-IDF rows of norm 1; a text without a known term has an empty row."""
         return self._weighted(_term_counts(texts, self._column, self.kinds, grow=False))
 
     @cached_property
     def _column(self) -> dict[str, int]:
-        """Made once: a query at a time would else pay for all terms each time."""
+        """Return the column of each term. Cached, because building it for each query is slow."""
         return {word: i for i, word in enumerate(self.words)}
 
     @cached_property
     def _kind_numbers(self) -> npt.NDArray[np.int64]:
-        """The place in `kinds` of each term's kind."""  # shape: (D,)
+        """Return the index into `kinds` of each term."""  # shape: (D,)
         if len(self.kinds) == 1:
             return np.zeros(len(self.words), dtype=np.int64)
         places = {kind: place for place, kind in enumerate(self.kinds)}
@@ -82,44 +82,44 @@ class BagOfWords:
         rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
         size = len(self.kinds)
         groups = rows * size + self._kind_numbers[counts.indices]
-        values = _of_length_1(weights, groups, counts.shape[0] * size)
+        values = _of_norm_1(weights, groups, counts.shape[0] * size)
         if size > 1:
-            lengths = np.array([LENGTHS[kind] for kind in self.kinds])
-            values = _of_length_1(values * lengths[groups % size], rows, counts.shape[0])
+            lengths = np.array([KIND_NORMS[kind] for kind in self.kinds])
+            values = _of_norm_1(values * lengths[groups % size], rows, counts.shape[0])
         return csr_array((values.astype(np.float32), counts.indices, counts.indptr), shape=counts.shape)
 
 
 def kind_of(term: str) -> TermKind:
-    """Return the kind of a term by its form."""
-    if term.startswith(SPELLED):
+    """Return the kind of a term, which its marks show."""
+    if term.startswith(N_GRAM_MARK):
         return "characters"
-    return "pairs" if PAIR in term else "words"
+    return "pairs" if PAIR_MARK in term else "words"
 
 
 def add_features(splits: Splits, *, max_features: int = 100_000) -> tuple[Splits, tuple[str, ...]]:
-    """Return the data set with features of points and labels, and the words that the columns stand for.
+    """Return the data set with features of points and labels, and the word of each column.
 
-    The words come from the training and label texts only; nothing is learnt from the test split.
+    The words come from the training texts and label texts only, never from the test split.
     """
     train, test = splits.train, splits.test
     if train.texts is None:
         raise DataError(
-            "bag-of-words features need texts, and this data set has none",
+            "TF-IDF features need texts, and this data set has none",
             remedy="use its raw layout (trn/tst/lbl.json.gz)",
         )
-    bag, known = BagOfWords.fit([*train.texts, *(train.label_texts or ())], max_features)
-    label_features = None if train.label_texts is None else known[len(train) :]
-    train = replace(train, features=known[: len(train)], label_features=label_features)
+    tf_idf, features_of_all = TfIdf.fit([*train.texts, *(train.label_texts or ())], max_features)
+    label_features = None if train.label_texts is None else features_of_all[len(train) :]
+    train = replace(train, features=features_of_all[: len(train)], label_features=label_features)
     if test is not None:
-        features = None if test.texts is None else bag.features(test.texts)
+        features = None if test.texts is None else tf_idf.features(test.texts)
         test = replace(test, features=features, label_features=label_features)
-    return replace(splits, train=train, test=test), bag.words
+    return replace(splits, train=train, test=test), tf_idf.words
 
 
-def _of_length_1(
+def _of_norm_1(
     values: npt.NDArray[np.floating], groups: npt.NDArray[np.int64], count: int
 ) -> npt.NDArray[np.float64]:
-    """Divide each value by the length of its group."""
+    """Scale the values of each group to L2 norm 1."""
     lengths = np.sqrt(np.bincount(groups, values.astype(np.float64) ** 2, count))  # shape: (count,)
     return np.asarray(values / lengths[groups])
 
@@ -127,11 +127,11 @@ def _of_length_1(
 def _term_counts(
     texts: Sequence[str], column: dict[str, int], kinds: tuple[TermKind, ...], *, grow: bool
 ) -> csr_array:
-    """Count the terms with a column in each text; `grow` gives new terms new columns."""
+    """Count the terms of each text; with `grow`, add a column for each new term, else skip new terms."""
     columns, ends = array("q"), array("q", [0])
-    spelled: dict[str, list[int]] = {}  # columns of a word's n-grams: words recur, so each is cut once
+    n_gram_columns: dict[str, list[int]] = {}  # a cache by word, because words recur
 
-    def found(terms: Iterator[str] | Sequence[str]) -> list[int]:
+    def columns_of(terms: Iterator[str] | Sequence[str]) -> list[int]:
         if grow:
             return [column.setdefault(term, len(column)) for term in terms]
         return [column[term] for term in terms if term in column]
@@ -139,15 +139,15 @@ def _term_counts(
     for text in track(texts, "counting words", total=len(texts)):
         words = split_words(text)
         if "words" in kinds:
-            columns.extend(found(words))
+            columns.extend(columns_of(words))
         if "pairs" in kinds:
-            columns.extend(found(one + PAIR + other for one, other in pairwise(words)))
+            columns.extend(columns_of(one + PAIR_MARK + other for one, other in pairwise(words)))
         for word in words if "characters" in kinds else ():
-            if word not in spelled:
-                if len(spelled) >= REMEMBERED:
-                    spelled.clear()
-                spelled[word] = found(n_grams(word))
-            columns.extend(spelled[word])
+            if word not in n_gram_columns:
+                if len(n_gram_columns) >= CACHED_WORDS:
+                    n_gram_columns.clear()
+                n_gram_columns[word] = columns_of(n_grams(word))
+            columns.extend(n_gram_columns[word])
         ends.append(len(columns))
     ones = np.ones(len(columns), dtype=np.float32)
     shape = (len(texts), len(column))
@@ -157,10 +157,10 @@ def _term_counts(
 
 
 def n_grams(word: str) -> list[str]:
-    """Return the terms of a word's character n-grams; its ends are marked, so that "<un" is a beginning."""
+    """Return the character n-grams of a word as terms; "<" and ">" mark its ends, as in "<un"."""
     marked = f"<{word}>"
     return [
-        SPELLED + marked[start : start + size]
+        N_GRAM_MARK + marked[start : start + size]
         for size in range(SHORTEST, LONGEST + 1)
         for start in range(len(marked) - size + 1)
     ]

@@ -1,4 +1,4 @@
-"""What a file may unpack to: so much for each of its bytes, and never more than the machine has memory."""
+"""Limit the size that a compressed file may unpack to, by its own size and the memory of the machine."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from numpy.lib import format as npy
 
 from gandalf.errors import DataError
 
-VARIABLE = "GANDALF_UNPACK_LIMIT"  # such as 20GB, or none
-ALWAYS = 64 << 20  # bytes that any file may unpack to
-RATIO = 50  # bytes for each byte of a file: text packs to a tenth, seldom to a thirtieth
+VARIABLE = "GANDALF_UNPACK_LIMIT"  # environment variable: a size such as 20GB, or none
+LEAST_LIMIT = 64 << 20  # bytes; any file may unpack to this size
+RATIO = 50  # unpacked bytes for each byte of a file; text rarely packs below a thirtieth
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", re.IGNORECASE)
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _NPY_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 def most_bytes(size: int) -> int:
-    """Return how many bytes a file of this size may unpack to."""
+    """Return the number of bytes that a file of `size` bytes may unpack to."""
     said = os.environ.get(VARIABLE, "")
     if said.lower() == "none":
         return 1 << 62
@@ -31,11 +31,11 @@ def most_bytes(size: int) -> int:
         if match is None:
             raise DataError(f"{VARIABLE} is {said[:40]!r}", remedy="write it as 20GB, or as none")
         return int(float(match[1]) * 1000 ** _UNITS[match[2].upper()])
-    return min(max(ALWAYS, RATIO * size), max(ALWAYS, _memory()))
+    return min(max(LEAST_LIMIT, RATIO * size), max(LEAST_LIMIT, physical_memory() or 1 << 62))
 
 
 def need_room(needed: int, path: Path, what: str = "unpacks to") -> None:
-    """Refuse a file that asks for more bytes than it may, before they are allocated."""
+    """Raise a DataError if a file needs more memory than `most_bytes` allows; call before allocating."""
     size = path.stat().st_size
     if needed > (most := most_bytes(size)):
         raise DataError(
@@ -47,7 +47,7 @@ def need_room(needed: int, path: Path, what: str = "unpacks to") -> None:
 
 
 def limited(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    """Yield unpacked pieces until they are more than the file may unpack to."""
+    """Yield the unpacked pieces; raise a DataError once their total is above the limit."""
     total, most = 0, most_bytes(path.stat().st_size)
     for piece in pieces:
         total += len(piece)
@@ -57,7 +57,7 @@ def limited(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
 
 
 def check_npz(path: Path) -> None:
-    """Refuse an archive of arrays whose sizes are not those of its entries, or more than it may hold."""
+    """Raise an error if an array of an .npz file is larger than its entry, or all arrays exceed the limit."""
     total = 0
     with ZipFile(path) as archive:
         for entry in archive.infolist():
@@ -65,13 +65,14 @@ def check_npz(path: Path) -> None:
                 shape, _, kind = _NPY_HEADERS[npy.read_magic(file)](file, max_header_size=10_000)
             size = prod(shape) * kind.itemsize
             if kind.hasobject or min(shape, default=0) < 0 or size > entry.file_size:
-                raise ValueError(f"{entry.filename} is not as large as it says")
+                raise ValueError(f"{entry.filename} is smaller than its header says")
             total += size
     need_room(total, path)
 
 
-def _memory() -> int:
+def physical_memory() -> int | None:
+    """Return the bytes of memory of this machine, or None if the system does not say (Windows)."""
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not on Windows
-        return 1 << 62
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # no such call, or no such name
+        return None
