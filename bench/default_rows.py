@@ -14,6 +14,7 @@ Linear rows are the baselines that the default must not lose to. Settings that a
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 import time
@@ -35,6 +36,7 @@ from gandalf.data.holdout import holdout
 from gandalf.lab.peers import PEERS, POINTS, SOFT, interpreter, measured, script
 from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.predictions import Source, test_points
+from gandalf.model.layout import METRICS
 from gandalf.runs.output import peak_memory
 from gandalf.runs.start import train
 from gandalf.runs.testing import TOP, test_predictions
@@ -176,7 +178,9 @@ def ours(
         train(given, *recipe, *settings, out=folder, seed=seed)
         trained = time.perf_counter()
         predictions: tuple[npt.ArrayLike, npt.ArrayLike] = test_predictions(load_model(folder), splits)
-    return Answer(predictions, trained - started, time.perf_counter() - trained, _own_peak_mb())
+        metrics = json.loads((folder / METRICS).read_text("utf-8"))
+    details = {} if "search" not in metrics else {"search": metrics["search"]}  # what was tried, and why
+    return Answer(predictions, trained - started, time.perf_counter() - trained, _own_peak_mb(), details)
 
 
 def ours_on_gpu(splits: Splits, seed: int, setup: Setup) -> Answer:

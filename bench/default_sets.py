@@ -1,14 +1,17 @@
 """Make the data sets that `bench.default` measures: whole sets, samples, a single-label and a graded one.
 
+`DERIVED` holds sets of regimes that no development set has. Their points are all training points, so what is
+learnt from them about the search is not learnt from a test split.
+
 A sample stands for the data of a user who has little. A label without a training point in the sample is
 removed, from the test truth too: nobody would give such a label to a trainer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +19,19 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf import Dataset, Splits, load
+from gandalf.data.holdout import holdout
 from gandalf.metrics.predictions import test_points
 
 SEED = 0  # of every draw below, so that all rows see the same points
 TEST_POINTS = 3_000  # test points that a sample keeps at most
 OTHER_GRADE = 0.5  # target of every label of a point but its main label
+ASKED_SHARE = 0.2  # of the training points, that the sets of `DERIVED` ask for in place of the test split
+MANY_POINTS, DOCUMENTS = 30_000, 5_000  # training points of larger samples
+MAIN_LABELS, FEW_LABELS = 100, 10  # most frequent ones
+TITLES = 12  # of a made-up document
+LATIN = "abcdefghijklmnopqrstuvwxyz"
+CYRILLIC = "бвгдежзийклмнопрстуфхцчшщъ"
+CIPHER = str.maketrans(LATIN + LATIN.upper(), CYRILLIC + CYRILLIC.upper())
 NUMBERS = (300, 1_000, 3_000)  # training points of the samples
 
 WHOLE = {
@@ -73,9 +84,97 @@ def grade_labels(splits: Splits) -> Splits:
     return replace(splits, train=replace(splits.train, targets=targets), name=f"{splits.name}?graded")
 
 
+# ---- other regimes, made of training points alone
+
+
+def of_training_points(splits: Splits) -> Splits:
+    """Ask for a share of the training points in place of the test split, which is not looked at."""
+    parts = holdout(splits.train, ASKED_SHARE, SEED, at_most=TEST_POINTS)
+    name = f"{splits.name}?training"
+    return drop_untrained_labels(replace(splits, train=parts.rest, test=parts.held, name=name))
+
+
+def code_labels(splits: Splits) -> Splits:
+    """Replace every label text by a code that says nothing."""
+    codes = [f"t{number:04}" for number in range(splits.train.num_labels)]
+    return _with_texts(splits, lambda texts: texts, codes)
+
+
+def cipher_texts(splits: Splits) -> Splits:
+    """Replace Latin by Cyrillic letters, one for one: a language that no pre-trained model knows."""
+
+    def ciphered(texts: Sequence[str]) -> list[str]:
+        return [text.translate(CIPHER) for text in texts]
+
+    return _with_texts(splits, ciphered, ciphered(splits.train.label_texts or ()))
+
+
+def keep_frequent(splits: Splits, number: int) -> Splits:
+    """Keep the most frequent labels, one of them for each point, and the points that have one."""
+    order = np.argsort(-splits.train.label_frequencies, kind="stable")[:number]
+    train, test = (_with_labels(points, np.sort(order)) for points in (splits.train, test_points(splits)))
+    return keep_main_labels(replace(splits, train=train, test=test))
+
+
+def join_titles(splits: Splits) -> Splits:
+    """Join titles that share their main label to a document; it carries the labels of a quarter of them."""
+    train, test = (_documents(points, splits.train.label_frequencies) for points in _both(splits))
+    return drop_untrained_labels(replace(splits, train=train, test=test, name=f"{splits.name}?joined"))
+
+
+def _documents(points: Dataset, frequencies: npt.NDArray[np.int64]) -> Dataset:
+    points = points[np.flatnonzero(np.diff(points.targets.indptr))]
+    main = _main_labels(points.targets, frequencies)
+    order = np.argsort(main, kind="stable")
+    starts = np.flatnonzero(np.diff(main[order], prepend=-1))
+    place = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+    document = np.cumsum((place % TITLES) == 0) - 1  # of each point in this order
+    texts, _ = points.need_texts("documents")
+    joined = [
+        ". ".join(texts[row] for row in rows)
+        for rows in np.split(order, np.flatnonzero(np.diff(document)) + 1)
+    ]
+    member = csr_array((np.ones(len(order)), (document, order)), shape=(len(joined), len(order)))
+    sums = csr_array(member @ points.targets)
+    sizes = np.repeat(np.bincount(document), np.diff(sums.indptr))
+    sums.data = np.where(sums.data >= np.maximum(sizes / 4, 1), 1.0, 0.0).astype(np.float32)
+    sums.eliminate_zeros()
+    return Dataset(sums, texts=joined, label_texts=points.label_texts)
+
+
+def _both(splits: Splits) -> tuple[Dataset, Dataset]:
+    return splits.train, test_points(splits)
+
+
+def _with_texts(
+    splits: Splits, changed: Callable[[Sequence[str]], Sequence[str]], label_texts: Sequence[str]
+) -> Splits:
+    def of(points: Dataset) -> Dataset:
+        texts, _ = points.need_texts("this set")
+        return replace(points, texts=list(changed(texts)), label_texts=list(label_texts))
+
+    return replace(splits, train=of(splits.train), test=of(test_points(splits)))
+
+
+def _then(*steps: Made) -> Made:
+    return lambda splits: reduce(lambda found, step: step(found), steps, splits)
+
+
 def _unchanged(splits: Splits) -> Splits:
     return splits
 
+
+DERIVED: dict[str, tuple[str, Made]] = {
+    "cooking-codes": ("cooking", _then(of_training_points, code_labels)),
+    "cooking-cipher": ("cooking", _then(of_training_points, cipher_texts)),
+    "packages-few": ("packages", _then(partial(keep_frequent, number=FEW_LABELS), of_training_points)),
+    "library-main": ("library", _then(partial(keep_frequent, number=MAIN_LABELS), of_training_points)),
+    "library-joined": (
+        "library",
+        _then(join_titles, of_training_points, partial(draw_sample, number=DOCUMENTS)),
+    ),
+    "library-30000": ("library", _then(of_training_points, partial(draw_sample, number=MANY_POINTS))),
+}
 
 # Sets by name: the whole set, and what is made of it.
 SETS: dict[str, tuple[str, Made]] = {
@@ -83,6 +182,7 @@ SETS: dict[str, tuple[str, Made]] = {
     **{f"{name}-{n}": (name, partial(draw_sample, number=n)) for name in SAMPLED for n in NUMBERS},
     "packages-single": ("packages", keep_main_labels),
     "cooking-graded": ("cooking", grade_labels),
+    **DERIVED,
 }
 
 

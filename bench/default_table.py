@@ -20,7 +20,7 @@ import numpy as np
 
 from bench.default import FIGURES, OUT, Line, read_places, read_results, scores_of
 from bench.default_rows import LINEAR, MOST_LABELS, ROWS
-from bench.default_sets import NUMBERS, SAMPLED, open_default_set
+from bench.default_sets import DERIVED, NUMBERS, SAMPLED, open_default_set
 from bench.engine import SHARED
 from bench.tables import Sample, figure, table
 from gandalf import DataError, Splits
@@ -40,6 +40,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "Tags and subjects": ("library", "cooking", "packages"),
     **{f"Samples of {name}": tuple(f"{name}-{number}" for number in NUMBERS) for name in SAMPLED},
     "Single label, graded targets": ("packages-single", "cooking-graded"),
+    "Other regimes, of training points alone": tuple(DERIVED),
 }
 ORDER = [name for names in KINDS.values() for name in names]
 Rows = dict[str, dict[str, list[Line]]]  # by set and row, a line for each seed

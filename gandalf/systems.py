@@ -259,11 +259,12 @@ SEARCHED = ("seed", "device", "minutes", "parts", "share", "at_most", "texts", "
 def default_system(settings: Iterable[str]) -> str:
     """Return the system where none is named: a search, or astec if settings of one system are given."""
     names = (name.partition("=")[0].strip() for name in settings)
-    plain = all(_is_searched(name) for name in names)
+    plain = all(is_searched(name) for name in names)
     return AUTO if plain else "astec"
 
 
-def _is_searched(name: str) -> bool:
+def is_searched(name: str) -> bool:
+    """Return True for a setting that a search heeds."""
     table, _, last = name.rpartition(".")
     return last in SEARCHED and table in ("", "search", "validation")
 

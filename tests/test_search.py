@@ -369,6 +369,37 @@ def test_a_single_system_has_no_settings_of_the_search(tmp_path, asked, setting)
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("asked", [("--epochs", "5"), ("--targets", "self"), ("--set", "encoder.dim=20")])
+def test_a_search_has_no_settings_of_a_single_system(tmp_path, asked):
+    said = fails("train", tmp_path / "data", tmp_path / "out", "--system", "auto", *asked)
+    assert "says how one system is trained" in said and "--system astec" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_network_may_need_all_the_time_that_is_left(monkeypatch):
+    monkeypatch.setattr(searching, "speed", lambda device: 1e11)
+    splits = small_splits()
+    recipe_of_words = override(recipe("astec"), ["device=cpu", "training.epochs=4"])
+    needed = next(
+        seconds
+        for seconds in np.arange(1.0, 60.0, 0.05)
+        if fitted(recipe_of_words, Size.of(splits.train), seconds, 1e11) is not None
+    )
+    for given, begins in ((0.9 * needed, False), (1.2 * needed, True), (3 * needed, True)):
+        run = searching._Search(splits, quick(), Place(), Teller())
+        run.clock = Clock(given / 60)
+        assert (run._fitted(recipe_of_words, last=False) is not None) is begins
+    assert given * searching.FIRST_SHARE > needed > 1.2 * needed * searching.FIRST_SHARE
+
+
+def test_the_speed_is_what_a_product_usually_has_not_the_best(monkeypatch):
+    from gandalf.runs import budget
+
+    clock = iter(np.cumsum([0, 1] + [0, 3] * 19))
+    monkeypatch.setattr(budget.time, "perf_counter", lambda: float(next(clock)))
+    assert budget.speed("cpu") == pytest.approx(2 * np.prod(budget.PROBE) / 3)
+
+
 def test_a_yardstick_that_is_ahead_is_named_with_its_own_figure():
     rivals = [Yardstick("TF-IDF + linear", {"P@1": 68.0, "PSP@5": 20.0}, 1.0)]
     said = beaten({"P@1": 61.2, "PSP@5": 30.0}, rivals)

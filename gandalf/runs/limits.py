@@ -12,7 +12,8 @@ from gandalf.errors import DataError, argument
 from gandalf.metrics.evaluate import KS
 from gandalf.recipe import Encoder, Recipe, Search, Targets
 from gandalf.settings import differing, to_dict
-from gandalf.systems import AUTO
+from gandalf.systems import AUTO, is_searched
+from gandalf.systems import recipe as recipe_of
 from gandalf.text.pretrained import model_folder, need_transformers
 
 if TYPE_CHECKING:
@@ -154,8 +155,13 @@ def check_order(order: PointOrder, encoder: Encoder) -> None:
 
 
 def _check_search(recipe: Recipe) -> None:
-    """Refuse settings of the search where one system is trained."""
+    """Refuse settings of the search where one system is trained, and settings of one system in a search."""
     if recipe.system == AUTO:
+        changed = differing(to_dict(recipe_of(AUTO)), to_dict(recipe))
+        if foreign := [name for name in changed if not is_searched(name)]:
+            what = f"the setting '{foreign[0]}' says how one system is trained, and a search tries several"
+            remedy = f"leave it out, or name the system: {argument('system', 'astec')}"
+            raise DataError(what, remedy=remedy)
         return
     if unused := differing(to_dict(Search()), to_dict(recipe.search)):
         what = f"search.{unused[0]} belongs to the search, and the system {recipe.system} is trained without"

@@ -44,7 +44,7 @@ FEW = 50  # held-out points: with fewer the weights are fitted by repeated trial
 FEWEST = 15  # held-out points of all trials together: with fewer nothing can be told
 STRETCH = 0.15  # of a network's updates: the held-out points come back
 MATCHED = 0.1  # share of label texts that are training texts, from which the graph is worth a trial
-FIRST_SHARE = 0.7  # of the time that is left, for each network but the last
+FIRST_SHARE = 0.7  # of the time that is left, for each network but the last, where that is enough for it
 VALIDATIONS = 3  # of a network: each costs as much as predicting all held-out points
 FIRST = "linear"  # the candidate that is trained first and left on disk at once
 READER = "frozen"  # whose vectors a memory looks up: it never learns, so held-out points are new to it
@@ -222,17 +222,25 @@ class _Search:
             except DataError as error:
                 self._leave_out(row, str(error))
                 return
-            last = candidate is self.candidates[-1]
-            allowed = self.clock.left * (1.0 if last else FIRST_SHARE)
-            fits = fitted(recipe, self.size, allowed, self._speed)
+            fits = self._fitted(recipe, last=candidate is self.candidates[-1])
             if fits is None:
-                self._leave_out(row, f"{allowed:,.0f} s of the budget are too few for it")
+                self._leave_out(row, f"{self.clock.left:,.0f} s of the budget are too few for it")
                 return
             recipe = fits
         elif self.trained and self.clock.left < 2 * self.tried[0].seconds:
             self._leave_out(row, "the budget is spent")
             return
         self._train(candidate, recipe, row)
+
+    def _fitted(self, recipe: Recipe, *, last: bool) -> Recipe | None:
+        """Return the recipe with the epochs that the budget has for it, or None if those are too few.
+
+        A network leaves time for those after it, unless it needs all there is.
+        """
+        left = self.clock.left
+        shares = (1.0,) if last else (FIRST_SHARE, 1.0)
+        found = (fitted(recipe, self.size, share * left, self._speed) for share in shares)
+        return next((each for each in found if each is not None), None)
 
     def _train(self, candidate: Candidate, recipe: Recipe, row: Tried) -> None:
         before = self.clock.spent
