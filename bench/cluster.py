@@ -30,10 +30,10 @@ from bench.machine import keep
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
 from gandalf.nets.heads import Table
 from gandalf.train.batches import Order, Phase, Points
-from gandalf.train.distributed import joined
 from gandalf.train.labels import Every
 from gandalf.train.loop import Stage, Training
-from gandalf.train.ranks import Ranks
+from gandalf.train.parallel.ranks import Ranks
+from gandalf.train.parallel.several import joined
 
 POINTS, LENGTH, PER_POINT, WORDS, BLOCK = 5_000, 16, 10, 30_000, 16_384
 WORLDS = (1, 2, 4)
@@ -84,14 +84,14 @@ def measure(ranks: Ranks, asked: argparse.Namespace) -> Line:
     batches = run._batches(range(asked.steps + 1))
     run._train(next(batches), value=True)  # buffers are made and connections opened
     ranks.sent.clear()
-    ranks.everyone(0)
+    ranks.values_of_all(0)
     wire, started, words = on_wire(), time.perf_counter(), 0
     for batch in batches:
         words += len(batch.words)
         run.step += 1
         run._train(batch, value=False)
     seconds = (time.perf_counter() - started) / asked.steps
-    ranks.everyone(0)
+    ranks.values_of_all(0)
     dense = sum(each.numel() for each in run.encoder_update.dense)
     return {
         "rank": ranks.rank,
@@ -132,7 +132,7 @@ def _rank(rank: int, world: int, port: int, asked: argparse.Namespace, folder: s
     os.environ.update({"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo"})
     torch.set_num_threads(1)
     with joined() as ranks:
-        ranks.meet("cpu")
+        ranks.connect("cpu")
         line = measure(ranks, asked)
         Path(folder, str(rank)).write_text(json.dumps(line), encoding="utf-8")
 

@@ -28,9 +28,9 @@ from torch import Tensor, nn
 from bench.card import Line, Work, ceilings, milliseconds, recorded, rested, without_pause
 from bench.head_check import DIM, check, material, table
 from bench.machine import RESULTS, machine
-from gandalf.train.fused_update import FusedUpdate, Tiles
 from gandalf.train.head_update import RowOptions, TableUpdate
-from gandalf.train.kernel_choice import FLOAT8
+from gandalf.train.kernels.choice import FLOAT8
+from gandalf.train.kernels.fused_update import FusedUpdate, Tiles
 from gandalf.train.labels import Chunk
 from gandalf.train.losses import binary_cross_entropy
 

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from bench.card import Line
 from gandalf.nets.heads import Table
 from gandalf.train.batches import Points, make_batch
-from gandalf.train.fused_update import FusedUpdate
 from gandalf.train.head_update import RowOptions
-from gandalf.train.kernel_choice import FLOAT8
+from gandalf.train.kernels.choice import FLOAT8
+from gandalf.train.kernels.fused_update import FusedUpdate
 from gandalf.train.labels import Chunk, Every
 
 DIM = 768

@@ -30,7 +30,7 @@ from gandalf.nets.heads import Table
 from gandalf.predict.fused import FusedSearch
 from gandalf.train.batches import Order, Phase, Points
 from gandalf.train.head_update import RowOptions
-from gandalf.train.kernel_choice import FLOAT8
+from gandalf.train.kernels.choice import FLOAT8
 from gandalf.train.labels import Every
 from gandalf.train.loop import Stage, Training
 from gandalf.train.optimisers import EncoderOptions

@@ -17,11 +17,11 @@ from gandalf.errors import DataError
 from gandalf.runs import run as runs
 from gandalf.runs import shortlists
 from gandalf.runs.hooks import Interrupted
-from gandalf.train import distributed
-from gandalf.train.distributed import joined
 from gandalf.train.logs import read_log
 from gandalf.train.loop import Training
-from gandalf.train.ranks import LostRankError
+from gandalf.train.parallel import several
+from gandalf.train.parallel.ranks import LostRankError
+from gandalf.train.parallel.several import joined
 
 PATIENCE = 300  # seconds for all that some processes are asked for, on a machine that is busy
 
@@ -65,7 +65,7 @@ def _rank(variables, work, given) -> None:
     os.environ.update(variables)
     torch.set_num_threads(1)
     with joined() as ranks:
-        ranks.meet("cpu")
+        ranks.connect("cpu")
         work(ranks, *given)
 
 
@@ -119,7 +119,7 @@ def resumed(ranks, recipe, folder: Path) -> None:
 
 def lose_last(ranks, recipe, folder: Path, step: int) -> None:
     """The last rank is gone at a step, without a word; the others say so."""
-    distributed.ANSWER = 2.0
+    several.ANSWER = 2.0
     train_batch = Training._train
 
     def counted(self, batch, value):
@@ -145,7 +145,7 @@ def refused(ranks, folder: Path) -> None:
         raise DataError("is not empty", remedy="choose another", file=folder)
 
     try:
-        ranks.first(wrong)
+        ranks.on_first(wrong)
     except DataError as error:
         assert str(error) == f"{folder}: is not empty; choose another"
         return

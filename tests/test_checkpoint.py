@@ -9,8 +9,8 @@ import torch
 from command_line import python
 
 from gandalf.errors import DataError
-from gandalf.train import shards
 from gandalf.train.checkpoint import STATE, TENSORS, Checkpoints, fingerprint
+from gandalf.train.parallel import shards
 
 # Every tensor of a checkpoint holds the step its state tells, so that a mixture would be seen.
 KILLED_WRITERS = """

@@ -24,9 +24,9 @@ from gandalf.runs.run import train
 from gandalf.train import memory
 from gandalf.train.batches import Order, Phase
 from gandalf.train.checkpoint import Checkpoints
-from gandalf.train.labels import Every, Shortlist, own_chunks, share
+from gandalf.train.labels import Every, Shortlist, own_chunks
 from gandalf.train.memory import RunShape, memory_plan, require_memory
-from gandalf.train.ranks import One
+from gandalf.train.parallel.ranks import One, share
 
 STEPS = ("training.steps=12", "targets.targets=ratio", "validation.every=0.3")
 EVERY = ("labels.kind=every", *STEPS)

@@ -23,7 +23,7 @@ from gandalf.runs.output import state_of
 from gandalf.runs.place import Place
 from gandalf.runs.run import train
 from gandalf.train.logs import read_log
-from gandalf.train.ranks import One
+from gandalf.train.parallel.ranks import One
 
 pytestmark = pytest.mark.cluster
 

@@ -18,7 +18,7 @@ from gandalf.runs.shape import block_that_fits, fitted, plan_in_words
 from gandalf.train import memory
 from gandalf.train.checkpoint import STATE, Checkpoints
 from gandalf.train.memory import RunShape, memory_plan
-from gandalf.train.ranks import ONE
+from gandalf.train.parallel.ranks import ONE
 
 SHAPE = RunShape(labels=100_000, dim=64, batch=256, block=32_768)
 RECIPE = small("labels.kind=every")
@@ -76,12 +76,12 @@ def test_a_shortlist_is_as_large_as_it_is(monkeypatch):
 class Ranks(type(ONE)):
     """Three on this machine, of which others have room for blocks of these sizes."""
 
-    world, here = 3, 3
+    world, local_world = 3, 3
 
     def __init__(self, *others):
         self.others = others
 
-    def everyone(self, value):
+    def values_of_all(self, value):
         return [value, *self.others]
 
 
@@ -90,7 +90,7 @@ def blocks_of(ranks, monkeypatch, free, **asked):
     monkeypatch.setattr(shapes, "own_bytes", lambda *given: asked_of.append(given) or free)
     recipe, found, plan = fitted(replace(RECIPE, device="cpu"), SHAPE, ranks, **asked)
     assert recipe.labels.block == found.block and found == with_block(found.block)
-    assert asked_of == [("cpu", ranks.here)]
+    assert asked_of == [("cpu", ranks.local_world)]
     return found.block, plan
 
 
@@ -235,7 +235,7 @@ def test_the_plan_is_told_before_training_starts(more, made_up, tmp_path, monkey
 def test_several_ranks_tell_it_once():
     heard = []
     ranks = Ranks()
-    ranks.say = heard.append
+    ranks.say_once = heard.append
     Place(ranks=ranks, tell=heard.append).say("the plan")
     assert heard == ["on each of 3 ranks the plan"]
 

@@ -14,7 +14,7 @@ from gandalf.runs.hardware import resolved
 from gandalf.runs.run import train
 from gandalf.runs.start_scores import SPREAD, evenly, start_scores
 from gandalf.train.batches import Points
-from gandalf.train.ranks import One
+from gandalf.train.parallel.ranks import One
 
 POINTS, LABELS, DIM = 400, 12, 8
 
@@ -47,7 +47,7 @@ class ThisAndAnother(One):
         super().__init__()
         self.other = other
 
-    def everyone(self, value):
+    def values_of_all(self, value):
         return [value, self.other]
 
 

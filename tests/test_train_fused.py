@@ -11,7 +11,6 @@ from scipy.sparse import random_array
 from small_runs import KilledError, at_step, killed, same, small, small_splits
 
 from gandalf.nets.heads import Table
-from gandalf.runs import hardware
 from gandalf.runs.place import Place
 from gandalf.runs.run import train
 from gandalf.settings import override
@@ -22,9 +21,9 @@ from gandalf.train.losses import binary_cross_entropy
 
 triton = pytest.importorskip("triton", reason="needs Triton: make test-kernels")
 
-from gandalf.train import fused_update, loop  # noqa: E402
-from gandalf.train.fused_update import MOST, SMALL, Float8Points, FusedUpdate, Tiles  # noqa: E402
-from gandalf.train.kernel_choice import FLOAT8  # noqa: E402
+from gandalf.train.kernels import choice, fused_update  # noqa: E402
+from gandalf.train.kernels.fused_update import MOST, SMALL, Float8Points, FusedUpdate, Tiles  # noqa: E402
+from gandalf.train.kernels.rows import FLOAT8  # noqa: E402
 
 # The interpreter does things that NumPy advises against.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")
@@ -254,8 +253,7 @@ def test_a_run_by_fused_kernels_is_one_by_plain_ones(settings, monkeypatch, tmp_
     settings = (f"device={DEVICE.type}", "labels.block=50", "training.steps=6", *settings)
     asked = small("training.precision=float32", *settings)
     plain = train(small_splits(), asked)
-    monkeypatch.setattr(loop, "missing", lambda *given: None)
-    monkeypatch.setattr(hardware, "missing", lambda *given: None)
+    monkeypatch.setattr(choice, "missing", lambda *given: None)
     monkeypatch.setattr(fused_update, "DEFAULT", SMALL)
     fused = train(small_splits(), override(asked, ["head.kernel=triton"]), Place(tmp_path / "run"))
     torch.testing.assert_close(fused.model.head.rows, plain.model.head.rows, rtol=1e-3, atol=1e-4)
@@ -268,8 +266,7 @@ def test_a_run_by_fused_kernels_is_one_by_plain_ones(settings, monkeypatch, tmp_
 
 
 def test_a_run_with_rows_of_float8_that_was_broken_off_ends_as_if_unbroken(monkeypatch, tmp_path):
-    for module in (loop, hardware):
-        monkeypatch.setattr(module, "missing", lambda *given: None)
+    monkeypatch.setattr(choice, "missing", lambda *given: None)
     monkeypatch.setattr(fused_update, "DEFAULT", SMALL)
     settings = (f"device={DEVICE.type}", "training.precision=float32", "labels.block=50", "training.steps=6")
     asked = small(*settings, "head.kernel=triton", "head.row_precision=float8", "head.optimiser=sgd")

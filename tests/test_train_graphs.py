@@ -13,13 +13,14 @@ from test_train_loop import LABELS, LENGTH, POINTS, SMALL, VOCABULARY, made_up
 from gandalf.nets.blocks import POINT_BLOCKS
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Encoded, Table
-from gandalf.train import graphs, loop
+from gandalf.train import loop
 from gandalf.train.batches import Order, Phase
 from gandalf.train.head_update import RowOptions
+from gandalf.train.kernels import cuda_graphs as graphs
 from gandalf.train.labels import Every
 from gandalf.train.loop import Stage, Training
 from gandalf.train.optimisers import EncoderOptions
-from gandalf.train.ranks import ONE
+from gandalf.train.parallel.ranks import ONE
 
 of_words = pytest.mark.parametrize("kind", ["bag-of-words", "inception"])
 

@@ -12,17 +12,17 @@ from small_runs import same, small, small_splits
 from gandalf.errors import DataError
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
-from gandalf.runs import hardware
 from gandalf.runs import run as runs
 from gandalf.runs.run import train
 from gandalf.runs.shape import run_shape
-from gandalf.train import kernel_choice, loop
 from gandalf.train.batches import Order, Phase, Points
-from gandalf.train.fused_update import FusedUpdate
 from gandalf.train.head_update import TableUpdate
-from gandalf.train.kernel_choice import FLOAT8, missing
+from gandalf.train.kernels import choice
+from gandalf.train.kernels.choice import missing
+from gandalf.train.kernels.fused_update import FusedUpdate
+from gandalf.train.kernels.rows import FLOAT8
 from gandalf.train.labels import Every
-from gandalf.train.loop import Stage
+from gandalf.train.loop import Stage, Training
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_where_fused_kernels_cannot_be_had_auto_is_plain(splits):
 def test_what_was_asked_for_and_cannot_be_had(splits, monkeypatch):
     with pytest.raises(DataError, match=r"fused kernels cannot train this head: there is no GPU"):
         train(splits, small("device=cpu", "head.kernel=triton"))
-    monkeypatch.setattr(kernel_choice.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(choice.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     assert missing(torch.device("cuda"), torch.bfloat16, torch.float32) == "Triton is not installed"
 
@@ -75,7 +75,7 @@ def test_rows_of_bfloat16_need_them(settings, said, splits):
     ],
 )
 def test_why_not(capability, dtype, rows, said, monkeypatch):
-    monkeypatch.setattr(kernel_choice.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(choice.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert missing(torch.device("cpu"), dtype, rows) == "there is no GPU to run them on"
     assert missing(torch.device("cuda"), dtype, rows) == said
@@ -90,7 +90,7 @@ def test_why_not(capability, dtype, rows, said, monkeypatch):
     ],
 )
 def test_what_is_not_theirs_is_said_before_any_work(settings, said, splits, monkeypatch):
-    monkeypatch.setattr(hardware, "missing", lambda *given: None)
+    monkeypatch.setattr(choice, "missing", lambda *given: None)
     monkeypatch.setattr(runs, "fit_tokens", lambda *given: pytest.fail("it has begun"))
     with pytest.raises(DataError, match=said):
         train(splits, small("device=cpu", "head.kernel=triton", *settings))
@@ -112,7 +112,7 @@ def test_the_plan_counts_rows_and_what_is_kept_for_them(rows, size, state):
 
 
 def test_the_loop_itself_falls_back_on_a_shortlist(splits, monkeypatch):
-    monkeypatch.setattr(loop, "missing", lambda *given: None)
+    monkeypatch.setattr(choice, "missing", lambda *given: None)
     train(splits, small("device=cpu", "labels.kind=shortlist", "head.kernel=auto", "training.steps=2"))
 
 
@@ -127,13 +127,13 @@ def test_the_loop_itself_falls_back_on_a_shortlist(splits, monkeypatch):
     ],
 )
 def test_they_are_used_where_they_pay(kernel, labels, dtype, fused, monkeypatch):
-    monkeypatch.setattr(loop, "missing", lambda *given: None)
+    monkeypatch.setattr(choice, "missing", lambda *given: None)
     found = chosen(kernel, labels, dtype)
     assert isinstance(found, FusedUpdate if fused else TableUpdate)
 
 
 def test_a_loss_of_ones_own_is_not_theirs(monkeypatch):
-    monkeypatch.setattr(loop, "missing", lambda *given: None)
+    monkeypatch.setattr(choice, "missing", lambda *given: None)
     other = {"loss": lambda scores, chunk, weights, value: None}
     assert isinstance(chosen("auto", 65_536, torch.float32, **other), TableUpdate)
     with pytest.raises(DataError, match="they know one loss"):
@@ -144,7 +144,7 @@ def chosen(kernel, labels, dtype, **more):
     head = Table(labels, 1)
     head.rows.data = head.rows.data.to(dtype)
     order = Order([Phase(np.arange(4), 2)], 2, seed=0)
-    return loop._table_update(head, Stage(order, Every(labels, labels), kernel=kernel, **more), labels)
+    return choice.table_update(head, Stage(order, Every(labels, labels), kernel=kernel, **more), labels)
 
 
 def test_a_checkpoint_by_other_kernels_is_not_gone_on_with(monkeypatch):
@@ -157,11 +157,11 @@ def test_a_checkpoint_by_other_kernels_is_not_gone_on_with(monkeypatch):
 
 
 def made_training(kernel, monkeypatch):
-    monkeypatch.setattr(loop, "missing", lambda *given: None)
+    monkeypatch.setattr(choice, "missing", lambda *given: None)
     points = Points(np.ones((4, 3), np.int32), csr_array(np.eye(4, dtype=np.float32)))
     encoder = build_encoder({"kind": "bag-of-words", "dim": 8}, 5)
     stage = Stage(Order([Phase(np.arange(4), 2)], 2, seed=0), Every(4, 4), kernel=kernel)
-    return loop.Training(encoder, Table(4, 8), points, stage)
+    return Training(encoder, Table(4, 8), points, stage)
 
 
 def test_the_command_says_it_in_a_sentence(tmp_path):

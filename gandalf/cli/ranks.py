@@ -13,7 +13,7 @@ from gandalf.errors import DataError
 from gandalf.progress import one_bar_only
 
 if TYPE_CHECKING:
-    from gandalf.train.ranks import Ranks
+    from gandalf.train.parallel.ranks import Ranks
 
 BAD_INPUT, LOST = 2, 1
 
@@ -32,7 +32,7 @@ def known_to_all() -> Iterator[None]:
 @contextmanager
 def as_one(ranks: Ranks) -> Iterator[None]:
     """Only the first rank prints and shows bars, and what stops several of them is said once."""
-    from gandalf.train.ranks import LostRankError
+    from gandalf.train.parallel.ranks import LostRankError
 
     if ranks.world == 1:
         yield
@@ -46,8 +46,8 @@ def as_one(ranks: Ranks) -> Iterator[None]:
                 stack.enter_context(one_bar_only())
             yield
     except DataError as error:
-        ranks.say(f"error: {error.problem.with_flags()}")
+        ranks.say_once(f"error: {error.problem.with_flags()}")
         raise typer.Exit(BAD_INPUT) from error
     except LostRankError as error:
-        ranks.say(f"error: {error}")
+        ranks.say_once(f"error: {error}")
         raise typer.Exit(LOST) from error

@@ -94,9 +94,9 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
     with engine("training"):
         from gandalf.runs.hooks import Interrupted
         from gandalf.runs.place import Place
-        from gandalf.train.distributed import joined
+        from gandalf.train.parallel.several import joined
     with joined() as ranks, as_one(ranks):
-        ranks.meet(recipe.device)
+        ranks.connect(recipe.device)
         minutes, tensorboard = running.checkpoint_minutes, running.tensorboard
         tell = partial(typer.echo, err=True)
         place = Place(out, running.resume, minutes, tensorboard, ranks=ranks, tell=tell)
@@ -122,9 +122,9 @@ def _train(source: Source, recipe: Recipe, place: Place, overwrite: bool, json: 
     out, ranks = place.folder, place.ranks
     assert out is not None
     with by_first(ranks, lambda: claimed(out, resume=place.resume, overwrite=overwrite)):
-        if ranks.first(lambda: place.resume and is_finished(out)):
-            ranks.first(lambda: refuse_other_settings(out, recipe))
-            ranks.first(lambda: refuse_other_data(out, source.load_original()))
+        if ranks.on_first(lambda: place.resume and is_finished(out)):
+            ranks.on_first(lambda: refuse_other_settings(out, recipe))
+            ranks.on_first(lambda: refuse_other_data(out, source.load_original()))
             _show_finished(out, json)
             return
         splits = source.load_original()

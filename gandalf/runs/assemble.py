@@ -30,7 +30,7 @@ from gandalf.text.subwords import Subwords
 from gandalf.text.tokens import Tokens
 from gandalf.text.vectors import static_vectors
 from gandalf.train.batches import Points
-from gandalf.train.ranks import ONE, Ranks
+from gandalf.train.parallel.ranks import ONE, Ranks
 
 TEXTS = 1 << 16  # read at once where a rank has rows of some labels alone
 SETTLED = 256  # points that say how long a transformer's vectors are

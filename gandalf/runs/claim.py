@@ -8,14 +8,14 @@ from pathlib import Path
 
 from gandalf.data.claim import alone
 from gandalf.errors import DataError
-from gandalf.train.ranks import Ranks
+from gandalf.train.parallel.ranks import Ranks
 
 
 @contextmanager
 def by_first(ranks: Ranks, make: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
     """Something for the first rank alone to enter and leave; the others go on when it has entered."""
     with ExitStack() as stack:
-        ranks.first(lambda: stack.enter_context(make()))
+        ranks.on_first(lambda: stack.enter_context(make()))
         yield
 
 

@@ -11,7 +11,8 @@ import torch
 
 from gandalf.errors import DataError, argument
 from gandalf.recipe import Device, Recipe
-from gandalf.train.kernel_choice import FLOAT8, NOT_ASKED_FOR, missing, refuse
+from gandalf.train.kernels import choice
+from gandalf.train.kernels.rows import FLOAT8
 from gandalf.train.rates import RATED_FOR
 
 # Of a resolved recipe.
@@ -66,20 +67,16 @@ def _batch(recipe: Recipe, device: str, epoch: int) -> int:
 
 
 def check_kernel(recipe: Recipe) -> None:
-    """Refuse fused kernels that cannot be had before any work is done; `recipe` is a resolved one."""
-    head = recipe.head
-    rows = DTYPES[head.row_precision]
-    why = missing(torch.device(recipe.device), DTYPES[recipe.training.precision], rows)
-    if head.kernel == "torch":
-        why = NOT_ASKED_FOR
-    elif recipe.siamese.alone:
+    """Refuse fused kernels that a resolved recipe cannot have, before any work is done."""
+    head, why = recipe.head, None
+    if recipe.siamese.alone:
         why = "there is no stage that trains rows"
     elif head.kind != "table":
         why = f"rows are not a plain table (head.kind={head.kind})"
     elif recipe.labels.kind == "shortlist":
-        why = "labels are met by shortlist"
-    if why is not None:
-        refuse(head.kernel, rows, why)
+        why = choice.BY_SHORTLIST
+    rows, products = DTYPES[head.row_precision], DTYPES[recipe.training.precision]
+    choice.check_kernel(head.kernel, rows, torch.device(recipe.device), products, why)
 
 
 def peak_memory(device: str) -> int | None:

@@ -21,7 +21,7 @@ from gandalf.train.labels import Shortlist
 from gandalf.train.logs import RunLog, TrainingBar
 from gandalf.train.loop import Training
 from gandalf.train.orders import Clustered
-from gandalf.train.ranks import ONE, Ranks
+from gandalf.train.parallel.ranks import ONE, Ranks
 
 
 class Interrupted(KeyboardInterrupt):
@@ -112,8 +112,8 @@ class Between:
         self.bar.advance(training.stage.order.batch)
         if training.step == training.steps:
             return False  # nothing is left to do, so nothing to go on with
-        self.stop.asked = self.ranks.any(self.stop.asked)  # ranks hear of it at different steps
-        if self.stop.asked or self.ranks.any(time.monotonic() - self.last >= self.seconds):
+        self.stop.asked = self.ranks.any_rank(self.stop.asked)  # ranks hear of it at different steps
+        if self.stop.asked or self.ranks.any_rank(time.monotonic() - self.last >= self.seconds):
             self.save()
             self.last = time.monotonic()
         return self.stop.asked

@@ -9,7 +9,7 @@ from pathlib import Path
 from gandalf.data.lengths import EMPTY_TEXT_REMEDY, count_empty, cut_sentence
 from gandalf.train.checkpoint import Checkpoints
 from gandalf.train.logs import Listener
-from gandalf.train.ranks import ONE, Ranks
+from gandalf.train.parallel.ranks import ONE, Ranks
 
 CHECKPOINTS = "checkpoints"  # folder in the run's
 
@@ -48,7 +48,7 @@ class Place:
     def say(self, plan: str) -> None:
         """Tell how much memory the run will take: several ranks tell it once."""
         if self.ranks.world > 1:
-            self.ranks.say(f"on each of {self.ranks.world} ranks {plan}")
+            self.ranks.say_once(f"on each of {self.ranks.world} ranks {plan}")
         elif self.tell is not None:
             self.tell(plan)
 

@@ -27,7 +27,6 @@ from gandalf.runs.hooks import Interrupted, Log, LogValidation, Saving, Stop
 from gandalf.runs.label_texts import LabelTexts
 from gandalf.runs.limits import check_encoder, check_points, check_recipe
 from gandalf.runs.material import augmented, fit_tokens, loop_points, run_cut, with_own_labels
-from gandalf.runs.over_ranks import together, whole_table
 from gandalf.runs.place import Place
 from gandalf.runs.rank_limits import check_ranks, rank_shape
 from gandalf.runs.shape import fitted, run_shape
@@ -39,12 +38,13 @@ from gandalf.runs.trees import train_trees
 from gandalf.runs.validation import PLACES, Held
 from gandalf.settings import to_dict
 from gandalf.text.lengths import count_cut
-from gandalf.train.batch_norm import normalise_together
 from gandalf.train.checkpoint import fingerprint
 from gandalf.train.logs import RunLog, TrainingBar
 from gandalf.train.loop import Hook
 from gandalf.train.memory import out_of_memory, require_memory
-from gandalf.train.ranks import LostRankError
+from gandalf.train.parallel.batch_norm import normalise_together
+from gandalf.train.parallel.gather import gather_model
+from gandalf.train.parallel.ranks import LostRankError
 from gandalf.wide.mixing import PROPOSED, Floats, Ints
 
 LINES = 20  # of the log in an epoch
@@ -75,7 +75,7 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     place.say_cut(count_cut(tokens, made.points.texts or [], points.tokens), len(points), tokens.max_length)
     shape = rank_shape(run_shape(recipe, tokens.size, splits.train.num_labels), place.ranks.world)
     recipe, shape, plan = fitted(recipe, shape, place.ranks, asked.labels.block, place.block_before)
-    require_memory(shape, recipe.device, ranks=place.ranks.here)
+    require_memory(shape, recipe.device, ranks=place.ranks.local_world)
     with out_of_memory(shape, recipe.device):
         texts = LabelTexts.of(parts.rest, tokens, recipe)
         held = None if parts.held is None else Held.of(parts.rest, parts.held, tokens, splits.name)
@@ -98,7 +98,7 @@ class _Run:
         if self.recipe.encoder.frozen and self.recipe.siamese.kind == "none":
             self._remember(True)
         normalise_together(self.encoder, self.ranks)
-        self.ranks.alike(list(self.encoder.state_dict().values()))
+        self.ranks.synchronise(list(self.encoder.state_dict().values()))
         self.stages = stages_of(self.recipe)
         self.saved: int | None = None  # step of the last checkpoint
         self.earlier: list[dict[str, Any]] = []  # validations of the stages that are over
@@ -143,7 +143,7 @@ class _Run:
             self._first(place, log, saving, fresh=not resumed)
             while self.now.over and self.now.name != self.stages[-1]:
                 self._begin_next()
-                stop.asked = self.ranks.any(stop.asked)
+                stop.asked = self.ranks.any_rank(stop.asked)
                 if stop.asked:
                     save()
                     break
@@ -225,7 +225,7 @@ class _Run:
 
     def _same_for_all(self) -> None:
         """Refuse ranks that would each train on something else."""
-        if self.ranks.world > 1 and len(set(self.ranks.everyone(self.about["fingerprint"]))) > 1:
+        if self.ranks.world > 1 and len(set(self.ranks.values_of_all(self.about["fingerprint"]))) > 1:
             what = "the ranks have read different data, or have other settings"
             raise DataError(what, remedy="give all of them the same command, and machines that are alike")
 
@@ -285,8 +285,7 @@ class _Run:
         table = now.training.head.plain()
         table.widen()
         own = self.material.own if self.ranks.rank else slice(0, num_labels)
-        if self.ranks.world > 1:
-            table = together(self.encoder, whole_table(self.ranks, table, num_labels), self.recipe.device)
+        table = gather_model(self.ranks, self.encoder, table, num_labels, self.recipe.device)
         model = Model(
             self.material.tokens,
             self.encoder.eval(),

@@ -13,7 +13,7 @@ from gandalf.nets.encoders import build_encoder
 from gandalf.recipe import Recipe
 from gandalf.runs.assemble import encoder_options
 from gandalf.runs.hardware import DTYPES
-from gandalf.train.kernel_choice import state_dtype
+from gandalf.train.kernels.rows import state_dtype
 from gandalf.train.memory import (
     SMALLEST_BLOCK,
     RunShape,
@@ -23,7 +23,7 @@ from gandalf.train.memory import (
     said,
     saved_values,
 )
-from gandalf.train.ranks import Ranks
+from gandalf.train.parallel.ranks import Ranks
 
 POINTS, WORDS = 8, 16  # what one point keeps depends on neither; batch norms want some points
 # Vectors that a label's row keeps for the way back, counted in tests; frozen parts keep a few less.
@@ -62,9 +62,9 @@ def fitted(
 
     Blocks that were asked for stay. A run that is resumed keeps those it had `before` where they fit.
     """
-    free = own_bytes(recipe.device, ranks.here)
+    free = own_bytes(recipe.device, ranks.local_world)
     own = shape.block if asked or shape.shortlist else block_that_fits(shape, free, before)
-    each = ranks.everyone((own, free))  # by all of them, whatever each was asked for
+    each = ranks.values_of_all((own, free))  # by all of them, whatever each was asked for
     found = replace(shape, block=min(block for block, _ in each))
     if not shape.shortlist:
         recipe = replace(recipe, labels=replace(recipe.labels, block=found.block))

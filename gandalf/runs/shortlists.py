@@ -9,10 +9,10 @@ from torch import Tensor
 
 from gandalf.model.exact import top_k
 from gandalf.nets.heads import Composed, Table
-from gandalf.runs.over_ranks import merged
 from gandalf.runs.validation import encoded
 from gandalf.train.labels import Shortlist
 from gandalf.train.loop import Training
+from gandalf.train.parallel.gather import merge_best_labels
 
 # Of the index: lists by the root of L, those searched, k-means rounds, rows that k-means wants for each list.
 LISTS_PER_ROOT, PROBES, ROUNDS, PER_LIST = 4, 8, 5, 39
@@ -34,12 +34,12 @@ class Refresh:
         """Look up; never ends the training."""
         if self.hard and training.step < training.steps:
             tokens, ranks = training.points.tokens, training.ranks
-            vectors = ranks.gathered(encoded(training.encoder, tokens[ranks.share(len(tokens))]), len(tokens))
+            vectors = ranks.gather(encoded(training.encoder, tokens[ranks.share(len(tokens))]), len(tokens))
             head, own = training.head.plain(), ranks.share(self.shortlist.num_labels)
             hard = min(self.hard, self.shortlist.num_labels)
             ids, scores = _likeliest(vectors, head, hard, self.dtype)
             some = (slice(start, start + ASKED) for start in range(0, len(ids), ASKED))
-            found = [merged(ranks, ids[rows], scores[rows], own)[0] for rows in some]
+            found = [merge_best_labels(ranks, ids[rows], scores[rows], own)[0] for rows in some]
             self.shortlist.refresh(np.concatenate(found).astype(np.int32))
         return False
 

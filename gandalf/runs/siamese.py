@@ -62,7 +62,7 @@ class Recluster:
             own = torch.from_numpy(self.order.points)
             vectors = self.cache.vectors[own.to(self.cache.vectors.device)].float()
             # Made once: on other hardware a near tie could fall the other way.
-            found = training.ranks.first(lambda: clusters(vectors, size, self.seed + epoch))
+            found = training.ranks.on_first(lambda: clusters(vectors, size, self.seed + epoch))
             self.order.refresh(found, epoch)
         return False
 

@@ -29,9 +29,9 @@ from gandalf.train.head_update import RowOptions
 from gandalf.train.labels import Every, Labels, Shortlist
 from gandalf.train.loop import Hook, Stage, Training
 from gandalf.train.optimisers import EncoderOptions
-from gandalf.train.ranks import ONE, Ranks
+from gandalf.train.parallel.ranks import ONE, Ranks
+from gandalf.train.parallel.shards import per_label
 from gandalf.train.rates import PAIRS_RATED_FOR, at_batch
-from gandalf.train.shards import per_label
 
 StageName = Literal["siamese", "classifier", "all-points"]
 STRETCH_RATE = 0.2  # of the classifier's rates: held-out points join a model that is nearly done
@@ -110,7 +110,7 @@ def begin(
     """
     running = BEGIN[name](material, encoder, before, head)
     state = running.training.head.state_dict(prefix="head/")
-    material.ranks.alike([tensor for name, tensor in state.items() if not per_label(name)])
+    material.ranks.synchronise([tensor for name, tensor in state.items() if not per_label(name)])
     return running
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gandalf.nets.heads import Table
 from gandalf.train.batches import Points
-from gandalf.train.ranks import ONE, Ranks
+from gandalf.train.parallel.ranks import ONE, Ranks
 
 # Standard deviation of a label's scores over the training texts. On four development sets the start has its
 # lowest loss between 0.5 and 1.0, and its highest P@1 about here.
@@ -45,7 +45,8 @@ def start_scores(
     covariance = centred.T @ centred / max(len(vectors), 1)  # shape: (dim, dim)
     parts = torch.split(table.rows.data, BLOCK)
     variance = torch.cat([((rows @ covariance) * rows).sum(dim=1) for rows in parts])  # shape: (own labels,)
-    mean_variance = sum(ranks.everyone(float(variance.sum(dtype=torch.float64)))) / points.targets.shape[1]
+    total = sum(ranks.values_of_all(float(variance.sum(dtype=torch.float64))))
+    mean_variance = total / points.targets.shape[1]
     scale = spread / max(mean_variance**0.5, 1e-6)
     table.rows.data.mul_(scale)
     frequency = (_count(points, own) + 0.5) / (len(points) + 1)  # 0.5: a label without points has odds, too

@@ -18,11 +18,11 @@ from gandalf.model.exact import top_k
 from gandalf.nets.heads import Table
 from gandalf.recipe import Validation
 from gandalf.runs.judge import judged
-from gandalf.runs.over_ranks import merged
 from gandalf.text.table import token_table
 from gandalf.text.tokens import Tokens
 from gandalf.train.loop import Training
-from gandalf.train.ranks import ONE, Ranks
+from gandalf.train.parallel.gather import merge_best_labels
+from gandalf.train.parallel.ranks import ONE, Ranks
 
 PLACES = 20  # labels looked at of each point; the filter has been applied before
 MOST_KEPT = 2 << 30  # bytes of weights that are copied without being asked for
@@ -57,7 +57,7 @@ class Held:
         if exclude is not None and ranks.world > 1:
             exclude = csr_array(exclude[:, own])
         vectors = encoded(encoder, self.tokens)
-        return merged(ranks, *top_k(vectors, head, min(k, num_labels), exclude=exclude), own)
+        return merge_best_labels(ranks, *top_k(vectors, head, min(k, num_labels), exclude=exclude), own)
 
     def scores(self, encoder: nn.Module, head: Table, ranks: Ranks = ONE) -> Scores:
         """All figures."""

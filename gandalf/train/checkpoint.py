@@ -20,8 +20,15 @@ from gandalf.data.claim import remove
 from gandalf.data.files import new_folder, sync_path
 from gandalf.errors import DataError
 from gandalf.settings import changes
-from gandalf.train.ranks import ONE, Ranks
-from gandalf.train.shards import checksum, overlapping, per_label, read_tensors, shard_name, write_tensors
+from gandalf.train.parallel.ranks import ONE, Ranks
+from gandalf.train.parallel.shards import (
+    checksum,
+    overlapping,
+    per_label,
+    read_tensors,
+    shard_name,
+    write_tensors,
+)
 
 TENSORS, STATE = "tensors.safetensors", "state.json"
 _NAME = re.compile(r"checkpoint-(\d+)")
@@ -51,10 +58,10 @@ class Checkpoints:
         if ranks.world > 1:
             own = {name: tensor for name, tensor in tensors.items() if per_label(name)}
             tensors = {name: tensor for name, tensor in tensors.items() if name not in own}
-        path = ranks.first(lambda: self.folder / f"checkpoint-{max(self._numbered(), default=0) + 1:06d}")
+        path = ranks.on_first(lambda: self.folder / f"checkpoint-{max(self._numbered(), default=0) + 1:06d}")
         with ExitStack() as stack:
-            part = ranks.first(lambda: _entered(stack, path))
-            shards = ranks.everyone(_shard(part, own, ranks)) if own else []
+            part = ranks.on_first(lambda: _entered(stack, path))
+            shards = ranks.values_of_all(_shard(part, own, ranks)) if own else []
             if failed := [each for each in shards if isinstance(each, str)]:
                 raise DataError(f"cannot be written ({failed[0]})", file=path)
 
@@ -66,7 +73,7 @@ class Checkpoints:
                     sync_path(self.folder)
                     self._clean()
 
-            ranks.first(finish)
+            ranks.on_first(finish)
 
     def latest(
         self,
@@ -79,7 +86,7 @@ class Checkpoints:
         With a fingerprint, a checkpoint of another run is refused; with a config, by what differs. Several
         ranks are given the rows of their shares of so many `labels`.
         """
-        numbered = self.ranks.first(self._numbered)
+        numbered = self.ranks.on_first(self._numbered)
         own = self.ranks.share(labels) if self.ranks.world > 1 else None
         damaged: list[_DamagedError] = []
         for number in sorted(numbered, reverse=True):
@@ -89,7 +96,7 @@ class Checkpoints:
                 found = _read(numbered[number], own)
             except _DamagedError as error:
                 problem = error
-            if self.ranks.any(found is None) or found is None:
+            if self.ranks.any_rank(found is None) or found is None:
                 damaged.append(problem)
                 continue
             _refuse_foreign(numbered[number], found[1], fingerprint, config)
@@ -111,7 +118,7 @@ class Checkpoints:
                     return _read_state(path)[0]
             return {}
 
-        return self.ranks.first(read)
+        return self.ranks.on_first(read)
 
     def _numbered(self) -> dict[int, Path]:
         return {int(name[1]): path for path, name in self._matching(_NAME) if path.is_dir()}

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gandalf.train.batches import Points, sent
 from gandalf.train.memory import available_bytes
-from gandalf.train.ranks import ONE, Ranks
+from gandalf.train.parallel.ranks import ONE, Ranks
 
 SHARE = 0.25  # of the free memory: with more, the encoder reads every batch anew
 CHUNK = 4_096  # texts read at once
@@ -41,7 +41,7 @@ class FrozenVectors:
             torch.autocast(device.type, dtype=torch.bfloat16, enabled=dtype != torch.float32),
         ):
             parts = [encoder(sent(own[at : at + CHUNK].astype(np.int64), device)).float() for at in starts]
-        self.vectors = ranks.gathered(torch.cat(parts), len(points))  # shape: (N, dim)
+        self.vectors = ranks.gather(torch.cat(parts), len(points))  # shape: (N, dim)
 
     def __call__(self, rows: npt.NDArray[np.int64]) -> Tensor:
         """Vectors of these points."""  # shape: (B, dim)

@@ -150,6 +150,24 @@ class RowSgd:
 ROWS: dict[OptimiserName, Callable[[Tensor, RowOptions], Rows]] = {"adamw": RowAdamW, "sgd": RowSgd}
 
 
+class HeadUpdate(Protocol):
+    """Training of a head: it is given a batch's vectors and returns their gradient."""
+
+    def step(
+        self, x: Tensor, chunks: tuple[Chunk, ...], weights: Tensor | None, rate: float, value: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Update the head by all chunks; return the gradient of x and, if `value`, the loss."""
+        ...
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Load what `tensors` returned."""
+        ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the optimiser's state, not copies."""
+        ...
+
+
 class TableUpdate:
     """Training of a `Table`: for a chunk of labels, scores, loss, both gradients and the step."""
 

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gandalf.train.parallel.ranks import share
+
 Ints = npt.NDArray[np.int64]
 Triples = tuple[Ints, Ints, npt.NDArray[np.float32]]  # place in the batch, label, value; sorted by label
 
@@ -52,11 +54,6 @@ class Chunk:
             if isinstance(getattr(self, name), Tensor)
         }
         return replace(self, **sent)
-
-
-def share(total: int, rank: int, world: int) -> slice:
-    """The part of so many labels or points that is one rank's: all are equal, or larger by one."""
-    return slice(total * rank // world, total * (rank + 1) // world)
 
 
 def own_chunks(chunks: list[Chunk], own: slice) -> list[Chunk]:

@@ -13,20 +13,19 @@ import torch
 from torch import Tensor, nn
 
 from gandalf.errors import DataError
-from gandalf.nets.heads import Composed, Encoded, Head, Table
+from gandalf.nets.heads import Composed, Encoded, Head
 from gandalf.train.batches import Batch, PointOrder, Points, batches
 from gandalf.train.frozen import FrozenVectors, worth_keeping
-from gandalf.train.fused_update import FusedUpdate
 from gandalf.train.glas import Glas
-from gandalf.train.graphs import recorded
-from gandalf.train.head_update import RowOptions, TableUpdate
-from gandalf.train.kernel_choice import NOT_ASKED_FOR, KernelName, missing, refuse, too_few
-from gandalf.train.labels import Every, Labels
+from gandalf.train.head_update import HeadUpdate, RowOptions
+from gandalf.train.kernels.choice import KernelName, table_update
+from gandalf.train.kernels.cuda_graphs import recorded
+from gandalf.train.labels import Labels
 from gandalf.train.losses import Loss, binary_cross_entropy
 from gandalf.train.mixing import Mix
 from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
 from gandalf.train.pair_losses import PairLoss
-from gandalf.train.ranks import ONE, Ranks
+from gandalf.train.parallel.ranks import ONE, Ranks
 from gandalf.train.schedules import SCHEDULES, ScheduleName
 from gandalf.train.text_updates import ComposedUpdate, PairUpdate
 
@@ -160,7 +159,7 @@ class Training:
             with torch.set_grad_enabled(not self.stage.frozen and len(parts) == 1):
                 own = torch.cat([self._encoded(part, number) for number, part in enumerate(parts)])
             # shape: (B, dim), or with the labels' (B + C, dim)
-            x = self.ranks.gathered(own.detach(), len(batch.tokens))
+            x = self.ranks.gather(own.detach(), len(batch.tokens))
         if self.stage.seen is not None:
             self.stage.seen(batch.rows, x[: len(batch.rows)])
         gradient, loss = self._head_step(x, batch, factor, value)
@@ -173,7 +172,7 @@ class Training:
 
     def _lead_back(self, own: Tensor, parts: tuple[Tensor, ...], gradient: Tensor) -> None:
         """From the gradient of this rank's vectors to the encoder's."""
-        with self.ranks.guarded():
+        with self.ranks.name_lost_ranks():
             if own.requires_grad:
                 torch.autograd.backward(own, gradient)
                 return
@@ -202,15 +201,15 @@ class Training:
             chunks = tuple(map(mixed.chunk, batch.chunks))
             slopes, loss = self.head_update.step(mixed.vectors(x), chunks, None, factor, value)
             gradient = mixed.gradient(slopes)
-        gradient = self.owners.summed(gradient, "gradient of the vectors")
-        return gradient, None if loss is None else self.owners.summed(loss, "control")
+        gradient = self.owners.sum_in_place(gradient, "gradient of the vectors")
+        return gradient, None if loss is None else self.owners.sum_in_place(loss, "control")
 
     def _known(self, batch: Batch) -> Tensor | None:
         """Vectors of the batch by an encoder that stays as it is, read once and kept; None: not kept."""
         if self._frozen is None:
             met = (self.steps - self.step) * self.stage.order.batch
             self._frozen = False
-            if not self.ranks.any(not worth_keeping(self.points, self.head.dim, met, self.device)):
+            if not self.ranks.any_rank(not worth_keeping(self.points, self.head.dim, met, self.device)):
                 self._frozen = FrozenVectors(
                     self.encoder, self.points, self.stage.dtype, self.device, self.ranks
                 )
@@ -260,31 +259,12 @@ class Training:
         self.step = int(numbers["step"])
 
 
-def _head_update(
-    head: Head, stage: Stage, labels: int
-) -> TableUpdate | FusedUpdate | ComposedUpdate | PairUpdate:
+def _head_update(head: Head, stage: Stage, labels: int) -> HeadUpdate:
+    """Return the update of a head; `labels` are those of each rank."""
     if isinstance(head, Encoded):
         if stage.pairs is None:
             raise DataError("a head of encoded label texts learns from pairs, and the stage has no such loss")
         return PairUpdate(stage.pairs)
     if isinstance(head, Composed):
         return ComposedUpdate(head, stage.head, stage.loss, stage.dtype)
-    return _table_update(head, stage, labels)
-
-
-def _table_update(head: Table, stage: Stage, labels: int) -> TableUpdate | FusedUpdate:
-    """Fused kernels where they are asked for, or can be had; else the plain ones: the same for all ranks."""
-    every = isinstance(stage.labels, Every)
-    rows = head.rows
-    why = missing(rows.device, stage.dtype, rows.dtype) if every else "labels are met by shortlist"
-    if stage.loss is not binary_cross_entropy:
-        why = "they know one loss, binary cross-entropy"
-    if stage.glas is not None:
-        why = "rows have a regulariser"
-    if stage.kernel == "torch":
-        why = NOT_ASKED_FOR
-    why = why or too_few(stage.kernel, labels, rows.dtype)
-    if why is None:
-        return FusedUpdate(head, stage.head, stage.dtype)
-    refuse(stage.kernel, rows.dtype, why)
-    return TableUpdate(head, stage.head, stage.loss, stage.dtype, stage.glas)
+    return table_update(head, stage, labels)

@@ -18,7 +18,7 @@ from torch.nn.functional import pad
 
 from gandalf.nets.heads import Table
 from gandalf.train.head_update import RowOptions
-from gandalf.train.kernel_choice import FLOAT8, state_dtype
+from gandalf.train.kernels.rows import FLOAT8, state_dtype
 from gandalf.train.labels import Chunk
 from gandalf.train.scoring import Space
 
@@ -96,7 +96,7 @@ class FusedUpdate:
         """Rows as products want them."""
         if rows.dtype != FLOAT8:
             return self.space.cast("low rows", rows, self.dtype)
-        from gandalf.train.fused_kernels import widen_kernel
+        from gandalf.train.kernels.fused_kernels import widen_kernel
 
         there = self.space.take("low rows", tuple(rows.shape), rows, self.dtype)
         tile = 2 * self.tiles.values  # half as many bytes each
@@ -118,7 +118,7 @@ class FusedUpdate:
         self, scores: Tensor, bias: Tensor, weights: Tensor | None, of_bias: Tensor, value: bool
     ) -> Tensor:
         """Turn scores into slopes without targets, and sum them over points; the loss without targets."""
-        from gandalf.train.fused_kernels import slopes_kernel
+        from gandalf.train.kernels.fused_kernels import slopes_kernel
 
         tiles = math.ceil(len(scores) / self.tiles.labels)
         losses = torch.empty(tiles, device=scores.device) if value else of_bias  # or unused
@@ -137,7 +137,7 @@ class FusedUpdate:
 
     def subtract(self, slopes: Tensor, chunk: Chunk, weights: Tensor | None, of_targets: Tensor) -> None:
         """Take the targets off the slopes, and sum them over points."""
-        from gandalf.train.fused_kernels import targets_kernel
+        from gandalf.train.kernels.fused_kernels import targets_kernel
 
         if count := len(chunk.value):
             targets_kernel[(math.ceil(count / 128),)](
@@ -153,7 +153,7 @@ class FusedUpdate:
         self, part: str, labels: slice, gradient: Tensor, share: float, rate: float, number: int
     ) -> None:
         """Move rows or biases of these labels by a gradient that `share` is a factor of."""
-        from gandalf.train.fused_kernels import move_kernel
+        from gandalf.train.kernels.fused_kernels import move_kernel
 
         options, tile = self.options, self.tiles.values
         table = (self.head.rows if part == "rows" else self.head.bias).data[labels]

@@ -1,4 +1,4 @@
-"""The tensors of a checkpoint in files: whole, or those with a row for each label cut over ranks."""
+"""Tensors of a checkpoint in files: whole, or with the labels' rows in one shard for each rank."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-# Of what `Training.state` gives, and of the best weights so far, those that have a row for each label.
+# Names in `Training.state`, and of the best weights so far, of tensors with a row for each label.
 _PER_LABEL = re.compile(
     r"(best/)?(head/(table\.)?(rows|bias)|head/parts\.\d+\.rows|head_update/(rows|bias)\.\w+)"
 )
 
 
 def per_label(name: str) -> bool:
-    """Whether the tensor of that name in a checkpoint has a row for each label."""
+    """Return True if the tensor of that name has a row for each label."""
     return _PER_LABEL.fullmatch(name) is not None
 
 
 def shard_name(rank: int, world: int) -> str:
-    """The file of a rank's rows."""
+    """Return the name of the file with a rank's rows."""
     return f"rows-{rank + 1:05d}-of-{world:05d}.safetensors"
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> int:
-    """Write a file; its checksum."""
+    """Write the tensors to a file and return its checksum."""
     save_file(_apart(tensors), path)
     return checksum(path)
 
 
 @dataclass(frozen=True)
-class Part:
-    """What is wanted of a rank's file."""
+class ShardRange:
+    """Range of rows to read from the shard of one rank."""
 
     path: Path
     rank: int
-    rows: slice  # of the file
+    rows: slice  # counted in the shard
 
 
-def overlapping(folder: Path, sizes: Sequence[int], own: slice | None) -> list[Part]:
-    """Files of ranks with so many labels each that hold some of `own`; None: all of them."""
+def overlapping(folder: Path, sizes: Sequence[int], own: slice | None) -> list[ShardRange]:
+    """Return the ranges of shards, of these sizes, that hold the labels `own`; None: all labels."""
     found, start = [], 0
     for rank, size in enumerate(sizes):
         first, last = (0, size) if own is None else (max(own.start - start, 0), min(own.stop - start, size))
         if first < last:
-            found.append(Part(folder / shard_name(rank, len(sizes)), rank, slice(first, last)))
+            found.append(ShardRange(folder / shard_name(rank, len(sizes)), rank, slice(first, last)))
         start += size
     return found
 
 
-def read_tensors(whole: Path, parts: Sequence[Part], own: slice | None) -> dict[str, Tensor]:
-    """All tensors, and of those with a row for each label the rows of `own`; None: all rows."""
+def read_tensors(whole: Path, parts: Sequence[ShardRange], own: slice | None) -> dict[str, Tensor]:
+    """Read all tensors; of tensors with a row for each label only the rows `own` (None: all rows)."""
     if own is None and not parts:
         return load_file(whole)
     with safe_open(whole, "pt") as file:
@@ -71,7 +71,7 @@ def read_tensors(whole: Path, parts: Sequence[Part], own: slice | None) -> dict[
 
 
 def checksum(path: Path) -> int:
-    """Of a file's bytes."""
+    """Return the CRC-32 of a file."""
     total = 0
     with open(path, "rb") as file:
         while chunk := file.read(1 << 20):
@@ -85,7 +85,7 @@ def _rows(file: Any, name: str, rows: slice | None) -> Tensor:  # noqa: ANN401  
 
 
 def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors in the order of their bytes, none in the memory of another, as the file wants them."""
+    """Return contiguous tensors without shared memory, as safetensors wants them."""
     found: dict[str, Tensor] = {}
     taken = set()
     for name, tensor in tensors.items():

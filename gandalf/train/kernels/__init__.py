@@ -1,0 +1,1 @@
+"""Triton and CUDA graphs: the only room that knows them. `choice` says which kernels train a head."""
