@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -36,9 +37,6 @@ from gandalf.systems import recipe
 OUT = RESULTS / "last_phase.jsonl"
 RIVALS = ("D", "Z1", "G")
 OWN_WEIGHTS = (0.0, 0.1, 0.3, 1.0)
-VARIANTS = {name: TARGETS[name] for name in RIVALS} | {
-    f"default, {weight:g}": (f"targets.own_weight={weight:g}",) for weight in OWN_WEIGHTS
-}
 TEXTS = ("all", "label_text", "new_text")
 Line = dict[str, Any]
 
@@ -52,21 +50,24 @@ def splits_of(name: str, on: Literal["held", "test"], root: Path) -> Splits:
     return Splits(train=parts.rest, test=parts.held, name=whole.name)
 
 
-def measure(name: str, system: str, seed: int, on: Literal["held", "test"], root: Path) -> list[Line]:
-    """Train every variant, and return a line for each with its comparisons."""
-    splits = splits_of(name, on, root)
-    about: Line = {"set": name, "system": system, "seed": seed, "on": on}
+def variants(weights: Iterable[float]) -> dict[str, tuple[str, ...]]:
+    """Return the settings of D, Z1 and G, then of the default with each own weight."""
+    defaults = {f"default, {weight:g}": (f"targets.own_weight={weight:g}",) for weight in weights}
+    return {name: TARGETS[name] for name in RIVALS} | defaults
+
+
+def measure(about: Line, tried: dict[str, tuple[str, ...]], splits: Splits) -> Iterator[Line]:
+    """Train every variant, and yield a line for each with its comparisons."""
+    system, seed = about["system"], about["seed"]
     scores: dict[str, Scores] = {}
-    lines = []
-    for variant, settings in VARIANTS.items():
+    for variant, settings in tried.items():
         asked = override(recipe(system), [*settings, f"seed={seed}"])
         scores[variant] = score(train(Splits(train=splits.train, name=splits.name), asked).model, splits)
         line = {**about, "variant": variant, "figures": figures(scores[variant])}
         if variant not in RIVALS:
             line["against"] = {rival: differences(scores[variant], scores[rival]) for rival in RIVALS}
         print(*about.values(), variant, *(round(scores[variant][each], 1) for each in FIGURES), flush=True)
-        lines.append(line)
-    return lines
+        yield line
 
 
 def differences(first: Scores, second: Scores) -> dict[str, dict[str, list[float]]]:
@@ -124,6 +125,7 @@ def main() -> int:
     parser.add_argument("sets", nargs="?", default="man")
     parser.add_argument("--systems", default="astec")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--weights", type=float, nargs="+", default=OWN_WEIGHTS)
     parser.add_argument("--on", choices=("held", "test"), default="held")
     parser.add_argument("--data-root", type=Path, default=SHARED)
     parser.add_argument("--out", type=Path, default=OUT)
@@ -135,11 +137,12 @@ def main() -> int:
         print(table(lines, chosen.on))
         return 0
     done = {tuple(line[name] for name in ("set", "system", "seed", "on")) for line in lines}
-    here = machine()
+    here, tried = machine(), variants(chosen.weights)
     for name, system, seed in product(chosen.sets.split(","), chosen.systems.split(","), chosen.seeds):
         if (name, system, seed, chosen.on) in done:
             continue
-        for line in measure(name, system, seed, chosen.on, chosen.data_root):
+        about = {"set": name, "system": system, "seed": seed, "on": chosen.on}
+        for line in measure(about, tried, splits_of(name, chosen.on, chosen.data_root)):
             append(chosen.out, {**line, "machine": here})
     return 0
 
