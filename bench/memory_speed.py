@@ -77,14 +77,23 @@ def made_up(labels: int, points: int) -> tuple[ModelWithMemory, list[str]]:
     return remembering(model, texts[:points], targets), texts[points:]
 
 
-def timed(predictor: Predictor, texts: list[str]) -> dict[str, float]:
-    """Return percentiles of milliseconds for one text at a time."""
-    took = []
+def timed(predictors: dict[str, Predictor], texts: list[str]) -> dict[str, dict[str, float]]:
+    """Return percentiles of milliseconds for one text at a time, and processor milliseconds on average.
+
+    The predictors take turns, so that other work on the machine slows all of them alike.
+    """
+    took: dict[str, list[tuple[float, float]]] = {name: [] for name in predictors}
     for text in [*texts[:WARM], *texts]:
-        began = time.perf_counter()
-        predictor.predict(text, K)
-        took.append(1000 * (time.perf_counter() - began))
-    return {f"ms_p{share}": round(float(np.percentile(took[WARM:], share)), 3) for share in (50, 95, 99)}
+        for name, predictor in predictors.items():
+            began, spent = time.perf_counter(), time.process_time()
+            predictor.predict(text, K)
+            took[name].append((time.perf_counter() - began, time.process_time() - spent))
+    found = {}
+    for name, each in took.items():
+        by_clock, by_processor = 1000 * np.array(each[WARM:]).T
+        shares = {f"ms_p{share}": float(np.percentile(by_clock, share)) for share in (50, 95, 99)}
+        found[name] = {key: round(ms, 3) for key, ms in (shares | {"cpu_ms": by_processor.mean()}).items()}
+    return found
 
 
 def recall(keys: DenseKeys, queries: Any, number: int) -> float:  # noqa: ANN401  an array of any kind
@@ -103,9 +112,9 @@ def in_process(both: ModelWithMemory, texts: list[str]) -> dict[str, Any]:
     index, keys = build_codes(model), both.memory.blocks[0].keys
     assert isinstance(keys, DenseKeys)
     found: dict[str, Any] = {"labels": model.num_labels, "keys": len(keys)}
-    for name, part in (("model", model), ("model and memory", both)):
-        predictor = Predictor(part, search=index.over(Predictor(part).network.head))
-        found[name] = timed(predictor, texts)
+    search = index.over(Predictor(model).network.head)
+    parts = {"model": model, "model and memory": both}
+    found |= timed({name: Predictor(part, search=search) for name, part in parts.items()}, texts)
     found["recall"] = recall(keys, as_queries(model.unit_vectors(texts[:EXACT])), 50)
     found["memory_mb"] = round(both.memory.nbytes / 1e6, 1)
     return found
