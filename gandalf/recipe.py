@@ -23,7 +23,7 @@ BlockName = Literal["astec", "decaf", "eclare"]
 HeadKind = Literal["table", "gated", "attention"]
 HeadStart = Literal["points", "text", "graph-text", "random"]
 RowsKind = Literal["live", "frozen"]
-SiameseKind = Literal["none", "contrastive", "triplet"]
+SiameseKind = Literal["none", "contrastive", "triplet", "decoupled"]
 LabelsKind = Literal["auto", "every", "shortlist"]
 KernelName = Literal["auto", "torch", "triton"]
 RowPrecision = Literal["float32", "bfloat16", "float16", "float8"]
@@ -97,13 +97,15 @@ class Siamese:
     """A stage that comes first: the encoder learns to put texts near the texts of their labels."""
 
     kind: SiameseKind = setting(
-        "none", "none: no such stage. contrastive: SiameseXML's. triplet: NGAME's, with clustered batches."
+        "none",
+        "none: no such stage. contrastive: SiameseXML's. triplet: NGAME's, with clustered batches. "
+        "decoupled: DEXML's softmax over all labels, whose texts are all read at every update.",
     )
     alone: bool = setting(False, "Stop after it: labels are ranked by their texts' vectors alone.")
     pair_epochs: float = setting(
-        10.0, "Its length: times over the labels (contrastive) or the training points (triplet)."
+        10.0, "Its length: times over the labels (contrastive) or the training points (triplet, decoupled)."
     )
-    pair_batch: int = setting(512, "Labels (contrastive) or training points (triplet) in an update.")
+    pair_batch: int = setting(512, "Labels (contrastive) or points (triplet, decoupled) in an update.")
     pair_rate: float = setting(
         1e-3, "Highest learning rate of the layers in this stage; by sgd for a pair_batch of 512."
     )
@@ -118,6 +120,17 @@ class Siamese:
     cluster_share: float = setting(
         0.32,
         "Most points of a cluster of near ones, as a share of the batch (triplet): NGAME's 512 of 1,600.",
+    )
+    softmax_temperature: float = setting(
+        0.05, "Cosines are divided by this; the smaller, the more the hardest labels count (decoupled)."
+    )
+    label_points: bool = setting(
+        False, "Label points take part, by their targets of labels other than their own (decoupled)."
+    )
+    guidance: float = setting(
+        0.0,
+        "Weight of a pull of each label text's vector towards the mean of its neighbours' in the label "
+        "graph; 0: none.",
     )
 
 

@@ -75,6 +75,18 @@ def test_a_stage_that_would_be_another_is_made_anew(change, splits, tmp_path, be
     assert begun == ["siamese", "classifier"]
 
 
+@pytest.mark.parametrize(
+    ("takes_part", "stages"), [("true", ["siamese", "classifier"]), ("false", ["classifier"])]
+)
+def test_label_points_make_it_another_where_they_take_part(takes_part, stages, splits, tmp_path, begun):
+    settings = ("siamese.kind=decoupled", *PAIRS, f"siamese.label_points={takes_part}")
+    place = Place(first_stages=tmp_path)
+    train(splits, small(*settings, "targets.targets=none"), place)
+    begun.clear()
+    train(splits, small(*settings, "targets.targets=ratio"), place)
+    assert begun == stages
+
+
 @pytest.mark.parametrize("change", ["head.rate=0.02", "encoder.rate=0.01", "targets.label_weight=0.5"])
 def test_what_comes_later_does_not_make_it_another(change, splits, tmp_path, begun):
     place = Place(first_stages=tmp_path)

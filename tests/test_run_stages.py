@@ -27,7 +27,8 @@ from gandalf.train.orders import cluster_size, doublings
 PAIRS = ("siamese.pair_batch=32", "siamese.pair_epochs=6")
 contrastive = ("siamese.kind=contrastive", *PAIRS)
 triplet = ("siamese.kind=triplet", *PAIRS)
-both = pytest.mark.parametrize("settings", [contrastive, triplet])
+decoupled = ("siamese.kind=decoupled", *PAIRS)
+both = pytest.mark.parametrize("settings", [contrastive, triplet, decoupled])
 
 
 @pytest.fixture
@@ -99,7 +100,7 @@ def test_pairs_teach(settings, splits):
     assert taught > found("siamese.pair_rate=0", "siamese.pair_words_rate=0") + 3
 
 
-@pytest.mark.parametrize("kind", ["contrastive", "triplet"])
+@pytest.mark.parametrize("kind", ["contrastive", "triplet", "decoupled"])
 def test_label_points_take_no_part_in_pairs(kind, splits):
     chosen = small(f"siamese.kind={kind}", *PAIRS)
     made = augmented(splits.train, chosen.targets, 0)

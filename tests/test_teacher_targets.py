@@ -104,6 +104,36 @@ def test_a_transformer_teaches_as_it_comes_or_after_pairs(settings, sound, small
         assert check_teacher(str(tmp_path / "model")) == str(tmp_path / "model")
 
 
+@pytest.mark.parametrize("kind", ["triplet", "decoupled"])
+def test_a_transformer_taught_by_pairs_teaches_another_system(kind, small_pretrained, made_up, tmp_path):
+    """NGAME's first stage alone makes the teacher; a bag of words learns from its targets."""
+    pairs = (f"siamese.kind={kind}", "siamese.alone=true", "siamese.pair_epochs=4", "validation.share=0")
+    untaught = small_system("ngame", small_pretrained, *pairs, "siamese.pair_rate=0")
+    taught = small_system("ngame", small_pretrained, *pairs, "siamese.pair_rate=1e-2")
+    for name, chosen in (("untaught", untaught), ("taught", taught)):
+        save_model(train(small_splits(), chosen).model, tmp_path / name)
+    texts = gandalf.load(made_up).train.label_texts
+    assert not np.allclose(expected(tmp_path / "taught", texts), expected(tmp_path / "untaught", texts))
+    done(
+        *("train", made_up, tmp_path / "student", "--system", "astec", "--targets", "teacher"),
+        *("--set", f"targets.teacher={tmp_path / 'taught'}", "--set", "encoder.dim=16", "--steps", "20"),
+    )
+    told = json.loads((tmp_path / "student" / "metrics.json").read_text("utf-8"))["training"]
+    assert told["targets"]["targets_used"] == "teacher" and told["label_points"] == len(texts)
+    done(
+        "graph",
+        made_up,
+        "--targets",
+        "teacher",
+        "--teacher",
+        tmp_path / "taught",
+        "--save",
+        tmp_path / "g.npz",
+    )
+    found = load_npz(tmp_path / "g.npz").toarray()
+    np.testing.assert_allclose(found, expected(tmp_path / "taught", texts), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("frozen", ["true", "false"])
 def test_of_a_model_that_began_with_another_the_other_is_to_be_named(frozen, teacher, tmp_path):
     """Whether that one saw pairs is not known here, and it may be gone."""

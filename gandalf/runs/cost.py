@@ -105,7 +105,7 @@ def _pairs(recipe: Recipe, size: Size, dim: int, machine: Machine) -> tuple[int,
     pairs = size.labels if stage.kind == "contrastive" else size.points
     batch = min(stage.pair_batch, pairs)
     steps = math.ceil(pairs / batch * stage.pair_epochs)
-    texts = batch * (3 if stage.kind == "contrastive" else 2)
+    texts = {"contrastive": 3 * batch, "triplet": 2 * batch, "decoupled": batch + size.labels}[stage.kind]
     reading = LEARNT * texts * _read_seconds(recipe, size, machine)
     return steps, steps * (machine.step + 6 * batch * texts * dim / machine.operations + reading)
 

@@ -25,10 +25,10 @@ def kept(folder: Path, material: Material) -> Iterator[Checkpoints]:
 
 
 def _key(material: Material) -> str:
-    """What the stage depends on: settings of its own, training points without label points, label texts."""
+    """What the stage depends on: settings of its own, the points that take part in it, label texts."""
     recipe, points, texts = material.recipe, material.points, material.texts
     assert texts is not None
-    own = np.flatnonzero(~material.made.is_label)
+    own = np.flatnonzero(~material.made.is_label | recipe.siamese.label_points)
     targets = points.targets[own]
     encoder = replace(recipe.encoder, rate=0.0, words_rate=0.0, frozen=False, dropout=pair_dropout(recipe))
     settings = {

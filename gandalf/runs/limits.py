@@ -63,6 +63,8 @@ LIMITS: dict[str, Limit] = {
     "siamese.negatives": _at_least(1),
     "siamese.temperature": _POSITIVE,
     "siamese.cluster_share": ("in (0, 1]", lambda value: 0 < value <= 1),
+    "siamese.softmax_temperature": _POSITIVE,
+    "siamese.guidance": _NOT_NEGATIVE,
     "trees.number": _at_least(1),
     "trees.words": _at_least(1),
     "trees.cost": _POSITIVE,
@@ -110,7 +112,13 @@ def check_recipe(recipe: Recipe) -> None:
                 raise DataError(f"the setting '{name}' is {value}, but it must be {phrase}")
     if recipe.siamese.alone and recipe.siamese.kind == "none":
         what = "without a siamese stage there would be no training at all"
-        raise DataError(what, remedy="set siamese.kind to contrastive or triplet, or leave siamese.alone out")
+        raise DataError(what, remedy="set siamese.kind, or leave siamese.alone out")
+    if recipe.siamese.label_points and recipe.siamese.kind != "decoupled":
+        what = "label points can take part in a siamese stage of the kind decoupled alone"
+        raise DataError(what, remedy="set siamese.kind=decoupled, or leave siamese.label_points out")
+    if recipe.siamese.guidance and recipe.siamese.kind == "none":
+        what = "the label graph guides a siamese stage, and there is none"
+        raise DataError(what, remedy="set siamese.kind, or leave siamese.guidance out")
     _check_search(recipe)
     _check_frozen(recipe)
     _check_baselines(recipe)

@@ -14,6 +14,7 @@ from gandalf.nets.heads import Composed, Encoded, Head
 from gandalf.recipe import Recipe
 from gandalf.runs.assemble import assemble_head
 from gandalf.runs.baselines import glas_of, mix_of
+from gandalf.runs.guided import RefreshMeans, guidance
 from gandalf.runs.hardware import DTYPES
 from gandalf.runs.hooks import Memory
 from gandalf.runs.label_texts import LabelTexts
@@ -21,8 +22,8 @@ from gandalf.runs.limits import check_order
 from gandalf.runs.material import Augmented, epoch_steps, loop_points, order, plain, with_own_labels
 from gandalf.runs.rank_limits import check_shares
 from gandalf.runs.shortlists import Refresh, RefreshRows
-from gandalf.runs.siamese import siamese
-from gandalf.runs.validation import Held, Validate
+from gandalf.runs.siamese import Siamese, pairs_alike, siamese
+from gandalf.runs.validation import Held, Validate, encoded
 from gandalf.text.tokens import Tokens
 from gandalf.train.batches import Order, Phase, Points
 from gandalf.train.head_update import RowOptions
@@ -34,6 +35,7 @@ from gandalf.train.parallel.shards import per_label
 from gandalf.train.rates import PAIRS_RATED_FOR, at_batch
 
 StageName = Literal["siamese", "classifier", "all-points"]
+TEXTS_AT_ONCE = 4_096  # that a transformer reads where every label's text is met: each is read twice
 STRETCH_RATE = 0.2  # of the classifier's rates: held-out points join a model that is nearly done
 
 
@@ -181,36 +183,60 @@ def _running(
 
 
 def _siamese(material: Material, encoder: TextEncoder, before: int, head: Head | None) -> Running:
-    recipe, options, texts = material.recipe, material.recipe.siamese, material.texts
+    recipe, texts = material.recipe, material.texts
     assert texts is not None
     set_dropout(encoder, pair_dropout(recipe))
     tokens = torch.from_numpy(texts.tokens[material.own]).to(recipe.device)
-    encoded = Encoded(encoder, tokens, encoder.dim)
-    made = siamese(options, material.points.targets, ~material.made.is_label, recipe.seed)
+    head = Encoded(encoder, tokens, encoder.dim)
+    made = _pairs(material, texts)
     check_shares(made.order, material.ranks.world)
-    stage = Stage(
+    stage, refreshing = _pair_stage(recipe, made), list(made.refreshing)
+    if (guide := guidance(material.rest, recipe.siamese.guidance)) is not None:
+        guide.refresh(encoded(encoder, texts.tokens))
+        stage = replace(stage, guidance=guide)
+        refreshing.append(RefreshMeans(guide, texts.tokens, made.epoch))
+    points = replace(material.points, label_tokens=texts.tokens)
+    if made.targets is not None:
+        points = replace(points, targets=made.targets)
+    training = Training(encoder, head, points, stage, before, material.ranks)
+    validate = _validate(material, made.epoch, patience=0, keep=False)  # another stage changes the encoder
+    memory = Memory(made.order, validate, made.seen)
+    return Running("siamese", training, validate, memory, made.epoch, refreshing)
+
+
+def _pairs(material: Material, texts: LabelTexts) -> Siamese:
+    """Return the parts of the siamese stage that the recipe names."""
+    points, options = material.points, material.recipe.siamese
+    alike = pairs_alike(points.tokens, texts.tokens) if options.kind == "decoupled" else None
+    return siamese(options, points.targets, ~material.made.is_label, material.recipe.seed, alike)
+
+
+def _pair_stage(recipe: Recipe, made: Siamese) -> Stage:
+    options, encoder, training = recipe.siamese, recipe.encoder, recipe.training
+    return Stage(
         made.order,
         made.labels,
         pairs=made.loss,
         encoder=EncoderOptions(
-            recipe.encoder.optimiser,
-            at_batch(options.pair_rate, recipe.encoder.optimiser, options.pair_batch, PAIRS_RATED_FOR),
+            encoder.optimiser,
+            at_batch(options.pair_rate, encoder.optimiser, options.pair_batch, PAIRS_RATED_FOR),
             options.pair_words_rate,
-            recipe.encoder.weight_decay,
+            encoder.weight_decay,
         ),
         schedule=options.pair_schedule,
         warm_up=options.pair_warm_up,
-        clip=recipe.training.clip,
-        dtype=DTYPES[recipe.training.precision],
+        clip=training.clip,
+        dtype=DTYPES[training.precision],
         seed=recipe.seed,
-        micro_batch=recipe.training.micro_batch,
+        micro_batch=_pair_micro_batch(recipe),
         seen=made.seen,
     )
-    points = replace(material.points, label_tokens=texts.tokens)
-    training = Training(encoder, encoded, points, stage, before, material.ranks)
-    validate = _validate(material, made.epoch, patience=0, keep=False)  # another stage changes the encoder
-    memory = Memory(made.order, validate, made.seen)
-    return Running("siamese", training, validate, memory, made.epoch, made.refreshing)
+
+
+def _pair_micro_batch(recipe: Recipe) -> int:
+    """Return how many texts are read at once: all label texts together would not fit."""
+    every = recipe.siamese.kind == "decoupled" and recipe.encoder.kind == "transformer"
+    return recipe.training.micro_batch or (TEXTS_AT_ONCE if every else 0)
 
 
 Begin = Callable[[Material, TextEncoder, int, Head | None], Running]

@@ -20,6 +20,10 @@ def told_apart(recipe: Recipe) -> dict[str, Any]:
         del found["targets"]["own_weight"]
     if recipe.siamese.kind == "none":
         del found["siamese"]["cluster_share"]
+    if recipe.siamese.kind != "decoupled":
+        del found["siamese"]["softmax_temperature"], found["siamese"]["label_points"]
+    if not recipe.siamese.guidance:
+        del found["siamese"]["guidance"]
     if _attends_as_before(recipe):
         del found["encoder"]["attention"]
     del found["memory"], found["search"], found["trees"]["terms"], found["trees"]["cost"]

@@ -17,6 +17,7 @@ from gandalf.nets.heads import Composed, Encoded, Head
 from gandalf.train.batches import Batch, PointOrder, Points, batches
 from gandalf.train.frozen import FrozenVectors, worth_keeping
 from gandalf.train.glas import Glas
+from gandalf.train.guidance import Guidance
 from gandalf.train.head_update import HeadUpdate, RowOptions
 from gandalf.train.kernels.choice import KernelName, table_update
 from gandalf.train.kernels.cuda_graphs import recorded
@@ -38,6 +39,7 @@ class Stage:
     labels: Labels
     loss: Loss = binary_cross_entropy
     pairs: PairLoss | None = None  # in place of the loss, where points and label texts are learnt as pairs
+    guidance: Guidance | None = None  # of the label texts' vectors, in a stage of pairs
     encoder: EncoderOptions = field(default_factory=EncoderOptions)
     head: RowOptions = field(default_factory=RowOptions)
     kernel: KernelName = "torch"  # of a table that meets every label
@@ -264,7 +266,7 @@ def _head_update(head: Head, stage: Stage, labels: int) -> HeadUpdate:
     if isinstance(head, Encoded):
         if stage.pairs is None:
             raise DataError("a head of encoded label texts learns from pairs, and the stage has no such loss")
-        return PairUpdate(stage.pairs)
+        return PairUpdate(stage.pairs, stage.guidance)
     if isinstance(head, Composed):
         return ComposedUpdate(head, stage.head, stage.loss, stage.dtype)
     return table_update(head, stage, labels)

@@ -4,7 +4,7 @@ All of them take
   x          (P, dim)  unit vectors of points
   rows       (C, dim)  unit vectors of the batch's labels, each label once
   own        (B,)      the column of the label that each point was drawn with
-  positives  two (K,)  place in x and column of every true pair in the batch: none of them is a negative
+  positives  (K,) each  place in x, column and target of every true pair in the batch: none is a negative here
   weights    (P,)      what each point counts; None: all count 1
 and return one number, summed over points, or over labels where these are drawn first.
 """
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-Pairs = tuple[Tensor, Tensor]  # place among the points, column; shape of both: (K,)
+Pairs = tuple[Tensor, ...]  # place among the points, column, and the target where a loss reads it; each (K,)
 
 
 class PairLoss(Protocol):
@@ -119,7 +119,7 @@ def _log_loss(scores: Tensor, true: Tensor, barred: Tensor, options: Contrastive
 def _true(shape: tuple[int, ...], own: Tensor, positives: Pairs) -> Tensor:
     """Which pairs of points and labels are true."""  # shape: (P, C)
     true = torch.zeros(shape, dtype=torch.bool, device=own.device)
-    true[positives] = True
+    true[positives[0], positives[1]] = True
     return true.scatter_(1, own[:, None], True)
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gandalf.nets.heads import Composed
+from gandalf.train.guidance import Guidance
 from gandalf.train.head_update import RowOptions, TableOptimisers
 from gandalf.train.labels import Chunk
 from gandalf.train.losses import Loss
@@ -63,27 +64,31 @@ class ComposedUpdate:
 class PairUpdate:
     """Training of an encoder by pairs of points and labels: nothing but the encoder learns."""
 
-    def __init__(self, loss: PairLoss) -> None:
-        self.loss = loss
+    def __init__(self, loss: PairLoss, guidance: Guidance | None = None) -> None:
+        self.loss, self.guidance = loss, guidance
 
     def step(
         self, x: Tensor, chunks: tuple[Chunk, ...], weights: Tensor | None, rate: float, value: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Return the gradient of x and the loss; x holds the points' vectors, and after them the labels'."""
         (chunk,) = chunks
-        assert chunk.own is not None, "points have drawn no labels"
+        own = chunk.point[:0] if chunk.own is None else chunk.own  # where a loss meets every label
         x = x.detach().requires_grad_()
         points = len(x) - chunk.size
         vectors, rows = torch.split(F.normalize(x, dim=1), [points, chunk.size])
-        positives = (chunk.point, chunk.column)
-        loss = self.loss(vectors, rows, chunk.own, positives, weights) / points
+        positives = (chunk.point, chunk.column, chunk.value)
+        loss = self.loss(vectors, rows, own, positives, weights) / points
+        if self.guidance is not None:
+            loss = loss + self.guidance(rows, chunk.labels)
         loss.backward()  # type: ignore[no-untyped-call]
         assert x.grad is not None
         return x.grad, loss.detach()
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """There is nothing to take back."""
+        """Take back what `tensors` gave."""
+        if self.guidance is not None:
+            self.guidance.means.copy_(tensors["means"])
 
     def tensors(self) -> dict[str, Tensor]:
-        """There is no state."""
-        return {}
+        """Return the means that guide, for a checkpoint; there is no other state."""
+        return {} if self.guidance is None else {"means": self.guidance.means}

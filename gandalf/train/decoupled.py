@@ -1,0 +1,132 @@
+"""DEXML's loss of pairs: a softmax over all labels in which true labels do not compete with each other.
+
+A hard target is a positive: it is compared with all negatives, and with no other positive. A soft target v is
+a share of both: the label is a positive that counts v, and a negative that counts 1 - v. That soft form is
+ours; with targets of 0 and 1 it is DEXML's. Points are summed, and so are the positives of a point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gandalf.train.pair_losses import Pairs
+
+NEITHER = -1.0  # in place of a target: the label is neither a positive nor a negative of the point
+
+
+@dataclass(frozen=True)
+class DecoupledOptions:
+    """DEXML's temperature of cosines, and how many scores are held at once."""
+
+    temperature: float = 0.05
+    scores: int = 1 << 25
+
+
+DEXML = DecoupledOptions()
+
+
+def decoupled(
+    x: Tensor,
+    rows: Tensor,
+    own: Tensor,
+    positives: Pairs,
+    weights: Tensor | None = None,
+    options: DecoupledOptions = DEXML,
+) -> Tensor:
+    """Return sum v (log(exp(s) v + N) - s) over all positives, for scores s = cosine / temperature.
+
+    N is the sum of (1 - |v|) exp(s) over all labels of `rows`, exact and in blocks: no more than
+    `options.scores` scores are held at once. `positives` are sorted by column and end with the targets v in
+    (0, 1], or NEITHER. `own` is not read: no label is drawn.
+    """
+    point, column, target = positives
+    if weights is None:
+        weights = x.new_ones(len(x))
+    given = (x, rows, point, column, target.to(x.dtype), weights.to(x.dtype), options)
+    found: Tensor = _Decoupled.apply(*given)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _Decoupled(torch.autograd.Function):
+    """The loss with its gradient, which is made on the way: scores of a block are never kept."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> Tensor:  # noqa: ANN401  autograd's own types
+        x, rows, point, column, target, weights, options = given
+        scores = _Blocks(x, rows, point, column, target, options)
+        negatives = scores.log_sums()  # shape: (B,), the logarithm of N; -inf without negatives
+        true = target > 0
+        point, column, target = point[true], column[true], target[true]
+        score = (x[point] * rows[column]).sum(dim=1) / options.temperature  # shape: (K,)
+        whole = torch.logaddexp(negatives[point], target.log() + score)
+        counts = weights[point] * target
+        pull = counts * torch.exp(negatives[point] - whole)  # of each positive on the gradient
+        ctx.save_for_backward(*scores.gradients(negatives, (point, column, pull)))
+        return torch.sum(counts * (whole - score))
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Any) -> Any:  # noqa: ANN401  autograd's own types
+        of_x, of_rows = ctx.saved_tensors
+        return slopes[0] * of_x, slopes[0] * of_rows, *[None] * 5
+
+
+class _Blocks:
+    """Scores of all points and labels, a block of labels at a time, by what the labels count as negatives."""
+
+    def __init__(
+        self,
+        x: Tensor,
+        rows: Tensor,
+        point: Tensor,
+        column: Tensor,
+        target: Tensor,
+        options: DecoupledOptions,
+    ) -> None:
+        self.x, self.rows, self.temperature = x, rows, options.temperature
+        self.width = max(1, options.scores // max(len(x), 1))
+        self.point, self.column = point, column
+        self.share = torch.log1p(-target.abs())  # -inf: no negative at all
+
+    def __iter__(self) -> Iterator[tuple[int, Tensor]]:
+        """Yield the first label of each block, and its scores."""  # shape: (B, C)
+        for start in range(0, len(self.rows), self.width):
+            rows = self.rows[start : start + self.width]
+            block = (self.x @ rows.T).div_(self.temperature)
+            there = self._within(self.column, start, len(rows))
+            block[self.point[there], self.column[there] - start] += self.share[there]
+            yield start, block
+
+    def log_sums(self) -> Tensor:
+        """Return the logarithm of the sum over all negatives of each point."""  # shape: (B,)
+        found = self.x.new_full((len(self.x),), -torch.inf)
+        for _, block in self:
+            found = torch.logaddexp(found, torch.logsumexp(block, dim=1))
+        return found
+
+    def gradients(self, log_sums: Tensor, positives: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the gradients of points and rows: positives pull, and negatives push with equal force."""
+        point, column, pull = positives
+        of_x, of_rows = torch.zeros_like(self.x), torch.empty_like(self.rows)
+        push = self.x.new_zeros(len(self.x)).index_add_(0, point, pull)
+        # A point without negatives has scores of -inf only: any finite number serves.
+        log_sums = log_sums.masked_fill(log_sums.isneginf(), 0.0)
+        for start, block in self:
+            slopes = block.sub_(log_sums[:, None]).exp_().mul_(push[:, None])
+            there = self._within(column, start, slopes.shape[1])
+            slopes[point[there], column[there] - start] -= pull[there]
+            slopes.div_(self.temperature)
+            rows = slice(start, start + slopes.shape[1])
+            of_x.addmm_(slopes, self.rows[rows])
+            of_rows[rows] = slopes.T @ self.x
+        return of_x, of_rows
+
+    @staticmethod
+    def _within(column: Tensor, start: int, size: int) -> slice:
+        """Return which of the sorted columns lie in a block."""
+        ends = torch.searchsorted(column, column.new_tensor([start, start + size])).tolist()
+        return slice(*ends)
