@@ -23,6 +23,7 @@ from gandalf.train.parallel import several
 from gandalf.train.parallel.ranks import LostRankError
 from gandalf.train.parallel.several import joined
 
+THREADS_LEFT = 77  # how a rank ends that has not ended the threads of its group
 PATIENCE = 300  # seconds for all that some processes are asked for, on a machine that is busy
 
 
@@ -64,9 +65,20 @@ def over_ranks(world: int, work, *given, ends: dict[int, int] | None = None) -> 
 def _rank(variables, work, given) -> None:
     os.environ.update(variables)
     torch.set_num_threads(1)
-    with joined() as ranks:
-        ranks.connect("cpu")
-        work(ranks, *given)
+    try:
+        with joined() as ranks:
+            ranks.connect("cpu")
+            work(ranks, *given)
+    finally:
+        if threads_of_a_group():
+            os._exit(THREADS_LEFT)  # which may abort a process as it ends; tests leave nothing to chance
+
+
+def threads_of_a_group() -> list[str]:
+    """Return the names of threads that gloo has started in this process, as far as the system tells."""
+    tasks = Path("/proc/self/task")
+    names = [(task / "comm").read_text().strip() for task in tasks.iterdir()] if tasks.is_dir() else []
+    return [name for name in names if "gloo" in name]
 
 
 # ---- work
@@ -150,6 +162,25 @@ def refused(ranks, folder: Path) -> None:
         assert str(error) == f"{folder}: is not empty; choose another"
         return
     raise AssertionError("it was not refused")
+
+
+def refused_at_last(ranks) -> None:
+    """Import what keeps a group alive, then end with a message that threads may still be busy with."""
+    from torch.distributed.nn import functional
+
+    assert functional.all_reduce.__defaults__ is not None
+    refused(ranks, Path("out"))
+
+
+def leave_by_an_error(ranks) -> None:
+    """End by an error whose frames hold the group and a message under way."""
+
+    def broken(group) -> None:
+        assert "pt_gloo_runloop" in threads_of_a_group()
+        raise ValueError("on purpose") from OSError("which has a cause")
+
+    ranks.any_rank(True)
+    broken(several.dist.group.WORLD)
 
 
 def keep(trained, ranks, folder: Path) -> None:

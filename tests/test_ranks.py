@@ -130,6 +130,12 @@ def test_a_lost_rank_stops_the_others_and_costs_no_checkpoint(alone, tmp_path, m
     assert trained.steps == 12
 
 
+@pytest.mark.parametrize("work", [rank_jobs.refused_at_last, rank_jobs.leave_by_an_error])
+def test_no_thread_of_a_group_outlives_it(work):
+    """However a rank leaves: a thread that is left may abort the process as it ends."""
+    rank_jobs.over_ranks(2, work, ends=dict.fromkeys((0, 1), int(work is rank_jobs.leave_by_an_error)))
+
+
 # ---- refused
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from gandalf.train.parallel.ranks import ONE, LostRankError, Ranks, share
 
 TIMEOUT = timedelta(minutes=10)  # longest wait for another rank
 ANSWER = 5.0  # seconds that a rank has to answer the roll call
+LEAVING = 60.0  # seconds that the answering thread has to end, on a busy machine
 JOINED = 1 << 18  # numbers; smaller gradients travel in one message
 
 Value = TypeVar("Value")
@@ -54,6 +56,8 @@ class Several:
 
     def connect(self, device: str) -> None:
         """Connect by gloo between CPUs and by NCCL between GPUs."""
+        # Before there is a group: the defaults of these functions would keep the group and its threads.
+        import torch.distributed.nn.functional
         from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
         gpu = device != "cpu" and torch.cuda.is_available()
@@ -64,11 +68,18 @@ class Several:
         dist.init_process_group(backend, store=store, rank=self.rank, world_size=self.world, timeout=TIMEOUT)
         self._answering.start()
 
-    def leave(self) -> None:
-        """Close the connection."""
+    def leave(self, error: BaseException | None = None) -> None:
+        """Close the connection and end its threads; `error` is the exception that ends the body, if any.
+
+        A thread that frees a tensor or asks the store while Python exits would abort the process (signal 6).
+        The last reference to the group joins gloo's threads. Frames of an exception may hold a reference.
+        """
         self._left.set()
         if self._answering.is_alive():
-            self._answering.join(ANSWER)  # a thread that asks the store while Python exits would crash it
+            self._answering.join(LEAVING)
+        while error is not None:
+            traceback.clear_frames(error.__traceback__)
+            error = error.__cause__ or error.__context__
         if dist.is_initialized():
             dist.destroy_process_group()
 
@@ -235,8 +246,10 @@ def joined(environment: Mapping[str, str] = os.environ) -> Iterator[Ranks]:
     ranks = Several(store, rank, world, int(environment.get("LOCAL_WORLD_SIZE", "1")))
     try:
         yield ranks
-    finally:
-        ranks.leave()
+    except BaseException as error:
+        ranks.leave(error)
+        raise
+    ranks.leave()
 
 
 def _take_gpu(local_world: int, place: int) -> None:
