@@ -18,6 +18,7 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import evaluate
 from gandalf.model import Calibration, Mix, ModelWithMemory, Part, Trees, load_model
+from gandalf.recipe import Search
 from gandalf.runs import search as searching
 from gandalf.runs.budget import MACHINE, PATIENCE, Clock, Size, fitted, patience
 from gandalf.runs.mixing import fit_mix
@@ -25,8 +26,9 @@ from gandalf.runs.output import state_of, train_to_folder
 from gandalf.runs.place import Place
 from gandalf.runs.repeats import repeated_answers
 from gandalf.runs.run import train
-from gandalf.runs.search import Teller, search
-from gandalf.runs.trained import HeldAnswers
+from gandalf.runs.search import search
+from gandalf.runs.trained import HeldAnswers, pooled
+from gandalf.runs.tried import Teller
 from gandalf.runs.yardsticks import Yardstick, beaten
 from gandalf.settings import override
 from gandalf.systems import default_system, frozen, recipe
@@ -84,15 +86,15 @@ def test_of_few_points_no_part_gets_all_or_nothing_by_chance():
 
 def test_repeated_trials_hold_out_other_points_and_are_judged_together():
     recipes = {"words": override(small(), ["validation.share=0.2"])}
-    found = repeated_answers(small_splits(), recipes, Clock(5.0))["words"]
+    trials = repeated_answers(small_splits(), recipes, Clock(5.0))
+    found = pooled([each["words"] for each in trials])
     once = train(small_splits(), recipes["words"]).held
     assert len(found.held) > 4 * len(once.held) and len(found.ids) == len(found.scores) == len(found.held)
     assert found.held.texts[: len(once.held)] == list(once.held.texts)
     np.testing.assert_array_equal(found.ids[: len(once.ids)], once.ids)
     assert len(set(found.held.texts)) > len(once.held)
-    assert (
-        repeated_answers(small_splits(), recipes, Clock(1e-9))["words"].held == once.held
-    )  # then time is up
+    (first,) = repeated_answers(small_splits(), recipes, Clock(1e-9))  # then time is up
+    assert first["words"].held == once.held
 
 
 def test_parts_that_know_different_points_are_mixed_and_beat_both():
@@ -200,7 +202,8 @@ def test_too_few_points_to_choose_by_give_the_linear_model_of_all_of_them():
     splits = small_splits()
     found = search(Splits(train=splits.train[np.arange(40)], name="few"), quick())
     assert isinstance(found.trained.model, Trees) and found.trained.points == 40
-    assert "too few to choose by" in found.why
+    assert found.why.startswith("linear alone, learnt from all points; ")
+    assert found.tried[1].note.startswith("left out: it needs 50 held-out points at once")
 
 
 @pytest.fixture
@@ -226,7 +229,11 @@ def test_few_points_are_held_out_again_and_again_to_fit_the_weights(tiny_transfo
     found = search(few_points(), with_parts("linear", "frozen", "words", "memory"))
     model = found.trained.model
     assert found.scores is not None and found.scores.filtered.points >= searching.FEWEST
-    assert [row.name for row in found.tried] == ["linear", "frozen"]
+    assert [row.name for row in found.tried] == ["linear", "frozen", "words"]
+    assert all(row.scores is not None for row in found.tried[:2]) and found.tried[2].scores is None
+    assert [each.name for each in found.yardsticks] == ["popularity", "TF-IDF + linear"]
+    points = {row.scores.filtered.points for row in [*found.tried[:2], *found.yardsticks]}
+    assert points == {found.scores.filtered.points}  # the same held-out points
     weights = {row.name: row.weight for row in found.tried if row.weight}
     assert sum(weights.values()) == pytest.approx(1.0)
     if isinstance(model, Mix):
@@ -239,7 +246,15 @@ def test_too_few_points_to_choose_by_give_fixed_parts_of_all_of_them(tiny_transf
     model = found.trained.model
     assert isinstance(model, Mix) and model.names == ("linear", "frozen")
     assert model.weights == pytest.approx((0.3, 0.7)) and found.scores is None
-    assert [row.weight for row in found.tried] == pytest.approx([0.3, 0.7])
+    assert [row.weight for row in found.tried] == pytest.approx([0.3, 0.7, 0.0])
+    assert "too few to choose by" in found.why
+
+
+def test_few_points_and_hardly_any_time_give_the_linear_model_and_say_so(tiny_transformer):
+    found = search(
+        few_points(), replace(with_parts("linear", "frozen"), search=Search(1e-4, ("linear", "frozen")))
+    )
+    assert isinstance(found.trained.model, Trees) and "too few for it" in found.tried[1].note
 
 
 def test_a_memory_is_tried_where_a_transformer_reads_for_it(tiny_transformer, monkeypatch):

@@ -14,9 +14,7 @@ from gandalf.metrics.evaluate import Scores
 from gandalf.metrics.propensity import constants, inverse_propensities
 from gandalf.metrics.topk import find_pairs
 from gandalf.model import Calibration
-from gandalf.predict.calibration import fit_calibration
-from gandalf.runs.trained import HeldAnswers
-from gandalf.runs.validation import PLACES
+from gandalf.runs.trained import HeldAnswers, answers_of
 from gandalf.wide.mixing import mixed
 
 TENTHS = 10  # weights are tried in steps of a tenth: held-out points are too few to tell finer ones apart
@@ -75,9 +73,7 @@ def _fitted(chosen: Sequence[tuple[str, float]], answers: Mapping[str, HeldAnswe
     lists = [(each.ids, each.probabilities) for each in of_parts]
     weights = tuple(weight for _, weight in chosen)
     ids, logits = mixed(lists, weights, of_parts[0].ids.shape[1])
-    held = of_parts[0].held
-    calibration = fit_calibration(ids[:, :PLACES], logits[:, :PLACES], held.targets, held.exclude)
-    of_mix = HeldAnswers(of_parts[0].splits, ids, logits, calibration)
+    of_mix = answers_of(of_parts[0].splits, ids, logits)
     return Fitted(tuple(name for name, _ in chosen), weights, of_mix, of_mix.evaluated())
 
 

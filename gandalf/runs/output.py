@@ -31,9 +31,10 @@ from gandalf.runs.place import CHECKPOINTS, Place
 from gandalf.runs.rank_limits import check_ranks
 from gandalf.runs.remember import train_with_memory
 from gandalf.runs.search import MARK as SEARCH
-from gandalf.runs.search import Teller, search
+from gandalf.runs.search import search
 from gandalf.runs.testing import test_scores
 from gandalf.runs.trained import Trained
+from gandalf.runs.tried import Teller
 from gandalf.runs.yardsticks import beaten, yardsticks
 from gandalf.settings import as_toml, changes, from_dict, read_toml, to_dict, updated
 from gandalf.systems import AUTO
@@ -243,7 +244,7 @@ def _yardsticks(trained: Trained, seed: int) -> tuple[dict[str, Any], tuple[str,
     """Return what cheap models reach on the same held-out points, and a note where they are ahead."""
     if trained.held is None:
         return {}, ()
-    rivals, notes = yardsticks(trained.held.splits, seed)
+    rivals, notes = yardsticks([trained.held.splits], seed)
     behind = beaten(trained.held.evaluated(), rivals)
     found = {"baselines": [each.as_dict() for each in rivals]}
     return found, (*notes, *([] if behind is None else [behind]))

@@ -17,7 +17,6 @@ from gandalf.graph.estimates import KINDS
 from gandalf.model import Model
 from gandalf.nets.heads import Table
 from gandalf.nets.transformer import Transformer
-from gandalf.predict.calibration import fit_calibration
 from gandalf.recipe import Recipe
 from gandalf.runs.assemble import assemble_encoder, encoder_options, some_texts
 from gandalf.runs.baselines import with_synonyms
@@ -33,9 +32,9 @@ from gandalf.runs.shape import fitted, run_shape
 from gandalf.runs.stages import Material, begin, stages_of
 from gandalf.runs.teacher import check_teacher
 from gandalf.runs.told_apart import told_apart
-from gandalf.runs.trained import HeldAnswers, Trained
+from gandalf.runs.trained import HeldAnswers, Trained, answers_of
 from gandalf.runs.trees import train_trees
-from gandalf.runs.validation import PLACES, Held
+from gandalf.runs.validation import Held
 from gandalf.settings import to_dict
 from gandalf.text.lengths import count_cut
 from gandalf.train.checkpoint import fingerprint
@@ -314,7 +313,5 @@ class _Run:
 
     def _calibrated(self, ids: Ints, scores: Floats) -> HeldAnswers:
         held = self.material.held
-        assert held is not None and held.splits.test is not None
-        test = held.splits.test
-        found = fit_calibration(ids[:, :PLACES], scores[:, :PLACES], test.targets, test.exclude)
-        return HeldAnswers(held.splits, ids, scores, found)
+        assert held is not None
+        return answers_of(held.splits, ids, scores)

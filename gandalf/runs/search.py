@@ -2,44 +2,37 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from gandalf.data.dataset import Splits
-from gandalf.data.files import written
 from gandalf.data.matching import text_groups
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions
-from gandalf.metrics.evaluate import Scores
-from gandalf.model import Calibration, Mix, Part, load_model, save_model
-from gandalf.predict.calibration import fit_calibration
+from gandalf.model import Calibration, Mix, Part
 from gandalf.recipe import Memory, Recipe
 from gandalf.runs.budget import Clock, Size, fitted, patience, speed
 from gandalf.runs.hardware import resolved_device
+from gandalf.runs.kept import store_trained, stored_trained
 from gandalf.runs.limits import check_encoder, check_points, check_recipe
 from gandalf.runs.material import cut
 from gandalf.runs.mix_models import Asked
 from gandalf.runs.mixing import Fitted, fit_mix
 from gandalf.runs.place import CHECKPOINTS, Place
 from gandalf.runs.remember import MODEL as WHOLE
-from gandalf.runs.remember import MemoryOptions, Remembered, Trial, add_memory, forget_texts
+from gandalf.runs.remember import MemoryOptions, Remembered, add_memory, forget_texts
 from gandalf.runs.repeats import repeated_answers
 from gandalf.runs.run import train
-from gandalf.runs.trained import HeldAnswers, Trained
-from gandalf.runs.validation import PLACES
+from gandalf.runs.trained import HeldAnswers, Trained, pooled
+from gandalf.runs.tried import Candidate, Found, Teller, Tried, why_chosen, why_memory, why_of_few
 from gandalf.runs.yardsticks import FIGURES, Yardstick, beaten, yardsticks
 from gandalf.settings import to_dict
 from gandalf.systems import AUTO, frozen, linear
 from gandalf.systems import recipe as recipe_of
 
 MARK = "search.json"  # beside the checkpoints while a search goes on
-HELD, FACTS, MODEL = "held.npz", "trained.json", "model"  # what is kept of a candidate that is trained
 FEW = 50  # held-out points: with fewer the weights are fitted by repeated trials
 FEWEST = 15  # held-out points of all trials together: with fewer nothing can be told
 STRETCH = 0.15  # of a network's updates: the held-out points come back
@@ -53,74 +46,6 @@ MEMORY = "memory"
 # hardly a label has two points, and there the transformer knows more: on 300 training points of library
 # titles P@1 and PSP@5 were 3 and 4 higher with 70 % than with half.
 UNCHOSEN = {FIRST: 0.3, READER: 0.7}
-
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A model to try."""
-
-    name: str
-    recipe: Recipe
-    rival: str | None = None  # of two rivals only the better may be part of a mix
-
-
-@dataclass
-class Tried:
-    """What came of a candidate: figures on the held-out points, or why there are none."""
-
-    name: str
-    scores: Scores | None = None
-    seconds: float = 0.0
-    weight: float = 0.0
-    note: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain numbers."""
-        figures = {} if self.scores is None else {name: self.scores[name] for name in FIGURES}
-        return {
-            "name": self.name,
-            **figures,
-            "seconds": round(self.seconds, 3),
-            "weight": self.weight,
-            "note": self.note,
-        }
-
-
-@dataclass
-class Found:
-    """What a search gives: the model, how it was chosen, and what it is measured against."""
-
-    trained: Trained
-    tried: list[Tried]
-    yardsticks: list[Yardstick]
-    scores: Scores | None  # of the chosen model on the held-out points
-    why: str
-    minutes: float
-    notes: tuple[str, ...] = ()
-
-    @property
-    def table(self) -> dict[str, Any]:
-        """Return everything that was looked at, for `metrics.json`."""
-        chosen = {} if self.scores is None else {name: self.scores[name] for name in FIGURES}
-        return {
-            "chosen": chosen,
-            "why": self.why,
-            "minutes": self.minutes,
-            "held_out_points": 0 if self.scores is None else self.scores.filtered.points,
-            "tried": [each.as_dict() for each in self.tried],
-            "baselines": [each.as_dict() for each in self.yardsticks],
-            "notes": list(self.notes),
-        }
-
-
-@dataclass
-class Teller:
-    """Who is told of a search while it goes on."""
-
-    say: Say = lambda line: None
-    first: Callable[[Part], None] = lambda part: None  # is given the first usable model
 
 
 def search(splits: Splits, recipe: Recipe, place: Place | None = None, teller: Teller | None = None) -> Found:
@@ -156,7 +81,7 @@ class _Search:
             self._try(candidate)
         if not self.trained:
             raise DataError("no model could be trained", remedy="; ".join(self.notes) or "try a --system")
-        rivals, notes = yardsticks(self._answers()[0].splits, self.recipe.seed)
+        rivals, notes = yardsticks([self._answers()[0].splits], self.recipe.seed)
         self.notes += [note for note in notes if not any("omikuji" in each for each in self.notes)]
         return self._chosen(rivals)
 
@@ -291,52 +216,72 @@ class _Search:
         if self.place.folder is None:
             return train(self.splits, recipe)
         folder = self.place.folder / CHECKPOINTS / name
-        before = _stored(folder, recipe, self.splits) if self.place.resume else None
+        before = stored_trained(folder, recipe, self.splits) if self.place.resume else None
         if before is not None:
             return before
         folder.mkdir(parents=True, exist_ok=True)
         own = replace(self.place, folder=folder, resume=self.place.resume, title=name)
         trained = train(self.splits, recipe, own)
-        _store(folder, recipe, trained)
+        store_trained(folder, recipe, trained)
         return trained
 
     # ---- what is chosen
 
     def _too_few(self, held: int) -> Found:
         """Return a mix of models that learn in seconds, from all points; repeated trials fit its weights."""
-        usual = [each for each in self.candidates if each.name in UNCHOSEN] or self.candidates[:1]
-        for candidate in usual:
-            self._train_on_all(candidate)
+        self.teller.say(f"only {held} points can be held out at once: the weights rest on repeated trials")
+        for candidate in self.candidates:
+            if candidate.name in UNCHOSEN or len(self.candidates) == 1:
+                self._train_on_all(candidate)
+            else:
+                note = f"left out: it needs {FEW} held-out points at once, and there are {held}"
+                self.tried.append(Tried(candidate.name, note=note))
         if not self.trained:
             raise DataError("no model could be trained", remedy="; ".join(self.notes) or "try a --system")
-        names = tuple(self.trained)
-        fitted = self._fitted_by_repeats([each for each in usual if each.name in names])
+        trials = self._trials()
+        answers = {name: pooled([each[name] for each in trials]) for name in self.trained if trials}
+        points = len(next(iter(answers.values())).held) if answers else 0
+        fitted = fit_mix(answers) if points >= FEWEST else None
+        rivals: list[Yardstick] = []
+        if fitted is not None:
+            rivals, notes = yardsticks(
+                [next(iter(each.values())).splits for each in trials], self.recipe.seed
+            )
+            self.notes += notes
+        return self._of_few(held, fitted, answers, rivals)
+
+    def _of_few(
+        self, held: int, fitted: Fitted | None, answers: dict[str, HeldAnswers], rivals: list[Yardstick]
+    ) -> Found:
+        """Return the mix of parts that have learnt from all points, by fitted weights or the usual ones."""
         if fitted is None:
+            names, scores, calibration = tuple(self.trained), None, None
             shares = [UNCHOSEN.get(name, 1.0) for name in names]
-            weights, calibration = tuple(share / sum(shares) for share in shares), None
-            why = f"on all points: only {held} could be held out, too few to choose by"
+            weights = tuple(share / sum(shares) for share in shares)
         else:
-            names, weights, calibration = fitted.names, fitted.weights, fitted.calibration
-            points = len(fitted.answers.held)
-            why = f"on all points: only {held} could be held out, so repeated trials with {points} chose"
+            names, scores, calibration = fitted.names, fitted.scores, fitted.calibration
+            weights = fitted.weights
         for row in self.tried:
             row.weight = dict(zip(names, weights, strict=True)).get(row.name, 0.0)
-        mix = ", ".join(f"{name} {weight:.0%}" for name, weight in zip(names, weights, strict=True))
-        self.teller.say(f"{mix}, {why}")
-        scores = None if fitted is None else fitted.scores
+            if fitted is not None and row.name in answers:
+                row.scores = answers[row.name].evaluated()
+                row.note = row.note or ("" if row.weight else "adds nothing to the others")
+        why = why_of_few(names, weights, held, 0 if scores is None else scores.filtered.points)
+        self.teller.say(why)
         trained = self._mixed(names, weights, calibration)
-        return Found(trained, self.tried, [], scores, f"{mix}, {why}", self.minutes, tuple(self.notes))
+        behind = None if scores is None else beaten(scores, rivals)
+        if behind:
+            self._note_once(behind)
+        return Found(trained, self.tried, rivals, scores, why, self.minutes, tuple(self.notes))
 
-    def _fitted_by_repeats(self, candidates: list[Candidate]) -> Fitted | None:
-        """Return weights by several trials with other held points each, or None if even those are too few."""
-        if len(candidates) < 2:
-            return None
-        recipes = {each.name: replace(self._shared(each.recipe), memory=Memory()) for each in candidates}
-        recipes = {name: _without_stretch(recipe) for name, recipe in recipes.items()}
-        answers = repeated_answers(self.splits, recipes, self.clock)
-        if not answers or len(answers[candidates[0].name].held) < FEWEST:
-            return None
-        return fit_mix(answers)
+    def _trials(self) -> list[dict[str, HeldAnswers]]:
+        """Return the answers of the trained candidates in several trials with other held points each."""
+        recipes = {
+            each.name: _without_stretch(replace(self._shared(each.recipe), memory=Memory()))
+            for each in self.candidates
+            if each.name in self.trained
+        }
+        return repeated_answers(self.splits, recipes, self.clock)
 
     def _train_on_all(self, candidate: Candidate) -> None:
         row, before = Tried(candidate.name), self.clock.spent
@@ -344,6 +289,11 @@ class _Search:
         recipe = replace(candidate.recipe, memory=Memory(), seed=self.recipe.seed, device=self.recipe.device)
         recipe = replace(recipe, validation=replace(self.recipe.validation, share=0.0))
         try:
+            if recipe.trees.kind == "none":
+                check_encoder(recipe.encoder)
+                if self._fitted(recipe, last=False) is None:
+                    self._leave_out(row, f"{self.clock.left:,.0f} s of the budget are too few for it")
+                    return
             self.trained[candidate.name] = train(self.splits, recipe)
         except DataError as error:
             self._leave_out(row, str(error))
@@ -362,13 +312,13 @@ class _Search:
                 row.note = "adds nothing to the others"
             elif not row.note:
                 row.note = "its rival is ahead"
-        why = _why(best, self.tried)
+        why = why_chosen(best, self.tried)
         trained, scores = self._assembled(best), best.scores
         remembered = self._remembered(trained.model, best)
         if remembered is not None:
             chosen = remembered.trials[0]
             trained = replace(trained, model=remembered.model, memory=remembered.as_dict())
-            scores, why = chosen.fitted.scores, f"{why}; {_why_memory(chosen, best.scores)}"
+            scores, why = chosen.fitted.scores, f"{why}; {why_memory(chosen, best.scores)}"
         for each in self.trained.values():
             forget_texts(each.model)
         behind = beaten(scores, rivals)
@@ -394,7 +344,7 @@ class _Search:
         for each in self.tried[:-1]:
             each.weight *= 1 - chosen.weight
         row.note = f"read by {READER}"
-        self.teller.say(f"memory: {_why_memory(chosen, best.scores)}, {row.seconds:,.0f} s")
+        self.teller.say(f"memory: {why_memory(chosen, best.scores)}, {row.seconds:,.0f} s")
         return found
 
     def _without_rivals(self) -> dict[str, Trained]:
@@ -447,73 +397,8 @@ def _without_stretch(recipe: Recipe) -> Recipe:
     return replace(recipe, training=replace(recipe.training, last_stretch=0.0))
 
 
-def _why(best: Fitted, tried: list[Tried]) -> str:
-    """Return the reason in a sentence."""
-    single = {row.name: row.scores for row in tried if row.scores is not None}
-    alone = max(single, key=lambda name: single[name]["P@1"] + single[name]["PSP@5"])
-    figures = {name: best.scores[name] - single[alone][name] for name in FIGURES[:2]}
-    if len(best.names) == 1:
-        return f"{best.names[0]} alone: no mix is better on held-out points by more than a fifth of a point"
-    mix = ", ".join(f"{name} {weight:.0%}" for name, weight in zip(best.names, best.weights, strict=True))
-    gains = ", ".join(f"{name} {gain:+.1f}" for name, gain in figures.items())
-    return f"a mix of {mix}: {gains} against {alone} alone, on held-out points"
-
-
-def _why_memory(chosen: Trial, before: Scores) -> str:
-    """Return what a memory adds in a phrase."""
-    after = chosen.fitted.scores
-    gains = ", ".join(f"{name} {after[name] - before[name]:+.1f}" for name in FIGURES[:2])
-    return f"a memory of {chosen.weight:.0%} adds {gains}"
-
-
 def _matched(splits: Splits) -> float:
     """Return the share of label texts that are also training texts: there the graph can be checked."""
     texts, label_texts = splits.train.need_texts("training")
     of_points, of_labels = text_groups(texts, label_texts)
     return float(np.isin(of_labels, of_points).mean()) if len(of_labels) else 0.0
-
-
-def _store(folder: Path, recipe: Recipe, trained: Trained) -> None:
-    """Keep a trained candidate, so that a search that is killed need not train it again."""
-    assert trained.held is not None
-    save_model(trained.model, folder / MODEL, overwrite=True)
-    with written(folder / HELD, "wb") as file:
-        np.savez(file, ids=trained.held.ids, scores=trained.held.scores)
-    facts = {
-        "recipe": to_dict(recipe),
-        "seconds": trained.seconds,
-        "steps": trained.steps,
-        "details": trained.details,
-        "points": trained.points,
-        "label_points": trained.label_points,
-    }
-    with written(folder / FACTS) as file:
-        json.dump(facts, file)
-
-
-def _stored(folder: Path, recipe: Recipe, splits: Splits) -> Trained | None:
-    """Return what `_store` kept of the same recipe; epochs may differ, since the budget chose them."""
-    if not (folder / FACTS).is_file():
-        return None
-    facts = json.loads((folder / FACTS).read_text("utf-8"))
-    asked = json.loads(json.dumps(to_dict(recipe)))
-    asked["training"]["epochs"] = facts["recipe"]["training"]["epochs"]
-    if facts["recipe"] != asked:
-        return None
-    parts = cut(splits.train, recipe)
-    assert parts.held is not None
-    with np.load(folder / HELD) as arrays:
-        ids, scores = arrays["ids"], arrays["scores"]
-    held = parts.held
-    calibration = fit_calibration(ids[:, :PLACES], scores[:, :PLACES], held.targets, held.exclude)
-    answers = HeldAnswers(Splits(train=parts.rest, test=held, name=splits.name), ids, scores, calibration)
-    return Trained(
-        load_model(folder / MODEL),
-        [],
-        facts["seconds"],
-        facts["steps"],
-        facts["details"],
-        facts["points"],
-        facts["label_points"],
-        held=answers,
-    )

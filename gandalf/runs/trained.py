@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,8 @@ import numpy.typing as npt
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.metrics.evaluate import Scores, evaluate
 from gandalf.model import Calibration, Part
+from gandalf.predict.calibration import fit_calibration
+from gandalf.runs.validation import PLACES
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +41,24 @@ class HeldAnswers:
     def evaluated(self) -> Scores:
         """Return all figures on the held points."""
         return evaluate((self.ids, self.scores), self.splits)
+
+
+def answers_of(splits: Splits, ids: npt.NDArray[np.int64], scores: npt.NDArray[np.float32]) -> HeldAnswers:
+    """Return answers for the test points of `splits`, calibrated by the truth."""
+    assert splits.test is not None
+    held = splits.test
+    calibration = fit_calibration(ids[:, :PLACES], scores[:, :PLACES], held.targets, held.exclude)
+    return HeldAnswers(splits, ids, scores, calibration)
+
+
+def pooled(trials: Sequence[HeldAnswers]) -> HeldAnswers:
+    """Return the answers of models that were trained alike, each on its own held points, as of one model."""
+    one = trials[0]
+    held = reduce(add, (each.held for each in trials))
+    width = min(each.ids.shape[1] for each in trials)
+    ids = np.concatenate([each.ids[:, :width] for each in trials])
+    scores = np.concatenate([each.scores[:, :width] for each in trials])
+    return answers_of(replace(one.splits, test=held), ids, scores)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,11 +14,9 @@ from gandalf.data.export import write_libsvm
 from gandalf.data.harden import harden_points
 from gandalf.data.tf_idf import TermKind, TfIdf
 from gandalf.model.trees import Trees
-from gandalf.predict.calibration import fit_calibration
 from gandalf.recipe import Recipe, TreesKind
 from gandalf.runs.material import augmented, run_cut
-from gandalf.runs.trained import HeldAnswers, Trained
-from gandalf.runs.validation import PLACES
+from gandalf.runs.trained import HeldAnswers, Trained, answers_of
 from gandalf.settings import to_dict
 from gandalf.wide.mixing import PROPOSED
 from gandalf.wide.wide_model import need_omikuji, silenced, word_features
@@ -61,8 +59,7 @@ def held_answers(splits: Splits, rest: Dataset, held: Dataset, recipe: Recipe) -
     texts, _ = held.need_texts("validation")
     trees = _trees(made.points, splits, recipe)
     ids, scores = trees.best(texts, min(PROPOSED, trees.num_labels), held.exclude)
-    calibration = fit_calibration(ids[:, :PLACES], scores[:, :PLACES], held.targets, held.exclude)
-    return HeldAnswers(Splits(train=rest, test=held, name=splits.name), ids, scores, calibration)
+    return answers_of(Splits(train=rest, test=held, name=splits.name), ids, scores)
 
 
 def _trees(points: Dataset, splits: Splits, recipe: Recipe) -> Trees:

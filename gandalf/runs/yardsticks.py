@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
-from gandalf.metrics.evaluate import Scores, evaluate
+from gandalf.metrics.evaluate import Scores
 from gandalf.recipe import LabelTrees, Recipe, Targets
+from gandalf.runs.trained import HeldAnswers, answers_of, pooled
 from gandalf.runs.trees import held_answers
 from gandalf.wide.mixing import PROPOSED
 
@@ -36,25 +38,21 @@ class Yardstick:
         }
 
 
-def yardsticks(splits: Splits, seed: int) -> tuple[list[Yardstick], tuple[str, ...]]:
-    """Return what the yardsticks reach on the test split of `splits`, and notes on those left out.
+def yardsticks(trials: Sequence[Splits], seed: int) -> tuple[list[Yardstick], tuple[str, ...]]:
+    """Return what the yardsticks reach on the held points of all trials, and notes on those left out.
 
-    `splits` are held-out training points: the rest as `train`, the held points as `test`.
+    Each trial has the rest of the training points as `train`, and the held points as `test`.
     """
-    assert splits.test is not None
-    started = time.perf_counter()
-    found = [Yardstick(POPULARITY, _popularity(splits.train, splits.test, splits), 0.0)]
-    found = [replace(found[0], seconds=time.perf_counter() - started)]
-    recipe = Recipe(seed=seed, trees=LabelTrees(kind="auto", terms="pairs"), targets=Targets(targets="none"))
-    try:
+    found, notes = [], []
+    for name, answer in ((POPULARITY, _popularity), (LINEAR, _linear)):
         started = time.perf_counter()
-        answers = held_answers(
-            Splits(train=splits.train, name=splits.name), splits.train, splits.test, recipe
-        )
-        found.append(Yardstick(LINEAR, answers.evaluated(), time.perf_counter() - started))
-    except DataError as error:
-        return found, (f"no figures of {LINEAR}: {error}",)
-    return found, ()
+        try:
+            scores = pooled([answer(splits, seed) for splits in trials]).evaluated()
+        except DataError as error:
+            notes.append(f"no figures of {name}: {error}")
+            continue
+        found.append(Yardstick(name, scores, time.perf_counter() - started))
+    return found, tuple(notes)
 
 
 def beaten(scores: Scores, rivals: list[Yardstick]) -> str | None:
@@ -71,10 +69,20 @@ def beaten(scores: Scores, rivals: list[Yardstick]) -> str | None:
     return f"a cheap model is ahead on held-out points: {'; '.join(ahead)}; {remedy}"
 
 
-def _popularity(rest: Dataset, held: Dataset, splits: Splits) -> Scores:
-    """Return the figures of the most frequent labels, the same for every point but for its filter."""
+def _popularity(splits: Splits, seed: int) -> HeldAnswers:
+    """Answer with the most frequent labels, the same for every point but for its filter."""
+    rest, held = splits.train, splits.test
+    assert held is not None
     spare = 0 if held.exclude is None else int(np.diff(held.exclude.indptr).max(initial=0))
     order = np.argsort(-rest.label_frequencies, kind="stable")[: PROPOSED + spare]
-    scores = np.linspace(1.0, 0.5, len(order), dtype=np.float32)
+    scores = np.tile(np.linspace(1.0, 0.5, len(order), dtype=np.float32), (len(held), 1))
     ids = np.tile(order.astype(np.int64), (len(held), 1))  # shape: (H, k)
-    return evaluate((ids, np.tile(scores, (len(held), 1))), splits)
+    return answers_of(splits, ids, scores)
+
+
+def _linear(splits: Splits, seed: int) -> HeldAnswers:
+    """Answer with linear classifiers over words and word pairs, learnt from the training points alone."""
+    assert splits.test is not None
+    recipe = Recipe(seed=seed, trees=LabelTrees(kind="auto", terms="pairs"), targets=Targets(targets="none"))
+    rest = Splits(train=splits.train, name=splits.name)
+    return held_answers(rest, splits.train, splits.test, recipe)

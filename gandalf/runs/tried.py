@@ -1,0 +1,112 @@
+"""What a search tries, what came of it, and why it chose what it chose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gandalf.metrics.evaluate import Scores
+from gandalf.model import Part
+from gandalf.recipe import Recipe
+from gandalf.runs.mixing import Fitted
+from gandalf.runs.remember import Trial
+from gandalf.runs.trained import Trained
+from gandalf.runs.yardsticks import FIGURES, Yardstick
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model to try."""
+
+    name: str
+    recipe: Recipe
+    rival: str | None = None  # of two rivals only the better may be part of a mix
+
+
+@dataclass
+class Tried:
+    """What came of a candidate: figures on the held-out points, or why there are none."""
+
+    name: str
+    scores: Scores | None = None
+    seconds: float = 0.0
+    weight: float = 0.0
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain numbers."""
+        figures = {} if self.scores is None else {name: self.scores[name] for name in FIGURES}
+        return {
+            "name": self.name,
+            **figures,
+            "seconds": round(self.seconds, 3),
+            "weight": self.weight,
+            "note": self.note,
+        }
+
+
+@dataclass
+class Found:
+    """What a search gives: the model, how it was chosen, and what it is measured against."""
+
+    trained: Trained
+    tried: list[Tried]
+    yardsticks: list[Yardstick]
+    scores: Scores | None  # of the chosen model on the held-out points
+    why: str
+    minutes: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """Return everything that was looked at, for `metrics.json`."""
+        chosen = {} if self.scores is None else {name: self.scores[name] for name in FIGURES}
+        return {
+            "chosen": chosen,
+            "why": self.why,
+            "minutes": self.minutes,
+            "held_out_points": 0 if self.scores is None else self.scores.filtered.points,
+            "tried": [each.as_dict() for each in self.tried],
+            "baselines": [each.as_dict() for each in self.yardsticks],
+            "notes": list(self.notes),
+        }
+
+
+@dataclass
+class Teller:
+    """Who is told of a search while it goes on."""
+
+    say: Say = lambda line: None
+    first: Callable[[Part], None] = lambda part: None  # is given the first usable model
+
+
+def why_chosen(best: Fitted, tried: list[Tried]) -> str:
+    """Return the reason in a sentence."""
+    single = {row.name: row.scores for row in tried if row.scores is not None}
+    alone = max(single, key=lambda name: single[name]["P@1"] + single[name]["PSP@5"])
+    figures = {name: best.scores[name] - single[alone][name] for name in FIGURES[:2]}
+    if len(best.names) == 1:
+        return f"{best.names[0]} alone: no mix is better on held-out points by more than a fifth of a point"
+    mix = ", ".join(f"{name} {weight:.0%}" for name, weight in zip(best.names, best.weights, strict=True))
+    gains = ", ".join(f"{name} {gain:+.1f}" for name, gain in figures.items())
+    return f"a mix of {mix}: {gains} against {alone} alone, on held-out points"
+
+
+def why_of_few(names: Sequence[str], weights: Sequence[float], held: int, points: int) -> str:
+    """Return how a mix was made where `held` points are too few to choose by; trials had `points` in all."""
+    shares = ", ".join(f"{name} {weight:.0%}" for name, weight in zip(names, weights, strict=True))
+    found = f"{names[0]} alone" if len(names) == 1 else f"a mix of {shares}"
+    if not points:
+        return f"{found}, learnt from all points; the {held} that can be held out are too few to choose by"
+    trials = f"trials with {points} held-out points in all"
+    return f"{found}, learnt from all points; {held} held out at once are few, so several {trials} chose"
+
+
+def why_memory(chosen: Trial, before: Scores) -> str:
+    """Return what a memory adds in a phrase."""
+    after = chosen.fitted.scores
+    gains = ", ".join(f"{name} {after[name] - before[name]:+.1f}" for name in FIGURES[:2])
+    return f"a memory of {chosen.weight:.0%} adds {gains}"
