@@ -63,7 +63,7 @@ class Connection:
     def post(self, body: bytes, due: float) -> None:
         """Send a request for predictions."""
         self.due, self.body, self._got = due, body, b""
-        head = f"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: {len(body)}\r\n"
+        head = f"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n"
         with suppress(ConnectionError):  # that the server hung up is seen when its answer is looked for
             self.socket.sendall(head.encode() + b"content-type: application/json\r\n\r\n" + body)
 

@@ -28,7 +28,7 @@ from bench.http_load import bodies
 from bench.machine import keep
 from bench.serve import made_up_model, under_load
 from gandalf import Splits
-from gandalf.memory.keys import DenseKeys, keys_of
+from gandalf.memory.keys import DenseKeys
 from gandalf.memory.memory import LABEL, POINT, Block, Memory, Record
 from gandalf.metrics.predictions import test_points
 from gandalf.model import Model, ModelWithMemory, save_model
@@ -41,18 +41,25 @@ from gandalf.systems import recipe
 
 MADE = "made"
 QUERIES, K, WARM, EXACT = 1_000, 5, 20, 200  # asked, labels, asked before; queries that recall is taken from
+CHUNK = 1 << 16  # texts that become keys at once
 WORDS = 4  # of a made-up point: so many of its label's
 
 
 def remembering(model: Model, points: Sequence[str], targets: csr_array) -> ModelWithMemory:
     """Return the model with keys of all points and label texts."""
     labels = list(model.label_texts)
-    vectors = as_queries(model.unit_vectors([*points, *labels]))
+    texts, keys = [*points, *labels], list[DenseKeys]()
+    for first in range(0, len(texts), CHUNK):  # all vectors at once would take four times their codes
+        vectors = as_queries(model.unit_vectors(texts[first : first + CHUNK]))
+        assert isinstance(vectors, np.ndarray)
+        keys.append(DenseKeys.of(vectors))
+    whole = DenseKeys(
+        *(np.concatenate(each) for each in zip(*((k.codes, k.scales) for k in keys), strict=True))
+    )
     values = vstack([targets, eye_array(len(labels))], format="csr").astype(np.float32)
     records = [Record(text, POINT) for text in points] + [Record(text, LABEL) for text in labels]
-    return ModelWithMemory(
-        model, Memory((Block(keys_of(vectors), csr_array(values), tuple(records)),)), weight=0.2
-    )
+    block = Block(whole, csr_array(values), tuple(records))
+    return ModelWithMemory(model, Memory((block,)), weight=0.2)
 
 
 def of_data(name: str, root: Path) -> tuple[ModelWithMemory, list[str]]:

@@ -35,6 +35,7 @@ from gandalf.nets.heads import Table
 from gandalf.text.words import Words, WordsOptions
 
 ENCODER = {"kind": "bag-of-words", "dim": 300, "dropout": 0.0}
+ANSWERED = {"200", "503"}  # statuses of a load: predicted, or turned away because too many ask
 
 
 def made_up_model(labels: int, seed: int = 0) -> Model:
@@ -111,11 +112,14 @@ def under_load(folder: Path, index: str, asked: list[bytes], given: argparse.Nam
     threads = [] if given.threads is None else ["--threads", str(given.threads)]
     with server(folder, "--index", index, *threads) as (host, port, _):
         closed_loop(host, port, asked, 4, 2.0)  # to warm up
-        return {
+        found = {
             "1 client": closed_loop(host, port, asked, 1, seconds).as_dict(),
             "32 clients": closed_loop(host, port, asked, 32, seconds).as_dict(),
             f"open loop, {rate:g}/s": open_loop(host, port, asked, rate, seconds).as_dict(),
         }
+    if any(set(each["statuses"]) - ANSWERED for each in found.values()):
+        raise ValueError(f"the server refused requests, so nothing was measured: {found}")
+    return found
 
 
 def asked_models(given: argparse.Namespace, kept: Path) -> Iterator[tuple[Path, list[str]]]:

@@ -12,6 +12,7 @@ from gandalf.memory.files import check_memory, memory_facts, read_memory, write_
 from gandalf.memory.keys import DenseKeys, SparseKeys, keys_of
 from gandalf.memory.memory import EXAMPLE, Block, Memory, Record, Voting
 from gandalf.memory.scan import OUTSIDE, make_scan, search_scan
+from gandalf.memory.turned_scan import TurnedScan
 
 LABELS = 6
 RNG = np.random.default_rng(0)
@@ -73,7 +74,8 @@ def test_votes_are_those_of_a_loop_over_all_keys(kind, voting):
     ids, said = memory.lists(near, LABELS)
     for row in range(9):
         own = {label: value for label, value in enumerate(found[row]) if value}
-        assert dict(zip(ids[row][ids[row] >= 0].tolist(), said[row][ids[row] >= 0], strict=True)) == own
+        listed = dict(zip(ids[row][ids[row] >= 0].tolist(), said[row][ids[row] >= 0], strict=True))
+        assert listed == pytest.approx(own, abs=1e-12)
         assert (np.diff(said[row]) <= 0).all()
 
 
@@ -84,7 +86,7 @@ def test_codes_round_a_vector_by_less_than_a_hundredth():
     assert np.abs((rows * vectors).sum(axis=1) - 1).max() < 0.01
 
 
-def test_four_bit_codes_find_nearly_all_of_the_nearest(monkeypatch):
+def test_codes_find_nearly_all_of_the_nearest(monkeypatch):
     """As many keys as make the search go by codes; those it finds have the cosines of a full search."""
     pytest.importorskip("faiss", reason="faiss is an optional library: extra [train]")
     vectors = unit(3_000, 32)
@@ -110,6 +112,25 @@ def test_codes_are_the_nearest_of_sixteen_places():
     places = low + (high - low) / 15 * np.arange(16)[:, np.newaxis]  # shape: (16, dim)
     nearest = np.abs(rows - places[:, np.newaxis]).argmin(axis=0)  # shape: (N, dim)
     np.testing.assert_allclose(found, np.take_along_axis(places, nearest, axis=0), atol=1e-5)
+
+
+@pytest.mark.parametrize("dim", [6, 8, 64])
+def test_turned_codes_are_the_nearest_of_four_places_by_other_axes(dim):
+    pytest.importorskip("faiss", reason="faiss is an optional library: extra [train]")
+    rows = np.random.default_rng(4).normal(size=(300, dim)).astype(np.float32) + 1
+    scan = TurnedScan.of(len(rows), rows.__getitem__)
+    axes = np.linalg.qr(np.random.default_rng(0).standard_normal((-(-dim // 4) * 4,) * 2))[0][:dim]
+    np.testing.assert_allclose(axes @ axes.T, np.eye(dim), atol=1e-6)  # products stay as they are
+    turned = rows @ axes
+    levels = turned.mean(axis=0) + 0.9957 * turned.std(axis=0) * np.array([[-1.5], [-0.5], [0.5], [1.5]])
+    nearest = np.abs(turned - levels[:, np.newaxis]).argmin(axis=0)
+    found = scan.codes.reconstruct_n(0, len(rows))
+    np.testing.assert_allclose(found, np.take_along_axis(levels, nearest, axis=0), atol=1e-4)
+    longer = scan.longer(rows[:40] * 0.9)
+    _, places = longer.shorter(np.arange(300)).search(rows[:1], 40)
+    assert sorted(places[0].tolist()) == list(range(40)) and scan.codes.ntotal == 300
+    scores, _ = scan.search(rows[:5], 300)
+    np.testing.assert_allclose(scores[:, 0], (turned[:5] @ found.T).max(axis=1), rtol=0.05, atol=0.1)
 
 
 def test_rows_that_codes_cannot_tell_apart_are_found_once_each():

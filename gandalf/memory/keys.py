@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, vstack
 
 from gandalf.errors import DataError
-from gandalf.memory.scan import longer_scan, make_scan, of_even_width, search_scan, shorter_scan
+from gandalf.memory.turned_scan import TurnedScan
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -22,8 +22,9 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 NO_KEY = -1  # a place where fewer keys were found than asked for; its cosine is -inf
 SCANNED = 10_000  # keys from which on codes find candidates: below, the product with all keys is as fast
-DEPTH = 4  # candidates by codes for each key that is asked for
+DEPTH = 8  # candidates by codes for each key that is asked for
 DIGITS = 5  # of a cosine: products of other sizes differ behind these, and equals must stay equal
+FEW = 1_000  # numbers that are sorted as fast as the largest of them are found
 BLOCK = 1 << 24  # numbers that are compared or gathered at once
 
 
@@ -48,7 +49,7 @@ class DenseKeys:
     def nbytes(self) -> int:
         """Bytes of the codes, and of what a search makes of them."""
         dim = int(self.codes.shape[1])
-        return len(self) * (dim + 4 + (dim // 2 if len(self) >= SCANNED else 4 * dim))
+        return len(self) * (dim + 4 + (dim // 4 if len(self) >= SCANNED else 4 * dim))
 
     def nearest(self, queries: Vectors, number: int) -> tuple[Ints, Floats]:
         """Return places and cosines of the keys nearest to each query."""
@@ -66,11 +67,11 @@ class DenseKeys:
         return _largest(queries @ self._rows.T, number)
 
     def _by_codes(self, queries: Floats, number: int) -> tuple[Ints, Floats]:
-        """Score the candidates that four-bit codes find with the 8-bit codes."""
-        _, found = search_scan(self._scan, of_even_width(queries), number * DEPTH)
+        """Score the candidates that two-bit codes find with the 8-bit codes."""
+        _, found = self._scan.search(queries, number * DEPTH)
         found = np.sort(found, axis=1)
         rows = self.codes[found].astype(np.float32)  # shape: (N, C, dim)
-        cosines = np.einsum("ncd,nd->nc", rows, queries) * self.scales[found]
+        cosines = (rows @ queries[:, :, np.newaxis])[:, :, 0] * self.scales[found]
         places, values = _largest(cosines, number)
         return np.take_along_axis(found, places, axis=1), values
 
@@ -79,7 +80,7 @@ class DenseKeys:
         both = (np.concatenate([self.codes, other.codes]), np.concatenate([self.scales, other.scales]))
         found = DenseKeys(*both)
         if "_scan" in self.__dict__:
-            found.__dict__["_scan"] = longer_scan(self._scan, of_even_width(other._vectors))
+            found.__dict__["_scan"] = self._scan.longer(other._rows)
         return found
 
     def without(self, places: Ints) -> DenseKeys:
@@ -87,7 +88,7 @@ class DenseKeys:
         kept = (np.delete(self.codes, places, axis=0), np.delete(self.scales, places))
         found = DenseKeys(*kept)
         if "_scan" in self.__dict__:
-            found.__dict__["_scan"] = shorter_scan(self._scan, places)
+            found.__dict__["_scan"] = self._scan.shorter(places)
         return found
 
     def prepare(self) -> None:
@@ -102,18 +103,17 @@ class DenseKeys:
     def _scanned(self) -> bool:
         return len(self) >= SCANNED and find_spec("faiss") is not None
 
-    @property
-    def _vectors(self) -> Floats:
-        """The vectors as the codes give them back."""  # shape: (K, dim)
-        return self.codes.astype(np.float32) * self.scales[:, np.newaxis]
+    def _vectors(self, where: slice | Ints) -> Floats:
+        """Return vectors as the codes give them back."""
+        return self.codes[where].astype(np.float32) * self.scales[where][:, np.newaxis]
 
     @cached_property
     def _rows(self) -> Floats:
-        return self._vectors
+        return self._vectors(slice(None))
 
     @cached_property
-    def _scan(self) -> Any:  # noqa: ANN401
-        return make_scan(of_even_width(self._vectors))
+    def _scan(self) -> TurnedScan:
+        return TurnedScan.of(len(self), self._vectors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,6 +215,9 @@ def check_queries(keys: DenseKeys | SparseKeys, queries: Vectors) -> None:
 def _largest(values: Floats, number: int) -> tuple[Ints, Floats]:
     """Return places and values of the largest of each row, largest first, ties to the first place."""
     values = np.round(values, DIGITS)  # shape: (N, C)
+    if values.shape[1] <= FEW:
+        order = np.argsort(-values, axis=1, kind="stable")[:, :number]
+        return order, np.take_along_axis(values, order, axis=1)
     if number < values.shape[1]:
         places = np.argpartition(-values, number - 1, axis=1)[:, :number]
         least = np.take_along_axis(values, places[:, -1:], axis=1)

@@ -222,32 +222,41 @@ class Memory:
 
     def votes(self, near: Near) -> csr_array:
         """Return what the memory says of every label."""  # shape: (N, L)
-        shares = self.voting.shares(near.cosines)
-        of, labels, votes = [], [], []  # query, label, and what one key says to it
-        for number, block in enumerate(self.blocks):
-            rows, columns = np.nonzero((near.blocks == number) & (near.places != NO_KEY))
-            values = block.values[near.places[rows, columns]]
-            lengths = np.diff(values.indptr)
-            of.append(np.repeat(rows, lengths))
-            labels.append(values.indices)
-            votes.append(np.repeat(shares[rows, columns], lengths) * values.data)
-        pairs = (np.concatenate(of), np.concatenate(labels))
-        return csr_array((np.concatenate(votes), pairs), shape=(len(shares), self.num_labels))
+        of, labels, votes = self._said(near)
+        return csr_array((votes, (of, labels)), shape=(len(near.places), self.num_labels))
 
     def lists(self, near: Near, size: int, exclude: csr_array | None = None) -> Lists:
         """Return ids and votes of the labels that the memory speaks of, the loudest first."""
-        votes = self.votes(near)
+        of, labels, votes = self._said(near)
+        pairs, at = np.unique(of * self.num_labels + labels, return_inverse=True)
+        votes = np.bincount(at, votes, len(pairs))
+        of, labels = np.divmod(pairs, self.num_labels)
         if exclude is not None:
-            votes = csr_array(votes - votes * exclude.astype(bool).astype(np.float64))
-            votes.eliminate_zeros()
-        ids = np.full((votes.shape[0], size), NO_LABEL, dtype=np.int64)
-        said = np.zeros((votes.shape[0], size))
-        for row in range(len(ids)):
-            own = slice(votes.indptr[row], votes.indptr[row + 1])
-            labels, values = votes.indices[own], votes.data[own]
-            best = np.lexsort((labels, -np.abs(values)))[:size]
-            ids[row, : len(best)], said[row, : len(best)] = labels[best], values[best]
+            kept = find_pairs(csr_array(exclude).sorted_indices(), of, labels) < 0
+            of, labels, votes = of[kept], labels[kept], votes[kept]
+        order = np.lexsort((labels, -np.abs(votes), of))
+        of, labels, votes = of[order], labels[order], votes[order]
+        place = np.arange(len(of)) - np.searchsorted(of, of)  # of a label in the list of its query
+        listed = place < size
+        ids = np.full((len(near.places), size), NO_LABEL, dtype=np.int64)
+        said = np.zeros(ids.shape)
+        ids[of[listed], place[listed]], said[of[listed], place[listed]] = labels[listed], votes[listed]
         return ids, said
+
+    def _said(self, near: Near) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
+        """Return query, label and vote of everything that a key says; a label may be spoken of twice."""
+        shares = self.voting.shares(near.cosines)
+        of, labels, votes = [], [], []
+        for number, block in enumerate(self.blocks):
+            rows, columns = np.nonzero((near.blocks == number) & (near.places != NO_KEY))
+            ends, places = block.values.indptr, near.places[rows, columns]
+            lengths = ends[places + 1] - ends[places]
+            before = np.cumsum(lengths) - lengths
+            at = np.arange(lengths.sum()) + np.repeat(ends[places] - before, lengths)
+            of.append(np.repeat(rows, lengths))
+            labels.append(block.values.indices[at].astype(np.int64))
+            votes.append(np.repeat(shares[rows, columns], lengths) * block.values.data[at])
+        return np.concatenate(of), np.concatenate(labels), np.concatenate(votes)
 
     def score(self, near: Near, labels: Ints) -> npt.NDArray[np.float64]:
         """Return the votes for each query's own labels."""  # shape: (N, C) -> (N, C)

@@ -95,4 +95,4 @@ def shorter_scan(scan: Any, places: npt.NDArray[np.int64]) -> Any:  # noqa: ANN4
 
 def of_even_width(rows: Floats) -> Floats:
     """Return the rows with a zero behind if their width is odd: codes are read two at a time."""
-    return np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))
+    return np.pad(rows, ((0, 0), (0, 1))) if rows.shape[1] % 2 else rows

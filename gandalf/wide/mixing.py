@@ -94,5 +94,7 @@ def wrong_composition(names: Sequence[str], weights: Sequence[float]) -> str | N
 
 
 def _padded(ids: Ints, logits: Floats, k: int) -> tuple[Ints, Floats]:
+    if ids.shape[1] == k:
+        return ids, logits
     missing = ((0, 0), (0, k - ids.shape[1]))
     return np.pad(ids, missing, constant_values=NO_LABEL), np.pad(logits, missing, constant_values=-np.inf)
