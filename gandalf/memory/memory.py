@@ -229,7 +229,7 @@ class Memory:
         """Return ids and votes of the labels that the memory speaks of, the loudest first."""
         of, labels, votes = self._said(near)
         pairs, at = np.unique(of * self.num_labels + labels, return_inverse=True)
-        votes = np.bincount(at, votes, len(pairs))
+        votes = np.bincount(at, votes, len(pairs)).astype(np.float64)
         of, labels = np.divmod(pairs, self.num_labels)
         if exclude is not None:
             kept = find_pairs(csr_array(exclude).sorted_indices(), of, labels) < 0
