@@ -37,9 +37,9 @@ from gandalf.lab.peers import PEERS, POINTS, SOFT, interpreter, measured, script
 from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.predictions import Source, test_points
 from gandalf.model.layout import METRICS
-from gandalf.runs.output import peak_memory
 from gandalf.runs.start import train
 from gandalf.runs.testing import TOP, test_predictions
+from gandalf.train.machine_memory import peak_bytes
 
 MOST_LABELS = 2_000  # of the sets that scikit-learn is run on: it trains a classifier for each label
 COSTS = (0.1, 1.0, 10.0)  # values of LinearSVC's C that are tried
@@ -192,7 +192,7 @@ def ours_on_gpu(splits: Splits, seed: int, setup: Setup) -> Answer:
 
 def _own_peak_mb() -> float:
     """Return the most megabytes that this process has held, of the machine's memory."""
-    return (peak_memory(torch.device("cpu")) or 0) / 1e6
+    return (peak_bytes("cpu") or 0) / 1e6
 
 
 def _of_peer(title: str, name: str, points: str, *, repeats: bool = True) -> Row:

@@ -35,11 +35,10 @@ from gandalf.model.exact import top_k
 from gandalf.model.new_labels import known_labels
 from gandalf.model.new_rows import Evidence, matched
 from gandalf.model.row_map import Floats, fit_row_map
-from gandalf.nets.encoders import build_encoder
+from gandalf.nets.encoders import build_encoder, encode_tokens
 from gandalf.nets.heads import Table
 from gandalf.nets.transformer import Transformer, read_config
 from gandalf.predict.predictor import Predictor
-from gandalf.runs.validation import encoded
 from gandalf.text.pretrained import model_folder, pretrained_tokens
 from gandalf.text.table import token_table
 
@@ -166,7 +165,7 @@ def pretrained() -> Callable[[Sequence[str]], torch.Tensor]:
     assert isinstance(encoder, Transformer)
     encoder.start_from(folder)
     encoder.renumber(tokens.tokenizer_ids)
-    return lambda texts: encoded(encoder, token_table(tokens, texts))
+    return lambda texts: encode_tokens(encoder, token_table(tokens, texts))
 
 
 def in_parts(model: Model, texts: Sequence[str]) -> dict[str, Model]:

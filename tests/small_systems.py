@@ -11,10 +11,9 @@ from small_transformer import WORDS, write_transformer
 
 from gandalf.data.dataset import Splits
 from gandalf.recipe import Recipe
-from gandalf.runs.assemble import assemble_encoder, some_texts
-from gandalf.runs.hardware import resolved
-from gandalf.runs.label_texts import LabelTexts
-from gandalf.runs.material import augmented, fit_tokens, loop_points
+from gandalf.runs.build import assemble_encoder, some_texts
+from gandalf.runs.plan import resolved
+from gandalf.runs.prepare import LabelTexts, augmented, fit_tokens, loop_points
 from gandalf.runs.stages import Material, begin
 from gandalf.settings import override
 from gandalf.systems import recipe

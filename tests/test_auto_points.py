@@ -17,7 +17,7 @@ from gandalf.errors import DataError
 from gandalf.metrics.bootstrap import compare
 from gandalf.runs import auto, run
 from gandalf.runs.auto import CANDIDATES, DECIDING, DEFAULT, choose
-from gandalf.runs.material import cut
+from gandalf.runs.prepare import cut
 from gandalf.runs.start import train
 
 

@@ -18,8 +18,8 @@ from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
-from gandalf.runs.baselines import LEAST, NEAR, PAIRS, glas_of, near_words
-from gandalf.runs.limits import check_recipe
+from gandalf.runs.checks import check_recipe
+from gandalf.runs.prepare import LEAST, NEAR, PAIRS, glas_of, near_words
 from gandalf.runs.run import train
 from gandalf.train.batches import Order, Phase, Points, make_batch
 from gandalf.train.glas import Glas

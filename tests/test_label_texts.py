@@ -23,7 +23,7 @@ from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.graph.matched_pairs import match
 from gandalf.recipe import Targets, Text
-from gandalf.runs.material import augmented, epoch_steps, fit_tokens
+from gandalf.runs.prepare import augmented, epoch_steps, fit_tokens
 from gandalf.systems import recipe
 
 LABELS = ["hardware", "accounts", "", "urgent"]

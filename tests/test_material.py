@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 import gandalf
-from gandalf.runs import material
+from gandalf.runs import prepare as material
 from gandalf.runs.place import Place
 from gandalf.runs.run import train
 from gandalf.settings import override

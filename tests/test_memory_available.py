@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from gandalf.errors import DataError
-from gandalf.train.memory import RunShape, available_bytes, out_of_memory
+from gandalf.train.machine_memory import available_bytes
+from gandalf.train.memory import RunShape, out_of_memory
 
 MB = 1 << 20
 

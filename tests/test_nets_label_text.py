@@ -12,7 +12,7 @@ from gandalf.nets.blocks import LABEL_BLOCKS, POINT_BLOCKS, Document, Gated, Res
 from gandalf.nets.heads import Composed, Encoded, Table
 from gandalf.nets.label_text import Attention, Frozen, GatedSum, LabelText
 from gandalf.nets.word_table import WordTable
-from gandalf.runs.shape import ROW_VALUES
+from gandalf.runs.plan import ROW_VALUES
 
 LABELS, WORDS, DIM = 7, 30, 8
 every_block = pytest.mark.parametrize("block", sorted(LABEL_BLOCKS))

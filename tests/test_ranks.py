@@ -17,9 +17,10 @@ from small_systems import small_system
 
 from gandalf.errors import DataError
 from gandalf.nets.heads import Table
+from gandalf.runs.checks import check_ranks, check_shares
 from gandalf.runs.hooks import Interrupted
 from gandalf.runs.place import Place
-from gandalf.runs.rank_limits import check_ranks, check_shares, rank_shape
+from gandalf.runs.plan import rank_shape
 from gandalf.runs.run import train
 from gandalf.train import memory
 from gandalf.train.batches import Order, Phase

@@ -11,10 +11,10 @@ from small_runs import KilledError, at_step, killed, same, small, small_splits
 from train_command import SMALL, run
 
 from gandalf.errors import DataError
-from gandalf.runs import shape as shapes
+from gandalf.runs import plan as shapes
 from gandalf.runs.place import Place
+from gandalf.runs.plan import block_that_fits, fit_blocks, plan_in_words
 from gandalf.runs.run import train
-from gandalf.runs.shape import block_that_fits, fitted, plan_in_words
 from gandalf.train import memory
 from gandalf.train.checkpoint import STATE, Checkpoints
 from gandalf.train.memory import RunShape, memory_plan
@@ -70,7 +70,7 @@ def test_where_nobody_tells_what_is_free_blocks_stay():
 def test_a_shortlist_is_as_large_as_it_is(monkeypatch):
     shape = replace(SHAPE, shortlist=True)
     monkeypatch.setattr(shapes, "own_bytes", lambda *_: 1000)
-    assert fitted(RECIPE, shape, ONE, None, before=7)[:2] == (RECIPE, shape)
+    assert fit_blocks(RECIPE, shape, ONE, None, before=7)[:2] == (RECIPE, shape)
 
 
 class Ranks(type(ONE)):
@@ -88,7 +88,7 @@ class Ranks(type(ONE)):
 def blocks_of(ranks, monkeypatch, free, **asked):
     asked_of = []
     monkeypatch.setattr(shapes, "own_bytes", lambda *given: asked_of.append(given) or free)
-    recipe, found, plan = fitted(replace(RECIPE, device="cpu"), SHAPE, ranks, **asked)
+    recipe, found, plan = fit_blocks(replace(RECIPE, device="cpu"), SHAPE, ranks, **asked)
     assert recipe.labels.block == found.block and found == with_block(found.block)
     assert asked_of == [("cpu", ranks.local_world)]
     return found.block, plan

@@ -14,8 +14,8 @@ from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
 from gandalf.runs import run as runs
 from gandalf.runs.hooks import Interrupted
-from gandalf.runs.material import epoch_steps
 from gandalf.runs.place import Place
+from gandalf.runs.prepare import epoch_steps
 from gandalf.runs.run import train
 from gandalf.runs.shortlists import Refresh
 from gandalf.runs.validation import Validate

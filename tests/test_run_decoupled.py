@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.runs import siamese as stage
-from gandalf.runs.limits import check_recipe
+from gandalf.runs.checks import check_recipe
 from gandalf.runs.place import Place
 from gandalf.runs.run import train
 from gandalf.train.batches import make_batch

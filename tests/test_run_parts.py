@@ -9,12 +9,11 @@ import pytest
 import torch
 from scipy.sparse import csr_array
 
-from gandalf.nets.encoders import build_encoder
+from gandalf.nets.encoders import build_encoder, encode_tokens
 from gandalf.nets.heads import Table
 from gandalf.runs import shortlists
-from gandalf.runs.assemble import start_from_points
+from gandalf.runs.build import start_from_points
 from gandalf.runs.shortlists import likeliest
-from gandalf.runs.validation import encoded
 from gandalf.train.batches import Points
 
 POINTS, LABELS, VOCABULARY, DIM = 25, 9, 30, 6
@@ -36,7 +35,7 @@ def parts(seed=0):
 @pytest.mark.parametrize("batch", [1, 4, POINTS, 100])
 def test_all_points_are_encoded_in_their_order_and_without_dropout(batch):
     encoder, _, points = parts()
-    found = encoded(encoder.train(), points.tokens, batch=batch)
+    found = encode_tokens(encoder.train(), points.tokens, batch=batch)
     for row in range(POINTS):
         with torch.no_grad():
             alone = encoder.eval()(torch.from_numpy(points.tokens[[row]].astype(np.int64)))
@@ -48,7 +47,7 @@ def test_rows_start_at_the_direction_of_the_mean_of_their_points():
     encoder, head, points = parts()
     drawn, bias = head.rows.detach().clone(), head.bias.detach().clone()
     start_from_points(encoder, head, points, None)
-    vectors, targets = encoded(encoder, points.tokens).numpy(), points.targets.toarray()
+    vectors, targets = encode_tokens(encoder, points.tokens).numpy(), points.targets.toarray()
     for label in range(LABELS - 2):
         mean = sum(targets[row, label] * vectors[row] for row in range(POINTS))
         expected = torch.from_numpy(mean / np.linalg.norm(mean))

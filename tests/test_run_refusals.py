@@ -13,7 +13,7 @@ import gandalf
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.recipe import Recipe
-from gandalf.runs.limits import LIMITS, METRICS, check_recipe
+from gandalf.runs.checks import LIMITS, METRICS, check_recipe
 from gandalf.runs.run import train
 from gandalf.settings import override
 from gandalf.train.loop import Training

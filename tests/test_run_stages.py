@@ -17,8 +17,8 @@ from gandalf.model import save_model
 from gandalf.recipe import Siamese, Targets
 from gandalf.runs import siamese as stage
 from gandalf.runs.hooks import Interrupted
-from gandalf.runs.material import augmented, fit_tokens, loop_points
 from gandalf.runs.place import Place
+from gandalf.runs.prepare import augmented, fit_tokens, loop_points
 from gandalf.runs.run import train
 from gandalf.runs.testing import test_figures as figures_of
 from gandalf.train.loop import Training

@@ -10,9 +10,9 @@ from small_runs import small, small_splits
 
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
 from gandalf.nets.heads import Table
-from gandalf.runs.hardware import resolved
+from gandalf.runs.build import SPREAD, evenly, start_scores
+from gandalf.runs.plan import resolved
 from gandalf.runs.run import train
-from gandalf.runs.start_scores import SPREAD, evenly, start_scores
 from gandalf.train.batches import Points
 from gandalf.train.parallel.ranks import One
 

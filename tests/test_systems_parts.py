@@ -16,12 +16,12 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.graph.estimates.walk import walk_counts
 from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.blocks import Document, Gated, Residual, Scaled
+from gandalf.nets.encoders import encode_tokens
 from gandalf.nets.heads import Composed, Encoded, Table
 from gandalf.nets.inception import Inception
 from gandalf.nets.label_text import Attention, GatedSum, LabelText
 from gandalf.nets.transformer import Transformer
 from gandalf.runs.stages import stages_of
-from gandalf.runs.validation import encoded
 from gandalf.systems import NETWORKS, recipe
 from gandalf.train.head_update import RowAdamW, RowSgd
 from gandalf.train.labels import Every, InBatch
@@ -43,7 +43,7 @@ def build(small_pretrained):
 
 
 def text_vectors(training, material):
-    return encoded(training.encoder, material.texts.tokens)  # shape: (L, dim)
+    return encode_tokens(training.encoder, material.texts.tokens)  # shape: (L, dim)
 
 
 def bag(tokens, material, training):
@@ -78,7 +78,7 @@ def test_astec(build):
     encoder, head = running.training.encoder.eval(), running.training.head
     assert isinstance(encoder, BagOfWords) and encoder.dim == 512
     assert isinstance(encoder.residual, Residual) and encoder.residual.dropout.p == 0.3
-    vectors = encoded(encoder, material.points.tokens)
+    vectors = encode_tokens(encoder, material.points.tokens)
     for point in (0, 100, 400):  # W starts as the identity
         words = bag(material.points.tokens[point], material, running.training)
         torch.testing.assert_close(vectors[point] + encoder.centre, 2 * F.relu(words), rtol=1e-4, atol=1e-5)

@@ -11,7 +11,7 @@ from scipy.sparse import eye_array
 from small_runs import small_splits
 from small_systems import small_system
 
-from gandalf.runs import label_texts
+from gandalf.runs import prepare as label_texts
 from gandalf.runs import siamese as stage
 from gandalf.runs.run import train
 from gandalf.systems import NETWORKS

@@ -23,7 +23,7 @@ triton = pytest.importorskip("triton", reason="needs Triton: make test-kernels")
 
 from gandalf.train.kernels import choice, fused_update  # noqa: E402
 from gandalf.train.kernels.fused_update import MOST, SMALL, Float8Points, FusedUpdate, Tiles  # noqa: E402
-from gandalf.train.kernels.rows import FLOAT8  # noqa: E402
+from gandalf.train.precision import FLOAT8  # noqa: E402
 
 # The interpreter does things that NumPy advises against.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")

@@ -13,16 +13,16 @@ from gandalf.errors import DataError
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.runs import run as runs
+from gandalf.runs.plan import run_shape
 from gandalf.runs.run import train
-from gandalf.runs.shape import run_shape
 from gandalf.train.batches import Order, Phase, Points
 from gandalf.train.head_update import TableUpdate
 from gandalf.train.kernels import choice
 from gandalf.train.kernels.choice import missing
 from gandalf.train.kernels.fused_update import FusedUpdate
-from gandalf.train.kernels.rows import FLOAT8
 from gandalf.train.labels import Every
 from gandalf.train.loop import Stage, Training
+from gandalf.train.precision import FLOAT8
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from small_runs import same, small, small_splits
 from small_systems import begun, small_system, write_pretrained
 
 from gandalf.errors import DataError
+from gandalf.runs.plan import run_shape
 from gandalf.runs.run import train
-from gandalf.runs.shape import run_shape
 from gandalf.settings import override
 from gandalf.train.memory import memory_plan
 

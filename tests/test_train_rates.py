@@ -9,7 +9,7 @@ from small_runs import same, small, small_splits
 from small_systems import begun, whole
 
 from gandalf.runs import stages
-from gandalf.runs.hardware import resolved
+from gandalf.runs.plan import resolved
 from gandalf.runs.run import train
 from gandalf.systems import NETWORKS, recipe
 from gandalf.train.rates import at_batch

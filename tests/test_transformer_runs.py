@@ -17,17 +17,16 @@ from small_transformer import WORDS, small_bert, write_transformer
 import gandalf
 from bench.copy_encoder import main as copy_encoder
 from gandalf.errors import DataError
-from gandalf.nets.encoders import build_encoder
+from gandalf.nets.encoders import build_encoder, encode_tokens
 from gandalf.recipe import Targets
 from gandalf.runs import hooks
 from gandalf.runs import run as run_module
-from gandalf.runs.assemble import assemble_encoder, assemble_head, encoder_options, some_texts
-from gandalf.runs.limits import check_recipe
-from gandalf.runs.material import augmented, fit_tokens, loop_points
+from gandalf.runs.build import assemble_encoder, assemble_head, encoder_options, some_texts
+from gandalf.runs.checks import check_recipe
+from gandalf.runs.plan import run_shape
+from gandalf.runs.prepare import augmented, fit_tokens, loop_points
 from gandalf.runs.run import Interrupted
-from gandalf.runs.shape import run_shape
 from gandalf.runs.start import changed
-from gandalf.runs.validation import encoded
 from gandalf.systems import recipe as recipe_of
 from gandalf.train.memory import saved_values
 from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
@@ -90,7 +89,7 @@ def test_the_start_is_the_folders_model_at_length_one_and_rows_of_points(splits,
     stored = load_file(folder / "model.safetensors")
     for name, each in encoder.model.named_parameters():
         assert torch.equal(each, stored[name]), name
-    vectors = encoded(encoder, points.tokens)
+    vectors = encode_tokens(encoder, points.tokens)
     assert vectors.norm(dim=1).mean() == pytest.approx(1.0, abs=0.05)
     mean = torch.from_numpy(points.targets.T @ vectors.numpy())
     held = torch.from_numpy(np.diff(points.targets.tocsc().indptr) > 0)

@@ -19,7 +19,7 @@ from gandalf.data.tf_idf import TfIdf
 from gandalf.errors import DataError
 from gandalf.model import Trees, load_network, save_model
 from gandalf.recipe import LabelTrees
-from gandalf.runs.limits import check_recipe
+from gandalf.runs.checks import check_recipe
 from gandalf.settings import override
 from gandalf.systems import recipe
 from gandalf.wide.mixing import as_logits

@@ -33,7 +33,7 @@ class Asked:
     def recipe(self) -> Recipe:
         """The system's recipe, under the file, under the named options, under --set."""
         with engine("training"):
-            from gandalf.runs.limits import check_recipe
+            from gandalf.runs.checks import check_recipe
         found = self._base()
         for name, value in self.named:
             found = updated(found, _nested(name, value))

@@ -23,11 +23,11 @@ from gandalf.predict.files import predict_chunks, write_predictions
 from gandalf.predict.inputs import texts_of_test_split
 from gandalf.predict.predictor import Predictor
 from gandalf.recipe import Recipe, Targets, Validation
+from gandalf.runs.checks import check_points, check_recipe
 from gandalf.runs.judge import Judge
-from gandalf.runs.limits import check_points, check_recipe
-from gandalf.runs.material import cut
 from gandalf.runs.output import train_to_folder
 from gandalf.runs.place import Place
+from gandalf.runs.prepare import cut
 from gandalf.runs.start import changed
 from gandalf.runs.testing import TOP, test_scores
 from gandalf.settings import to_dict

@@ -10,9 +10,9 @@ from gandalf.data.dataset import Splits
 from gandalf.lab.store import Line
 from gandalf.lab.variants import Run, recipe_of
 from gandalf.runs.auto import CANDIDATES, SHORT
-from gandalf.runs.hardware import resolved
-from gandalf.runs.material import epoch_steps
 from gandalf.runs.place import Place
+from gandalf.runs.plan import resolved
+from gandalf.runs.prepare import epoch_steps
 from gandalf.runs.run import train
 
 PROBE = 8  # steps

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import suppress
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from gandalf.data.dataset import Splits
 from gandalf.lab.sets import data_hash, open_set, parts
@@ -27,6 +25,7 @@ from gandalf.runs.place import Place
 from gandalf.runs.run import train
 from gandalf.runs.testing import TOP, test_predictions
 from gandalf.runs.trained import Trained
+from gandalf.train.machine_memory import peak_bytes, reset_peak
 
 KEPT = tuple(f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5))
 QUERIES, WARM_UP = 50, 5  # single queries that are timed, and those before them that are not
@@ -37,7 +36,7 @@ def measure(
 ) -> tuple[Line, npt.NDArray[np.int64]]:
     """Train on what is given and score; the line of results and the best labels of every scored point."""
     started = time.perf_counter()
-    _forget_peak()
+    reset_peak()
     asked, choice = recipe_of(run), None
     if asked.targets.targets == "auto":
         made = choose(given, asked)
@@ -59,7 +58,7 @@ def measure(
         "seconds": round(trained.seconds, 2),  # of the training itself
         "latency_ms": latency(trained.model, scored),
         "wall": round(time.perf_counter() - started, 2),  # with label points and scoring
-        "peak_memory": max(_peak(device), earlier.get("peak_memory") or 0),  # bytes
+        "peak_memory": max(peak_bytes(device) or 0, earlier.get("peak_memory") or 0),  # bytes
         "recipe": trained.model.config["recipe"],  # every `auto` replaced by what it meant
         "targets": _plain(trained.details),
         **({} if choice is None else {"choice": _plain(choice)}),
@@ -121,21 +120,3 @@ def history(trained: Trained) -> list[dict[str, Any]]:
 
 def _plain(details: dict[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", json.loads(json.dumps(details, default=str)))
-
-
-def _forget_peak() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-    with suppress(OSError):  # where it cannot be forgotten, an earlier run of the process may have set it
-        Path("/proc/self/clear_refs").write_text("5", "ascii")
-
-
-def _peak(device: str) -> int:
-    """The most bytes held at once since the peak was forgotten: of the GPU, or of the process."""
-    if device == "cuda":
-        return int(torch.cuda.max_memory_allocated())
-    # Not getrusage: on Linux its peak is inherited from the process that started this one.
-    with suppress(OSError, StopIteration):
-        status = Path("/proc/self/status").read_text("ascii").splitlines()
-        return int(next(line for line in status if line.startswith("VmHWM")).split()[1]) * 1024
-    return 0

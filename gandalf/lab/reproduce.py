@@ -36,7 +36,7 @@ from gandalf.lab.studies import Asked, entries
 from gandalf.lab.variants import Run, recipe_of
 from gandalf.metrics.predictions import test_points
 from gandalf.progress import meter, one_bar_only
-from gandalf.runs.limits import check_points, check_recipe
+from gandalf.runs.checks import check_points, check_recipe
 from gandalf.systems import NETWORKS, foreign_part
 
 OWN = (PREDICTIONS, FIRST_STAGES, LOCK)  # in a folder of results, beside JSON

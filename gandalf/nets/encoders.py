@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch import nn
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
 
 from gandalf.errors import DataError
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
@@ -42,3 +45,19 @@ def set_dropout(encoder: TextEncoder, share: float) -> None:
     for module in encoder.modules():
         if isinstance(module, nn.Dropout) and module not in own:
             module.p = share
+
+
+@torch.no_grad()
+def encode_tokens(encoder: nn.Module, tokens: npt.NDArray[np.int32], batch: int = 4096) -> Tensor:
+    """Return the vectors of all texts, without dropout; the encoder is left in evaluation mode."""
+    # shape: (N, T) -> (N, dim)
+    device = next(encoder.parameters()).device
+    encoder.eval()
+    found: Tensor | None = None  # one table, filled: concatenated parts would take twice the memory
+    for start in range(0, len(tokens), batch):
+        ids = torch.from_numpy(tokens[start : start + batch].astype(np.int64))
+        part = encoder(ids.to(device)).float()
+        found = part.new_empty(len(tokens), part.shape[1]) if found is None else found
+        found[start : start + batch] = part
+    assert found is not None, "no texts"
+    return found

@@ -14,10 +14,10 @@ from gandalf.metrics.bootstrap import Difference
 from gandalf.metrics.evaluate import KS, Scores
 from gandalf.metrics.ranking import METRICS
 from gandalf.recipe import Judged, Recipe, Targets, Training
+from gandalf.runs.checks import check_points, check_recipe
 from gandalf.runs.judge import TEXTS, Judge
-from gandalf.runs.limits import check_points, check_recipe
-from gandalf.runs.material import cut
 from gandalf.runs.place import Place
+from gandalf.runs.prepare import cut
 from gandalf.runs.run import train
 from gandalf.runs.testing import test_scores
 

@@ -7,7 +7,7 @@ from gandalf.errors import DataError
 from gandalf.model import Part
 from gandalf.predict.explain import Background, background
 from gandalf.recipe import Recipe, Targets
-from gandalf.runs.material import graph_options
+from gandalf.runs.prepare import graph_options
 from gandalf.runs.teacher import any_label_graph
 from gandalf.settings import from_dict
 

@@ -10,7 +10,7 @@ import torch
 
 from gandalf.data.dataset import Dataset
 from gandalf.recipe import Recipe
-from gandalf.runs.hardware import resolved
+from gandalf.runs.plan import resolved
 
 # Minutes by default for so many points, straight between them on a logarithmic scale. A label counts as a
 # quarter of a point: its text is read, but it is met by other points' updates.

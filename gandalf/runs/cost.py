@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Literal
 
 from gandalf.recipe import Recipe
-from gandalf.runs.assemble import encoder_options
 from gandalf.runs.budget import (
     CHARACTERS_PER_TOKEN,
     MARKS,
@@ -24,9 +23,10 @@ from gandalf.runs.budget import (
     Size,
     speed,
 )
-from gandalf.runs.hardware import on_device, resolved_device
-from gandalf.runs.shape import block_that_fits, run_shape
-from gandalf.train.memory import available_bytes, memory_plan
+from gandalf.runs.build import encoder_options
+from gandalf.runs.plan import block_that_fits, on_device, resolved_device, run_shape
+from gandalf.train.machine_memory import available_bytes
+from gandalf.train.memory import memory_plan
 
 # Rows that are made of label texts: times what an update with free rows takes, on Docs-79K (docs/systems.md).
 ROWS_MADE = {"table": 1.0, "gated": 1.5, "attention": 2.6}

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from gandalf.data.dataset import Dataset
 from gandalf.graph.label_graph import GraphOptions, label_graph
-from gandalf.runs.validation import encoded
+from gandalf.nets.encoders import encode_tokens
 from gandalf.train.guidance import Guidance
 from gandalf.train.loop import Training
 
@@ -32,5 +32,5 @@ class RefreshMeans:
     def __call__(self, training: Training) -> bool:
         """Make them; never end the training."""
         if training.step < training.steps:
-            self.guide.refresh(encoded(training.encoder, self.tokens))
+            self.guide.refresh(encode_tokens(training.encoder, self.tokens))
         return False

@@ -11,7 +11,7 @@ from gandalf.data.dataset import Splits
 from gandalf.data.files import written
 from gandalf.model import load_model, save_model
 from gandalf.recipe import Recipe
-from gandalf.runs.material import cut
+from gandalf.runs.prepare import cut
 from gandalf.runs.trained import Trained, answers_of
 from gandalf.settings import to_dict
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -25,10 +24,9 @@ from gandalf.model import Part, write_model
 from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, METRICS, RECIPE, WEIGHTS
 from gandalf.model.trees import Trees
 from gandalf.recipe import Recipe
+from gandalf.runs.checks import check_points, check_ranks, check_recipe
 from gandalf.runs.claim import alone_in, by_first
-from gandalf.runs.limits import check_points, check_recipe
 from gandalf.runs.place import CHECKPOINTS, Place
-from gandalf.runs.rank_limits import check_ranks
 from gandalf.runs.remember import train_with_memory
 from gandalf.runs.search import MARK as SEARCH
 from gandalf.runs.search import search
@@ -41,6 +39,7 @@ from gandalf.systems import AUTO
 from gandalf.systems import recipe as recipe_of
 from gandalf.text import subwords, words
 from gandalf.train.logs import EVENTS, LOG
+from gandalf.train.machine_memory import peak_bytes
 from gandalf.wide.folder import PARTS, read_json
 from gandalf.wide.wide_model import SETTINGS
 from gandalf.wide.wide_model import WORDS as TREE_WORDS
@@ -306,7 +305,7 @@ def _metrics(trained: Trained, scores: Scores | None) -> dict[str, Any]:
         "labels": trained.model.num_labels,
         "steps": trained.steps,
         "seconds": round(trained.seconds, 3),
-        "peak_memory_bytes": peak_memory(trained.model.device),
+        "peak_memory_bytes": peak_bytes(trained.model.device),
         "targets": trained.details,
     }
     return {
@@ -315,21 +314,6 @@ def _metrics(trained: Trained, scores: Scores | None) -> dict[str, Any]:
         "training": training,
         **({} if trained.memory is None else {"memory": trained.memory}),
     }
-
-
-def peak_memory(device: torch.device) -> int | None:
-    """The most bytes this process has held at once: on a GPU where it trains there, else of the machine's.
-
-    None where nothing tells.
-    """
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _names(folder: Path) -> list[str]:

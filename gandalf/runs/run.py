@@ -18,17 +18,21 @@ from gandalf.model import Model
 from gandalf.nets.heads import Table
 from gandalf.nets.transformer import Transformer
 from gandalf.recipe import Recipe
-from gandalf.runs.assemble import assemble_encoder, encoder_options, some_texts
-from gandalf.runs.baselines import with_synonyms
+from gandalf.runs.build import assemble_encoder, encoder_options, some_texts
+from gandalf.runs.checks import check_encoder, check_points, check_ranks, check_recipe
 from gandalf.runs.first_stages import kept
-from gandalf.runs.hardware import check_kernel, peak_memory, resolved
 from gandalf.runs.hooks import Interrupted, Log, LogValidation, Saving, Stop
-from gandalf.runs.label_texts import LabelTexts
-from gandalf.runs.limits import check_encoder, check_points, check_recipe
-from gandalf.runs.material import augmented, fit_tokens, loop_points, run_cut, with_own_labels
 from gandalf.runs.place import Place
-from gandalf.runs.rank_limits import check_ranks, rank_shape
-from gandalf.runs.shape import fitted, run_shape
+from gandalf.runs.plan import check_kernel, fit_blocks, rank_shape, resolved, run_shape
+from gandalf.runs.prepare import (
+    LabelTexts,
+    augmented,
+    fit_tokens,
+    loop_points,
+    run_cut,
+    with_own_labels,
+    with_synonyms,
+)
 from gandalf.runs.stages import Material, begin, stages_of
 from gandalf.runs.teacher import check_teacher
 from gandalf.runs.told_apart import told_apart
@@ -40,6 +44,7 @@ from gandalf.text.lengths import count_cut
 from gandalf.train.checkpoint import fingerprint
 from gandalf.train.logs import RunLog, TrainingBar
 from gandalf.train.loop import Hook
+from gandalf.train.machine_memory import peak_bytes
 from gandalf.train.memory import out_of_memory, require_memory
 from gandalf.train.parallel.batch_norm import normalise_together
 from gandalf.train.parallel.gather import gather_model
@@ -73,7 +78,7 @@ def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained
     recipe = replace(recipe, text=replace(recipe.text, max_length=length))
     place.say_cut(count_cut(tokens, made.points.texts or [], points.tokens), len(points), tokens.max_length)
     shape = rank_shape(run_shape(recipe, tokens.size, splits.train.num_labels), place.ranks.world)
-    recipe, shape, plan = fitted(recipe, shape, place.ranks, asked.labels.block, place.block_before)
+    recipe, shape, plan = fit_blocks(recipe, shape, place.ranks, asked.labels.block, place.block_before)
     require_memory(shape, recipe.device, ranks=place.ranks.local_world)
     with out_of_memory(shape, recipe.device):
         texts = LabelTexts.of(parts.rest, tokens, recipe)
@@ -176,7 +181,7 @@ class _Run:
                     facts = {
                         "seconds": seconds,
                         "steps": steps,
-                        "peak_memory": peak_memory(self.recipe.device),
+                        "peak_memory": peak_bytes("cuda") if self.recipe.device == "cuda" else None,
                     }
                     history = [] if self.now.validate is None else self.now.validate.history
                     others.save(self.encoder.state_dict(), {**facts, "history": history})

@@ -14,13 +14,13 @@ from gandalf.graph.label_graph import GraphOptions
 from gandalf.model import Calibration, Mix, Part
 from gandalf.recipe import Memory, Recipe
 from gandalf.runs.budget import Clock, Size, fitted, patience, speed
-from gandalf.runs.hardware import resolved_device
+from gandalf.runs.checks import check_encoder, check_points, check_recipe
 from gandalf.runs.kept import store_trained, stored_trained
-from gandalf.runs.limits import check_encoder, check_points, check_recipe
-from gandalf.runs.material import cut
 from gandalf.runs.mix_models import Asked
 from gandalf.runs.mixing import Fitted, fit_mix
 from gandalf.runs.place import CHECKPOINTS, Place
+from gandalf.runs.plan import resolved_device
+from gandalf.runs.prepare import cut
 from gandalf.runs.remember import MODEL as WHOLE
 from gandalf.runs.remember import MemoryOptions, Remembered, add_memory, forget_texts
 from gandalf.runs.repeats import repeated_answers

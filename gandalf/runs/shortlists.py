@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gandalf.model.exact import top_k
+from gandalf.nets.encoders import encode_tokens
 from gandalf.nets.heads import Composed, Table
-from gandalf.runs.validation import encoded
 from gandalf.train.labels import Shortlist
 from gandalf.train.loop import Training
 from gandalf.train.parallel.gather import merge_best_labels
@@ -34,7 +34,9 @@ class Refresh:
         """Look up; never ends the training."""
         if self.hard and training.step < training.steps:
             tokens, ranks = training.points.tokens, training.ranks
-            vectors = ranks.gather(encoded(training.encoder, tokens[ranks.share(len(tokens))]), len(tokens))
+            vectors = ranks.gather(
+                encode_tokens(training.encoder, tokens[ranks.share(len(tokens))]), len(tokens)
+            )
             head, own = training.head.plain(), ranks.share(self.shortlist.num_labels)
             hard = min(self.hard, self.shortlist.num_labels)
             ids, scores = _likeliest(vectors, head, hard, self.dtype)

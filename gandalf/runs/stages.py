@@ -9,21 +9,27 @@ from typing import Literal
 import torch
 
 from gandalf.data.dataset import Dataset
-from gandalf.nets.encoders import TextEncoder, set_dropout
+from gandalf.nets.encoders import TextEncoder, encode_tokens, set_dropout
 from gandalf.nets.heads import Composed, Encoded, Head
 from gandalf.recipe import Recipe
-from gandalf.runs.assemble import assemble_head
-from gandalf.runs.baselines import glas_of, mix_of
+from gandalf.runs.build import assemble_head
+from gandalf.runs.checks import check_order, check_shares
 from gandalf.runs.guided import RefreshMeans, guidance
-from gandalf.runs.hardware import DTYPES
 from gandalf.runs.hooks import Memory
-from gandalf.runs.label_texts import LabelTexts
-from gandalf.runs.limits import check_order
-from gandalf.runs.material import Augmented, epoch_steps, loop_points, order, plain, with_own_labels
-from gandalf.runs.rank_limits import check_shares
+from gandalf.runs.prepare import (
+    Augmented,
+    LabelTexts,
+    epoch_steps,
+    glas_of,
+    loop_points,
+    mix_of,
+    order,
+    plain,
+    with_own_labels,
+)
 from gandalf.runs.shortlists import Refresh, RefreshRows
 from gandalf.runs.siamese import Siamese, pairs_alike, siamese
-from gandalf.runs.validation import Held, Validate, encoded
+from gandalf.runs.validation import Held, Validate
 from gandalf.text.tokens import Tokens
 from gandalf.train.batches import Order, Phase, Points
 from gandalf.train.head_update import RowOptions
@@ -32,6 +38,7 @@ from gandalf.train.loop import Hook, Stage, Training
 from gandalf.train.optimisers import EncoderOptions
 from gandalf.train.parallel.ranks import ONE, Ranks
 from gandalf.train.parallel.shards import per_label
+from gandalf.train.precision import DTYPES
 from gandalf.train.rates import PAIRS_RATED_FOR, at_batch
 
 StageName = Literal["siamese", "classifier", "all-points"]
@@ -192,7 +199,7 @@ def _siamese(material: Material, encoder: TextEncoder, before: int, head: Head |
     check_shares(made.order, material.ranks.world)
     stage, refreshing = _pair_stage(recipe, made), list(made.refreshing)
     if (guide := guidance(material.rest, recipe.siamese.guidance)) is not None:
-        guide.refresh(encoded(encoder, texts.tokens))
+        guide.refresh(encode_tokens(encoder, texts.tokens))
         stage = replace(stage, guidance=guide)
         refreshing.append(RefreshMeans(guide, texts.tokens, made.epoch))
     points = replace(material.points, label_tokens=texts.tokens)

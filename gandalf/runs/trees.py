@@ -15,7 +15,7 @@ from gandalf.data.harden import harden_points
 from gandalf.data.tf_idf import TermKind, TfIdf
 from gandalf.model.trees import Trees
 from gandalf.recipe import Recipe, TreesKind
-from gandalf.runs.material import augmented, run_cut
+from gandalf.runs.prepare import augmented, run_cut
 from gandalf.runs.trained import HeldAnswers, Trained, answers_of
 from gandalf.settings import to_dict
 from gandalf.wide.mixing import PROPOSED

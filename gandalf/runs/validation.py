@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy.sparse import csr_array
 from torch import Tensor, nn
 
@@ -15,6 +14,7 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores, evaluate
 from gandalf.model.exact import top_k
+from gandalf.nets.encoders import encode_tokens
 from gandalf.nets.heads import Table
 from gandalf.recipe import Validation
 from gandalf.runs.judge import judged
@@ -56,27 +56,12 @@ class Held:
         own = ranks.share(num_labels)
         if exclude is not None and ranks.world > 1:
             exclude = csr_array(exclude[:, own])
-        vectors = encoded(encoder, self.tokens)
+        vectors = encode_tokens(encoder, self.tokens)
         return merge_best_labels(ranks, *top_k(vectors, head, min(k, num_labels), exclude=exclude), own)
 
     def scores(self, encoder: nn.Module, head: Table, ranks: Ranks = ONE) -> Scores:
         """All figures."""
         return evaluate(self.top(encoder, head, ranks=ranks), self.splits)
-
-
-@torch.no_grad()
-def encoded(encoder: nn.Module, tokens: npt.NDArray[np.int32], batch: int = 4096) -> Tensor:
-    """Vectors of all texts as the encoder is now, without dropout."""  # shape: (N, T) -> (N, dim)
-    device = next(encoder.parameters()).device
-    encoder.eval()
-    found: Tensor | None = None  # one table, filled: parts put together would be there twice
-    for start in range(0, len(tokens), batch):
-        ids = torch.from_numpy(tokens[start : start + batch].astype(np.int64))
-        part = encoder(ids.to(device)).float()
-        found = part.new_empty(len(tokens), part.shape[1]) if found is None else found
-        found[start : start + batch] = part
-    assert found is not None, "no texts"
-    return found
 
 
 class Validate:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gandalf.train.batches import Points, sent
-from gandalf.train.memory import available_bytes
+from gandalf.train.machine_memory import available_bytes
 from gandalf.train.parallel.ranks import ONE, Ranks
 
 SHARE = 0.25  # of the free memory: with more, the encoder reads every batch anew

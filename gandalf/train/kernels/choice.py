@@ -11,9 +11,9 @@ from gandalf.errors import DataError
 from gandalf.nets.heads import Table
 from gandalf.train.head_update import TableUpdate
 from gandalf.train.kernels.fused_update import FusedUpdate
-from gandalf.train.kernels.rows import FLOAT8
 from gandalf.train.labels import Every
 from gandalf.train.losses import binary_cross_entropy
+from gandalf.train.precision import FLOAT8
 
 if TYPE_CHECKING:
     from gandalf.train.loop import Stage

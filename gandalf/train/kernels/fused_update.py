@@ -18,8 +18,8 @@ from torch.nn.functional import pad
 
 from gandalf.nets.heads import Table
 from gandalf.train.head_update import RowOptions
-from gandalf.train.kernels.rows import FLOAT8, state_dtype
 from gandalf.train.labels import Chunk
+from gandalf.train.precision import FLOAT8, state_dtype
 from gandalf.train.scoring import Space
 
 UNIT = 2**40  # targets are summed as multiples of its inverse

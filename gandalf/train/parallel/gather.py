@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from gandalf.nets.heads import Table
-from gandalf.train.memory import available_bytes
+from gandalf.train.machine_memory import available_bytes
 from gandalf.train.parallel.ranks import Ranks
 
 Ints = npt.NDArray[np.int64]

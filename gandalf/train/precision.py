@@ -1,10 +1,16 @@
-"""Precision of rows, and of the optimiser's state for them."""
+"""Precisions by name: of matrix products, of rows and of the optimiser's state for rows."""
 
 from __future__ import annotations
 
 import torch
 
 FLOAT8 = torch.float8_e4m3fn
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float8": FLOAT8,  # of rows only
+}
 
 
 def state_dtype(rows: torch.dtype) -> torch.dtype:

@@ -1,34 +1,43 @@
-"""From a data set to what a run trains on: validation cut, label points made, texts as token ids."""
+"""Data of a run: held-out points cut off, label points made, texts as token ids."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from scipy.sparse import csr_array, eye_array
+from scipy.special import logit
+from torch.nn import functional as F
 
 from gandalf.augment.label_points import Keep, marked_points
+from gandalf.augment.synonyms import replaced, words_of
 from gandalf.data.dataset import Dataset
 from gandalf.data.holdout import holdout
 from gandalf.data.lengths import MOST_PIECES, MOST_WORDS
 from gandalf.errors import DataError
+from gandalf.graph.estimates.walk import smoothing_graph
 from gandalf.graph.kind import LabelGraph
-from gandalf.graph.label_graph import GraphOptions
+from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.model import Model, load_network
-from gandalf.nets.transformer import longest_text, read_config
-from gandalf.recipe import Encoder, Recipe, Targets, Text
+from gandalf.nets.encoders import build_encoder, encode_tokens
+from gandalf.nets.transformer import Transformer, longest_text, read_config
+from gandalf.recipe import Encoder, MixName, Recipe, Targets, Text
 from gandalf.runs.teacher import any_label_graph
 from gandalf.text.lengths import with_fitted_length
-from gandalf.text.pretrained import model_folder, pretrained_tokens
+from gandalf.text.pretrained import model_folder, need_transformers, pretrained_tokens
 from gandalf.text.subwords import Subwords, SubwordsOptions
 from gandalf.text.table import token_table
 from gandalf.text.tokens import Tokens
 from gandalf.text.words import Words, WordsOptions
-from gandalf.train.batches import Order, Phase, PointOrder, Points
+from gandalf.train.batches import LabelWords, Order, Phase, PointOrder, Points
+from gandalf.train.glas import Glas
+from gandalf.train.mixing import Mix, Pairs, each_other, first_with_second_half
 from gandalf.train.orders import WithLabelPoints
 
 Ints = npt.NDArray[np.int64]
@@ -203,3 +212,112 @@ def order(augmented: Augmented, recipe: Recipe, epoch: int) -> PointOrder:
     with_labels = round(share * steps) if len(last) > 1 and augmented.is_label.any() else steps
     phases = [Phase(first, with_labels), Phase(last, steps - with_labels)]
     return Order([phase for phase in phases if phase.steps] or phases[:1], recipe.training.batch, recipe.seed)
+
+
+PARTS = {"table": (), "gated": ("own",), "attention": ("own", "averaged")}  # of a head, besides free rows
+
+
+@dataclass(frozen=True, eq=False)
+class LabelTexts:
+    """Texts of all labels."""
+
+    tokens: npt.NDArray[np.int32]  # L x T
+    bags: dict[str, csr_array]  # L x V: a label's own words, and those of its neighbours as well
+    graph: csr_array | None  # L x L, what they are averaged over
+
+    @staticmethod
+    def of(rest: Dataset, tokens: Tokens, recipe: Recipe) -> LabelTexts | None:
+        """What the recipe's stages need of these training points; None where they need nothing."""
+        parts = PARTS[recipe.head.kind]
+        starts_by_graph = recipe.head.start == "graph-text"
+        if not parts and recipe.siamese.kind == "none" and recipe.head.start not in ("text", "graph-text"):
+            return None
+        _, texts = rest.need_texts("reading label texts")
+        table = token_table(tokens, texts)
+        wants_graph = starts_by_graph or "averaged" in parts
+        graph = smoothing_graph(rest.targets, seed=recipe.seed) if wants_graph else None
+        bags = {"own": word_bags(table, tokens.idf())} if parts else {}
+        if graph is not None and "averaged" in parts:
+            bags["averaged"] = csr_array(graph @ bags["own"])
+        return LabelTexts(table, bags, graph)
+
+    def words(self) -> LabelWords:
+        """The words that rows of labels are made of."""
+        first, *rest = self.bags.values()
+        return LabelWords(csr_array(sum(rest, start=first)))
+
+
+def word_bags(table: npt.NDArray[np.int32], idf: npt.NDArray[np.float32]) -> csr_array:
+    """Each text's words weighted as a bag-of-words encoder weighs them: by idf, length 1."""  # shape: (L, V)
+    weight = np.where(table != 0, idf[table], 0).astype(np.float64)
+    weight /= np.maximum(np.linalg.norm(weight, axis=1, keepdims=True), 1e-12)
+    row, place = np.nonzero(weight)
+    entries = (weight[row, place].astype(np.float32), (row, table[row, place]))
+    return csr_array(entries, shape=(len(table), len(idf)))
+
+
+NEAR, LEAST = 5, 0.5  # words that may stand for another: so many at most, and no cosine below that
+LENGTH = 16  # tokens of a word
+BLOCK = 1024  # words compared with all others at once
+
+PAIRS: dict[MixName, Callable[[int, np.random.Generator], Pairs]] = {
+    "mixup": each_other,
+    "label-mixup": first_with_second_half,
+}
+
+
+def mix_of(recipe: Recipe) -> Mix | None:
+    """How the vectors of a batch are mixed."""
+    options = recipe.baselines
+    return None if options.mix == "none" else Mix(PAIRS[options.mix], options.mix_alpha, recipe.seed)
+
+
+def glas_of(rest: Dataset, recipe: Recipe) -> Glas | None:
+    """The regulariser with the similarities of the training points' labels."""
+    if not recipe.baselines.glas:
+        return None
+    targets = label_graph(rest, GraphOptions(targets="glas", delta=0.0)).matrix
+    # GLaS targets are sigmoids of S, so that S is their logit.
+    data = logit(targets.data.astype(np.float64)).astype(np.float32)
+    similarity = csr_array((data, targets.indices, targets.indptr), shape=targets.shape)
+    return Glas(similarity, recipe.baselines.glas)
+
+
+def with_synonyms(made: Augmented, rest: Dataset, recipe: Recipe) -> Augmented:
+    """The points, and behind them versions of the training points with words replaced."""
+    options = recipe.baselines
+    if not options.synonyms:
+        return made
+    texts, _ = rest.need_texts("synonym replacement")
+    near = near_words(tuple(words_of(texts)), recipe.encoder.model, recipe.device)
+    generator, points = np.random.default_rng([recipe.seed, 1]), made.points
+    for _ in range(options.synonyms):
+        points = points + replaced(rest, near, options.synonym_share, generator)
+    more = np.zeros(len(points) - len(made.points), dtype=bool)
+    return replace(made, points=points, is_label=np.concatenate([made.is_label, more]))
+
+
+@lru_cache(maxsize=1)
+def near_words(words: tuple[str, ...], model: str | None, device: str = "cpu") -> dict[str, list[str]]:
+    """For each word the nearest others by a pre-trained encoder's vectors; none where none is near."""
+    need_transformers()
+    folder = model_folder(model)
+    tokens = pretrained_tokens(folder, LENGTH)
+    options = {"kind": "transformer", "config": read_config(folder), "dropout": 0.0}
+    encoder = build_encoder(options, tokens.size)
+    assert isinstance(encoder, Transformer)
+    encoder.start_from(folder)
+    encoder.renumber(tokens.tokenizer_ids)
+    vectors = F.normalize(
+        encode_tokens(encoder.to(device), token_table(tokens, words)), dim=1
+    )  # shape: (W, dim)
+    found: dict[str, list[str]] = {}
+    for start in range(0, len(words), BLOCK):
+        cosine = vectors[start : start + BLOCK] @ vectors.T  # shape: (block, W)
+        rows = torch.arange(len(cosine), device=cosine.device)
+        cosine[rows, start + rows] = -1.0  # a word is no synonym of itself
+        best = torch.topk(cosine, min(NEAR, len(words)), dim=1)
+        for row, (values, places) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
+            kept = zip(values, places, strict=True)
+            found[words[start + row]] = [words[place] for value, place in kept if value >= LEAST]
+    return found
