@@ -407,6 +407,19 @@ def test_a_network_may_need_all_the_time_that_is_left(monkeypatch):
     assert given * searching.FIRST_SHARE > needed > 1.2 * needed * searching.FIRST_SHARE
 
 
+def test_a_transformer_reads_the_beginning_of_long_texts_where_time_is_short(monkeypatch):
+    monkeypatch.setattr(searching, "speed", lambda device: 1e11)
+    run = searching._Search(small_splits(), quick(), Place(), Teller())
+    run.size, reads = Size(1_000, 100, characters=800.0), replace(frozen(), device="cpu")
+    lengths = []
+    for seconds in (600.0, 60.0, 18.0, 5.0):
+        run.clock = Clock(seconds / 60)
+        found = run._fitted(reads, last=True)
+        lengths.append(None if found is None else found.text.max_length)
+    assert lengths == [0, 64, 32, None]
+    assert "frozen reads the first" in run.notes[-1] and len(run.notes) == len(set(run.notes))
+
+
 def test_the_speed_is_what_a_product_usually_has_not_the_best(monkeypatch):
     from gandalf.runs import budget
 

@@ -37,12 +37,16 @@ def store_trained(folder: Path, recipe: Recipe, trained: Trained) -> None:
 
 
 def stored_trained(folder: Path, recipe: Recipe, splits: Splits) -> Trained | None:
-    """Return what `store_trained` kept of the same recipe; epochs may differ, since the budget chose them."""
+    """Return what `store_trained` kept of the same recipe.
+
+    Epochs and the length of texts may differ, since the budget chose them.
+    """
     if not (folder / FACTS).is_file():
         return None
     facts = json.loads((folder / FACTS).read_text("utf-8"))
     asked = json.loads(json.dumps(to_dict(recipe)))
-    asked["training"]["epochs"] = facts["recipe"]["training"]["epochs"]
+    for room, name in (("training", "epochs"), ("text", "max_length")):
+        asked[room][name] = facts["recipe"][room][name]
     if facts["recipe"] != asked:
         return None
     parts = cut(splits.train, recipe)

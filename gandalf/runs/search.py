@@ -38,6 +38,7 @@ FEWEST = 15  # held-out points of all trials together: with fewer nothing can be
 STRETCH = 0.15  # of a network's updates: the held-out points come back
 MATCHED = 0.1  # share of label texts that are training texts, from which the graph is worth a trial
 FIRST_SHARE = 0.7  # of the time that is left, for each network but the last, where that is enough for it
+BEGINNINGS = (64, 32)  # tokens that a transformer reads of a text where time is too short for more
 VALIDATIONS = 3  # of a network: each costs as much as predicting all held-out points
 FIRST = "linear"  # the candidate that is trained first and left on disk at once
 READER = "frozen"  # whose vectors a memory looks up: it never learns, so held-out points are new to it
@@ -65,6 +66,7 @@ class _Search:
         self.clock = Clock(self.minutes)
         self.tried: list[Tried] = []
         self.trained: dict[str, Trained] = {}
+        self.asked: dict[str, Recipe] = {}  # of models that learn from all points at once
         self.notes: list[str] = []
 
     def go(self) -> Found:
@@ -160,12 +162,21 @@ class _Search:
     def _fitted(self, recipe: Recipe, *, last: bool) -> Recipe | None:
         """Return the recipe with the epochs that the budget has for it, or None if those are too few.
 
-        A network leaves time for those after it, unless it needs all there is.
+        A network leaves time for those after it, unless it needs all there is. A transformer reads only the
+        beginning of long texts where there is no time for more.
         """
         left = self.clock.left
         shares = (1.0,) if last else (FIRST_SHARE, 1.0)
-        found = (fitted(recipe, self.size, share * left, self._speed) for share in shares)
-        return next((each for each in found if each is not None), None)
+        shorter = BEGINNINGS if recipe.encoder.kind == "transformer" and not recipe.text.max_length else ()
+        recipes = [recipe, *(replace(recipe, text=replace(recipe.text, max_length=each)) for each in shorter)]
+        found = (fitted(each, self.size, share * left, self._speed) for share in shares for each in recipes)
+        chosen = next((each for each in found if each is not None), None)
+        if chosen is not None and chosen.text.max_length != recipe.text.max_length:
+            read = (
+                f"reads the first {chosen.text.max_length} tokens of a text: the budget is too short for more"
+            )
+            self._note_once(f"{recipe.system} {read}")
+        return chosen
 
     def _train(self, candidate: Candidate, recipe: Recipe, row: Tried) -> None:
         before = self.clock.spent
@@ -276,11 +287,7 @@ class _Search:
 
     def _trials(self) -> list[dict[str, HeldAnswers]]:
         """Return the answers of the trained candidates in several trials with other held points each."""
-        recipes = {
-            each.name: _without_stretch(replace(self._shared(each.recipe), memory=Memory()))
-            for each in self.candidates
-            if each.name in self.trained
-        }
+        recipes = {name: _without_stretch(self._shared(recipe)) for name, recipe in self.asked.items()}
         return repeated_answers(self.splits, recipes, self.clock)
 
     def _train_on_all(self, candidate: Candidate) -> None:
@@ -291,10 +298,13 @@ class _Search:
         try:
             if recipe.trees.kind == "none":
                 check_encoder(recipe.encoder)
-                if self._fitted(recipe, last=False) is None:
+                fits = self._fitted(recipe, last=False)
+                if fits is None:
                     self._leave_out(row, f"{self.clock.left:,.0f} s of the budget are too few for it")
                     return
+                recipe = replace(recipe, text=fits.text)
             self.trained[candidate.name] = train(self.splits, recipe)
+            self.asked[candidate.name] = recipe
         except DataError as error:
             self._leave_out(row, str(error))
             return
