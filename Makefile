@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PEERS  ?= .peers
 
-.PHONY: install demo test fuzz kill-test cluster-test http-test annif-test test-kernels lint format bench peers clean
+.PHONY: install demo test coverage lock fuzz kill-test cluster-test http-test annif-test test-kernels lint format bench peers clean
 
 install: $(VENV)/.installed
 
@@ -25,6 +25,23 @@ demo: install
 # A worker on each core, each with one thread: several threads in several processes wait for one another.
 test: install lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+# The same tests, and which lines of the package none of them runs. Some two thirds slower.
+coverage: install
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term:skip-covered
+
+# One set of versions with hashes, for all systems and Pythons: after a change of dependencies. PyTorch is left out:
+# PyPI's build for Linux brings gigabytes of CUDA, and constraints.txt names the version.
+lock:
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
+	$(VENV)-lock/bin/uv pip compile pyproject.toml --extra dev -c constraints.txt --universal --python-version 3.11 \
+	  --no-config --quiet --generate-hashes --no-annotate --no-emit-package torch \
+	  --custom-compile-command 'make lock; install: pip install -c constraints.txt torch && $(LOCKED)' \
+	  $(addprefix --no-emit-package ,$(CUDA)) -o requirements.lock
+LOCKED := pip install --no-deps --require-hashes -r requirements.lock
+CUDA := triton cuda-bindings cuda-pathfinder cuda-toolkit $(addprefix nvidia-,cublas cuda-cupti cuda-nvrtc \
+  cuda-runtime cudnn-cu13 cufft cufile curand cusolver cusparse cusparselt-cu13 nccl-cu13 nvjitlink nvshmem-cu13 nvtx)
 
 # Files of every kind changed at random, for some minutes; FUZZ_SEED=7 make fuzz draws other changes.
 fuzz: export FUZZ_TRIES ?= 1000
@@ -85,4 +102,4 @@ peers: install
 	$(BIN)/python -m bench.peers_cpu man --venvs $(PEERS) --points D 'D + calibrated'
 
 clean:
-	rm -rf $(VENV) $(VENV)-kernels $(VENV)-http $(VENV)-annif $(PEERS) .schemathesis demo-default demo-out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-kernels $(VENV)-http $(VENV)-annif $(VENV)-lock .coverage $(PEERS) .schemathesis demo-default demo-out .mypy_cache .ruff_cache .pytest_cache
