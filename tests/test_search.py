@@ -272,14 +272,16 @@ def test_a_memory_is_tried_where_a_transformer_reads_for_it(tiny_transformer, mo
 
 
 def test_a_missing_library_is_named_once_and_the_search_goes_on(monkeypatch):
-    def missing(*_):
-        raise DataError("a transformer needs transformers", remedy="pip install it")
+    def missing(encoder):
+        if encoder.kind == "transformer":
+            raise DataError("a transformer needs transformers", remedy="pip install it")
 
     monkeypatch.setattr(searching, "check_encoder", missing)
-    asked = quick()
-    asked = replace(asked, search=replace(asked.search, parts=("linear", "frozen")))
+    reads = override(recipe("astec"), ["encoder.dim=16", "training.epochs=4", "text.vectors=distilled"])
+    monkeypatch.setattr(searching._Search, "_words", lambda self: reads)
+    asked = replace(quick(), search=replace(quick().search, parts=("linear", "frozen", "words")))
     found = search(small_splits(), asked)
-    assert isinstance(found.trained.model, Trees)
+    assert found.tried[1].scores is None and found.tried[2].scores is not None  # words learn their vectors
     assert sum("needs transformers" in note for note in found.notes) == 1
 
 

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 FIGURES = ("P@1", "PSP@5", "C@5")
+MOST = 44  # characters of a verdict in a line
 
 
 def search_report(metrics: Mapping[str, Any]) -> Group:
@@ -32,6 +33,7 @@ def _table(title: str, rows: list[tuple[str, ...]]) -> Table:
     found = Table(title=title, title_justify="left")
     for name in ("", *FIGURES, "seconds", ""):
         found.add_column(name, justify="right" if name in (*FIGURES, "seconds") else "left")
+    found.columns[-1].max_width = MOST  # longer reasons go on in the next line
     for row in rows:
         found.add_row(*row, style="bold" if row[0] == "chosen" else None)
     return found

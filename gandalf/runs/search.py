@@ -212,7 +212,7 @@ class _Search:
         self._note_once(f"{row.name} {row.note}")
 
     def _note_once(self, note: str) -> None:
-        if note not in self.notes:
+        if not any(note in each for each in self.notes):  # a missing library is named once
             self.notes.append(note)
 
     @cached_property
@@ -277,7 +277,7 @@ class _Search:
             if fitted is not None and row.name in answers:
                 row.scores = answers[row.name].evaluated()
                 row.note = row.note or ("" if row.weight else "adds nothing to the others")
-        why = why_of_few(names, weights, held, 0 if scores is None else scores.filtered.points)
+        why = why_of_few(names, weights, held, None if scores is None else scores.filtered.points)
         self.teller.say(why)
         trained = self._mixed(names, weights, calibration)
         behind = None if scores is None else beaten(scores, rivals)

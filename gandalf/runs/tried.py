@@ -88,6 +88,8 @@ def why_chosen(best: Fitted, tried: list[Tried]) -> str:
     single = {row.name: row.scores for row in tried if row.scores is not None}
     alone = max(single, key=lambda name: single[name]["P@1"] + single[name]["PSP@5"])
     figures = {name: best.scores[name] - single[alone][name] for name in FIGURES[:2]}
+    if len(single) == 1:
+        return f"{alone} alone: no other part was trained"
     if len(best.names) == 1:
         return f"{best.names[0]} alone: no mix is better on held-out points by more than a fifth of a point"
     mix = ", ".join(f"{name} {weight:.0%}" for name, weight in zip(best.names, best.weights, strict=True))
@@ -95,14 +97,13 @@ def why_chosen(best: Fitted, tried: list[Tried]) -> str:
     return f"a mix of {mix}: {gains} against {alone} alone, on held-out points"
 
 
-def why_of_few(names: Sequence[str], weights: Sequence[float], held: int, points: int) -> str:
+def why_of_few(names: Sequence[str], weights: Sequence[float], held: int, points: int | None) -> str:
     """Return how a mix was made where `held` points are too few to choose by; trials had `points` in all."""
     shares = ", ".join(f"{name} {weight:.0%}" for name, weight in zip(names, weights, strict=True))
     found = f"{names[0]} alone" if len(names) == 1 else f"a mix of {shares}"
-    if not points:
+    if points is None:
         return f"{found}, learnt from all points; the {held} that can be held out are too few to choose by"
-    trials = f"trials with {points} held-out points in all"
-    return f"{found}, learnt from all points; {held} held out at once are few, so several {trials} chose"
+    return f"{found}, learnt from all points; chosen by repeated trials with {points} held-out points in all"
 
 
 def why_memory(chosen: Trial, before: Scores) -> str:
