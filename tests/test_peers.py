@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -53,6 +54,15 @@ def test_every_trainer_has_its_script_its_format_and_a_way_for_soft_targets():
         assert script(trainer).is_file()
         assert trainer.soft in SOFT
         assert FORMATS[trainer.format].carries_soft or trainer.soft != "weights"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_trainer_that_needs_a_gpu_is_left_out_where_there_is_none(there, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: there)
+    wants = replace(FAKE, on_gpu=True)
+    assert (interpreter("popular", wants) is not None) == there
+    assert interpreter("popular", FAKE) is not None
+    assert [name for name, trainer in PEERS.items() if trainer.on_gpu] == ["mnrl-head"]
 
 
 def test_every_example_says_how_it_is_run():
@@ -195,7 +205,8 @@ def test_the_examples_stand_alone():
 
 
 STUBS = ("fasttext", "gandalf.data.dataset", "libmultilabel.linear", "napkinxc.datasets", "napkinxc.models")
-STUBS += ("omikuji", "pecos.utils", "pecos.xmc.xlinear.model", "sentence_transformers", "torch")
+STUBS += ("omikuji", "pecos.utils", "pecos.xmc.xlinear.model", "torch")
+STUBS += ("sentence_transformers.sentence_transformer.losses",)
 STUBS += ("sklearn.multiclass", "sklearn.svm")
 
 

