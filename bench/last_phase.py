@@ -30,7 +30,7 @@ from gandalf.data.holdout import holdout
 from gandalf.lab.store import append
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import Scores
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.settings import override
 from gandalf.systems import recipe
 

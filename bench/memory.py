@@ -39,7 +39,7 @@ from gandalf.model import ModelWithMemory, Part
 from gandalf.model.with_memory import as_queries
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.remember import LABEL_VALUES, LabelValues, MemoryOptions, remember
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.settings import override
 from gandalf.systems import recipe
 

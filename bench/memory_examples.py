@@ -25,7 +25,7 @@ from gandalf.model import ModelWithMemory
 from gandalf.model.chosen_labels import KnownLabels
 from gandalf.model.examples import with_examples, without_example
 from gandalf.predict.predictor import Predictor
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.settings import override
 from gandalf.systems import recipe
 

@@ -35,7 +35,7 @@ from gandalf.model import Model, ModelWithMemory, save_model
 from gandalf.model.with_memory import as_queries
 from gandalf.predict.codes import build_codes
 from gandalf.predict.predictor import Predictor
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.settings import override
 from gandalf.systems import recipe
 

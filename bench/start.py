@@ -13,7 +13,7 @@ import numpy as np
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.load import load
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.runs.start import changed
 from gandalf.systems import recipe
 

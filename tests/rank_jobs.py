@@ -14,9 +14,9 @@ from small_runs import small_splits, weights
 from torch.nn import functional as F
 
 from gandalf.errors import DataError
-from gandalf.runs import run as runs
+from gandalf.runs import session as runs
 from gandalf.runs import shortlists
-from gandalf.runs.hooks import Interrupted
+from gandalf.runs.session import Interrupted
 from gandalf.train.logs import read_log
 from gandalf.train.loop import Training
 from gandalf.train.parallel import several

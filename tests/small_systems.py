@@ -13,8 +13,8 @@ from gandalf.data.dataset import Splits
 from gandalf.recipe import Recipe
 from gandalf.runs.build import assemble_encoder, some_texts
 from gandalf.runs.plan import resolved
-from gandalf.runs.prepare import LabelTexts, augmented, fit_tokens, loop_points
-from gandalf.runs.stages import Material, begin
+from gandalf.runs.prepare import LabelTexts, Material, augmented, fit_tokens, loop_points
+from gandalf.runs.stages import begin
 from gandalf.settings import override
 from gandalf.systems import recipe
 

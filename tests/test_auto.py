@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from made_up_choice import asked, best_of, faked, hasten, made_up, topics
 
-from gandalf.runs import auto, run
+from gandalf.runs import auto
+from gandalf.runs import session as run
 from gandalf.runs.auto import CANDIDATES, DEFAULT, LIGHT_WEIGHT, Candidate, Choice, _with, choose
 from gandalf.settings import override, to_dict
 

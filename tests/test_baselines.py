@@ -19,14 +19,15 @@ from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.runs.checks import check_recipe
-from gandalf.runs.prepare import LEAST, NEAR, PAIRS, glas_of, near_words
-from gandalf.runs.run import train
+from gandalf.runs.prepare import LEAST, NEAR, near_words
+from gandalf.runs.session import train
+from gandalf.runs.stages import PAIRS, glas_of
 from gandalf.train.batches import Order, Phase, Points, make_batch
 from gandalf.train.glas import Glas
 from gandalf.train.head_update import RowOptions
 from gandalf.train.labels import Every, Shortlist
 from gandalf.train.loop import Stage, Training
-from gandalf.train.mixing import Mix
+from gandalf.train.mixup import MixUp
 from gandalf.train.optimisers import EncoderOptions
 from gandalf.train.orders import WithLabelPoints
 
@@ -50,7 +51,7 @@ def batch(labels, seed=0):
 def test_mixed_targets_are_the_mixture_of_the_dense_ones(name, labels):
     points, made = batch(labels)
     dense = torch.from_numpy(points.targets.toarray())
-    mixed = Mix(PAIRS[name], 0.4, 0)(POINTS, 3, torch.device("cpu"))
+    mixed = MixUp(PAIRS[name], 0.4, 0)(POINTS, 3, torch.device("cpu"))
     share = mixed.share[:, None]
     wanted = share * dense[mixed.own] + (1 - share) * dense[mixed.other]
     found = torch.zeros_like(wanted)
@@ -64,7 +65,7 @@ def test_mixed_targets_are_the_mixture_of_the_dense_ones(name, labels):
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_the_gradient_of_mixed_points_is_autograds(name):
-    mixed = Mix(PAIRS[name], 0.4, 1)(POINTS, 0, torch.device("cpu"))
+    mixed = MixUp(PAIRS[name], 0.4, 1)(POINTS, 0, torch.device("cpu"))
     x = torch.randn(POINTS, DIM, generator=torch.Generator().manual_seed(0), requires_grad=True)
     out = mixed.vectors(x)
     slopes = torch.randn(out.shape, generator=torch.Generator().manual_seed(1))
@@ -81,7 +82,7 @@ def test_mixup_step_is_that_of_the_dense_loss():
         head = Table(LABELS, DIM)
     before = head.rows.detach().clone().requires_grad_()
     x = encoder(torch.from_numpy(points.tokens.astype(np.int64))).detach()
-    order, mix = Order([Phase(np.arange(POINTS), 1)], POINTS, 0), Mix(PAIRS["mixup"], 0.4, 0)
+    order, mix = Order([Phase(np.arange(POINTS), 1)], POINTS, 0), MixUp(PAIRS["mixup"], 0.4, 0)
     x = x[order.rows(0)]
     mixed = mix(POINTS, 0, torch.device("cpu"))
     dense = torch.from_numpy(points.targets.toarray())[order.rows(0)]

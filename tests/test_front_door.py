@@ -44,7 +44,7 @@ def test_without_torch_the_engine_says_what_to_install(name):
 
 
 @pytest.mark.parametrize(
-    "first", ["gandalf.train.loop", "gandalf.recipe", "gandalf.runs.run", "gandalf.augment"]
+    "first", ["gandalf.train.loop", "gandalf.recipe", "gandalf.runs.session", "gandalf.augment"]
 )
 def test_functions_are_not_hidden_by_the_rooms_of_their_name(first):
     functions = "gandalf.train, gandalf.recipe, gandalf.augment"

@@ -8,7 +8,7 @@ import torch
 import gandalf
 from gandalf.runs import prepare as material
 from gandalf.runs.place import Place
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.settings import override
 from gandalf.systems import recipe
 

@@ -16,7 +16,7 @@ triton = pytest.importorskip("triton", reason="needs Triton: make test-kernels")
 from gandalf.predict import fused, predictor  # noqa: E402
 from gandalf.predict.fused import FusedSearch  # noqa: E402
 from gandalf.predict.predictor import Predictor  # noqa: E402
-from gandalf.runs.run import train  # noqa: E402
+from gandalf.runs.session import train  # noqa: E402
 
 # The interpreter does things that NumPy advises against.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")

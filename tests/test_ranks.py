@@ -18,10 +18,9 @@ from small_systems import small_system
 from gandalf.errors import DataError
 from gandalf.nets.heads import Table
 from gandalf.runs.checks import check_ranks, check_shares
-from gandalf.runs.hooks import Interrupted
 from gandalf.runs.place import Place
 from gandalf.runs.plan import rank_shape
-from gandalf.runs.run import train
+from gandalf.runs.session import Interrupted, train
 from gandalf.train import memory
 from gandalf.train.batches import Order, Phase
 from gandalf.train.checkpoint import Checkpoints

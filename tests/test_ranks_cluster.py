@@ -21,7 +21,7 @@ from gandalf.data.export import export
 from gandalf.data.synthetic import synthetic
 from gandalf.runs.output import state_of
 from gandalf.runs.place import Place
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.train.logs import read_log
 from gandalf.train.parallel.ranks import One
 

@@ -14,7 +14,7 @@ from gandalf.errors import DataError
 from gandalf.runs import plan as shapes
 from gandalf.runs.place import Place
 from gandalf.runs.plan import block_that_fits, fit_blocks, plan_in_words
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.train import memory
 from gandalf.train.checkpoint import STATE, Checkpoints
 from gandalf.train.memory import RunShape, memory_plan

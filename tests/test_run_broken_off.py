@@ -12,11 +12,10 @@ from small_runs import KilledError, at_step, killed, same, small, small_splits, 
 
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
-from gandalf.runs import run as runs
-from gandalf.runs.hooks import Interrupted
+from gandalf.runs import session as runs
 from gandalf.runs.place import Place
 from gandalf.runs.prepare import epoch_steps
-from gandalf.runs.run import train
+from gandalf.runs.session import Interrupted, train
 from gandalf.runs.shortlists import Refresh
 from gandalf.runs.validation import Validate
 from gandalf.train.checkpoint import Checkpoints

@@ -17,7 +17,7 @@ from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.runs import siamese as stage
 from gandalf.runs.checks import check_recipe
 from gandalf.runs.place import Place
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.train.batches import make_batch
 from gandalf.train.decoupled import NEITHER
 from gandalf.train.guidance import Guidance

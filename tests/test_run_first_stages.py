@@ -12,9 +12,9 @@ from small_systems import small_system, write_pretrained
 from gandalf.errors import DataError
 from gandalf.nets.encoders import set_dropout
 from gandalf.runs import auto
-from gandalf.runs import run as runs
+from gandalf.runs import session as runs
 from gandalf.runs.place import Place
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.runs.stages import begin
 from gandalf.train.loop import Training
 

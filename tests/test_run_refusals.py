@@ -14,7 +14,7 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.recipe import Recipe
 from gandalf.runs.checks import LIMITS, METRICS, check_recipe
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.settings import override
 from gandalf.train.loop import Training
 

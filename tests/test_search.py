@@ -25,8 +25,8 @@ from gandalf.runs.mixing import fit_mix
 from gandalf.runs.output import state_of, train_to_folder
 from gandalf.runs.place import Place
 from gandalf.runs.repeats import repeated_answers
-from gandalf.runs.run import train
 from gandalf.runs.search import search
+from gandalf.runs.session import train
 from gandalf.runs.trained import HeldAnswers, pooled
 from gandalf.runs.tried import Teller
 from gandalf.runs.yardsticks import Yardstick, beaten

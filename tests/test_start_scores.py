@@ -12,7 +12,7 @@ from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
 from gandalf.nets.heads import Table
 from gandalf.runs.build import SPREAD, evenly, start_scores
 from gandalf.runs.plan import resolved
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.train.batches import Points
 from gandalf.train.parallel.ranks import One
 

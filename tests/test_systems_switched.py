@@ -13,7 +13,7 @@ from small_systems import small_system
 
 from gandalf.runs import prepare as label_texts
 from gandalf.runs import siamese as stage
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.systems import NETWORKS
 
 SHORT = ("training.steps=3", "validation.share=0", "siamese.pair_epochs=1", "siamese.pair_batch=64")

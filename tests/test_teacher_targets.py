@@ -18,7 +18,7 @@ import gandalf
 from gandalf.errors import DataError
 from gandalf.graph.estimates.teacher import teacher_targets
 from gandalf.model import load_model, save_model
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.runs.teacher import check_teacher
 
 
@@ -82,7 +82,7 @@ def test_a_model_that_saw_no_pairs_is_no_teacher(trained, made_up, tmp_path, mon
     )
     said += "--system siamesexml --set siamese.alone=true"
     asked = ("--targets", "teacher", "--set", f"targets.teacher={trained}")
-    monkeypatch.setattr("gandalf.runs.run.fit_tokens", None)  # it is said before any text is read
+    monkeypatch.setattr("gandalf.runs.session.fit_tokens", None)  # it is said before any text is read
     assert fails("train", made_up, tmp_path / "out", *asked) == said
     for command in (("graph", made_up), ("augment", made_up, tmp_path / "out")):
         assert fails(*command, "--targets", "teacher", "--teacher", trained) == said

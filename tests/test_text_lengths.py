@@ -14,7 +14,7 @@ from gandalf.errors import Findings
 from gandalf.recipe import Recipe
 from gandalf.runs.place import Place
 from gandalf.runs.prepare import fit_tokens
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.text.lengths import count_cut, with_fitted_length
 from gandalf.text.subwords import Subwords, SubwordsOptions
 from gandalf.text.table import token_table

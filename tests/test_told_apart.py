@@ -11,8 +11,7 @@ from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
 from gandalf.recipe import Recipe
 from gandalf.runs.place import Place
-from gandalf.runs.run import train
-from gandalf.runs.told_apart import told_apart
+from gandalf.runs.session import told_apart, train
 from gandalf.settings import differing, override, to_dict
 from gandalf.systems import recipe
 from gandalf.train.checkpoint import Checkpoints

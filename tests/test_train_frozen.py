@@ -8,7 +8,7 @@ from small_runs import same, small, small_splits
 from small_systems import begun, small_system, write_pretrained
 
 from gandalf.runs.place import Place
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.train import frozen, loop
 
 

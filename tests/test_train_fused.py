@@ -12,7 +12,7 @@ from small_runs import KilledError, at_step, killed, same, small, small_splits
 
 from gandalf.nets.heads import Table
 from gandalf.runs.place import Place
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.settings import override
 from gandalf.train.batches import Points, make_batch
 from gandalf.train.head_update import RowOptions, TableUpdate

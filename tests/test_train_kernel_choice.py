@@ -12,9 +12,9 @@ from small_runs import same, small, small_splits
 from gandalf.errors import DataError
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
-from gandalf.runs import run as runs
+from gandalf.runs import session as runs
 from gandalf.runs.plan import run_shape
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.train.batches import Order, Phase, Points
 from gandalf.train.head_update import TableUpdate
 from gandalf.train.kernels import choice

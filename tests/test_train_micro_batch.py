@@ -11,7 +11,7 @@ from small_systems import begun, small_system, write_pretrained
 
 from gandalf.errors import DataError
 from gandalf.runs.plan import run_shape
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.settings import override
 from gandalf.train.memory import memory_plan
 

@@ -10,7 +10,7 @@ from small_systems import begun, whole
 
 from gandalf.runs import stages
 from gandalf.runs.plan import resolved
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.systems import NETWORKS, recipe
 from gandalf.train.rates import at_batch
 

@@ -19,13 +19,13 @@ from bench.copy_encoder import main as copy_encoder
 from gandalf.errors import DataError
 from gandalf.nets.encoders import build_encoder, encode_tokens
 from gandalf.recipe import Targets
-from gandalf.runs import hooks
-from gandalf.runs import run as run_module
+from gandalf.runs import session as hooks
+from gandalf.runs import session as run_module
 from gandalf.runs.build import assemble_encoder, assemble_head, encoder_options, some_texts
 from gandalf.runs.checks import check_recipe
 from gandalf.runs.plan import run_shape
 from gandalf.runs.prepare import augmented, fit_tokens, loop_points
-from gandalf.runs.run import Interrupted
+from gandalf.runs.session import Interrupted
 from gandalf.runs.start import changed
 from gandalf.systems import recipe as recipe_of
 from gandalf.train.memory import saved_values

@@ -92,8 +92,8 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
     with known_to_all():
         recipe = asked.recipe()
     with engine("training"):
-        from gandalf.runs.hooks import Interrupted
         from gandalf.runs.place import Place
+        from gandalf.runs.session import Interrupted
         from gandalf.train.parallel.several import joined
     with joined() as ranks, as_one(ranks):
         ranks.connect(recipe.device)

@@ -13,7 +13,7 @@ from gandalf.runs.auto import CANDIDATES, SHORT
 from gandalf.runs.place import Place
 from gandalf.runs.plan import resolved
 from gandalf.runs.prepare import epoch_steps
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 
 PROBE = 8  # steps
 SCORING = 1.3  # what label points and scoring add to a training

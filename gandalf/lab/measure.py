@@ -22,7 +22,7 @@ from gandalf.model import Part
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.auto import choose
 from gandalf.runs.place import Place
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.runs.testing import TOP, test_predictions
 from gandalf.runs.trained import Trained
 from gandalf.train.machine_memory import peak_bytes, reset_peak

@@ -18,7 +18,7 @@ from gandalf.runs.checks import check_points, check_recipe
 from gandalf.runs.judge import TEXTS, Judge
 from gandalf.runs.place import Place
 from gandalf.runs.prepare import cut
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.runs.testing import test_scores
 
 Name = Literal["none", "self", "ratio", "shrunk", "calibrated"]

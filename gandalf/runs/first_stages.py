@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock
 
-from gandalf.runs.stages import Material, pair_dropout
+from gandalf.runs.prepare import Material
+from gandalf.runs.stages import pair_dropout
 from gandalf.settings import to_dict
 from gandalf.train.checkpoint import Checkpoints, fingerprint
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array, eye_array
-from scipy.special import logit
 from torch.nn import functional as F
 
 from gandalf.augment.label_points import Keep, marked_points
@@ -23,12 +21,13 @@ from gandalf.data.lengths import MOST_PIECES, MOST_WORDS
 from gandalf.errors import DataError
 from gandalf.graph.estimates.walk import smoothing_graph
 from gandalf.graph.kind import LabelGraph
-from gandalf.graph.label_graph import GraphOptions, label_graph
+from gandalf.graph.label_graph import GraphOptions
 from gandalf.model import Model, load_network
 from gandalf.nets.encoders import build_encoder, encode_tokens
 from gandalf.nets.transformer import Transformer, longest_text, read_config
-from gandalf.recipe import Encoder, MixName, Recipe, Targets, Text
+from gandalf.recipe import Encoder, Recipe, Targets, Text
 from gandalf.runs.teacher import any_label_graph
+from gandalf.runs.validation import Held
 from gandalf.text.lengths import with_fitted_length
 from gandalf.text.pretrained import model_folder, need_transformers, pretrained_tokens
 from gandalf.text.subwords import Subwords, SubwordsOptions
@@ -36,9 +35,8 @@ from gandalf.text.table import token_table
 from gandalf.text.tokens import Tokens
 from gandalf.text.words import Words, WordsOptions
 from gandalf.train.batches import LabelWords, Order, Phase, PointOrder, Points
-from gandalf.train.glas import Glas
-from gandalf.train.mixing import Mix, Pairs, each_other, first_with_second_half
 from gandalf.train.orders import WithLabelPoints
+from gandalf.train.parallel.ranks import ONE, Ranks
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -260,28 +258,6 @@ NEAR, LEAST = 5, 0.5  # words that may stand for another: so many at most, and n
 LENGTH = 16  # tokens of a word
 BLOCK = 1024  # words compared with all others at once
 
-PAIRS: dict[MixName, Callable[[int, np.random.Generator], Pairs]] = {
-    "mixup": each_other,
-    "label-mixup": first_with_second_half,
-}
-
-
-def mix_of(recipe: Recipe) -> Mix | None:
-    """How the vectors of a batch are mixed."""
-    options = recipe.baselines
-    return None if options.mix == "none" else Mix(PAIRS[options.mix], options.mix_alpha, recipe.seed)
-
-
-def glas_of(rest: Dataset, recipe: Recipe) -> Glas | None:
-    """The regulariser with the similarities of the training points' labels."""
-    if not recipe.baselines.glas:
-        return None
-    targets = label_graph(rest, GraphOptions(targets="glas", delta=0.0)).matrix
-    # GLaS targets are sigmoids of S, so that S is their logit.
-    data = logit(targets.data.astype(np.float64)).astype(np.float32)
-    similarity = csr_array((data, targets.indices, targets.indptr), shape=targets.shape)
-    return Glas(similarity, recipe.baselines.glas)
-
 
 def with_synonyms(made: Augmented, rest: Dataset, recipe: Recipe) -> Augmented:
     """The points, and behind them versions of the training points with words replaced."""
@@ -321,3 +297,28 @@ def near_words(words: tuple[str, ...], model: str | None, device: str = "cpu") -
             kept = zip(values, places, strict=True)
             found[words[start + row]] = [words[place] for value, place in kept if value >= LEAST]
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """What all stages of a run work on."""
+
+    recipe: Recipe
+    rest: Dataset  # training points without those held out
+    made: Augmented  # with label points
+    tokens: Tokens
+    points: Points
+    texts: LabelTexts | None
+    held: Held | None
+    ranks: Ranks = ONE
+    every: Dataset | None = None  # all training points, for a last stretch
+
+    @property
+    def epoch(self) -> int:
+        """Updates of an epoch of the classifier."""
+        return epoch_steps(self.rest, self.recipe.training.batch)
+
+    @property
+    def own(self) -> slice:
+        """The labels whose rows are this rank's."""
+        return self.ranks.share(self.points.targets.shape[1])

@@ -26,7 +26,7 @@ from gandalf.recipe import Recipe
 from gandalf.runs.mix_models import Asked, held_points
 from gandalf.runs.mixing import Fitted, fit_mix
 from gandalf.runs.place import Place
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.runs.teacher import any_label_graph
 from gandalf.runs.trained import HeldAnswers, Trained
 from gandalf.runs.yardsticks import FIGURES

@@ -10,7 +10,7 @@ from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
 from gandalf.recipe import Recipe
 from gandalf.runs.budget import Clock
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.runs.trained import HeldAnswers
 
 REPEATS = 5

@@ -24,7 +24,7 @@ from gandalf.runs.prepare import cut
 from gandalf.runs.remember import MODEL as WHOLE
 from gandalf.runs.remember import MemoryOptions, Remembered, add_memory, forget_texts
 from gandalf.runs.repeats import repeated_answers
-from gandalf.runs.run import train
+from gandalf.runs.session import train
 from gandalf.runs.trained import HeldAnswers, Trained, pooled
 from gandalf.runs.tried import Candidate, Found, Teller, Tried, why_chosen, why_memory, why_of_few
 from gandalf.runs.yardsticks import FIGURES, Yardstick, beaten, yardsticks

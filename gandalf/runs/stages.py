@@ -4,39 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
+from scipy.sparse import csr_array
+from scipy.special import logit
 
 from gandalf.data.dataset import Dataset
+from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.nets.encoders import TextEncoder, encode_tokens, set_dropout
 from gandalf.nets.heads import Composed, Encoded, Head
-from gandalf.recipe import Recipe
+from gandalf.recipe import MixName, Recipe
 from gandalf.runs.build import assemble_head
 from gandalf.runs.checks import check_order, check_shares
 from gandalf.runs.guided import RefreshMeans, guidance
-from gandalf.runs.hooks import Memory
 from gandalf.runs.prepare import (
-    Augmented,
     LabelTexts,
-    epoch_steps,
-    glas_of,
+    Material,
     loop_points,
-    mix_of,
     order,
     plain,
     with_own_labels,
 )
 from gandalf.runs.shortlists import Refresh, RefreshRows
-from gandalf.runs.siamese import Siamese, pairs_alike, siamese
-from gandalf.runs.validation import Held, Validate
-from gandalf.text.tokens import Tokens
+from gandalf.runs.siamese import Cache, Siamese, pairs_alike, siamese
+from gandalf.runs.validation import Validate
 from gandalf.train.batches import Order, Phase, Points
+from gandalf.train.glas import Glas
 from gandalf.train.head_update import RowOptions
 from gandalf.train.labels import Every, Labels, Shortlist
 from gandalf.train.loop import Hook, Stage, Training
+from gandalf.train.mixup import MixPairs, MixUp, each_other, first_with_second_half
 from gandalf.train.optimisers import EncoderOptions
-from gandalf.train.parallel.ranks import ONE, Ranks
+from gandalf.train.orders import Clustered
 from gandalf.train.parallel.shards import per_label
 from gandalf.train.precision import DTYPES
 from gandalf.train.rates import PAIRS_RATED_FOR, at_batch
@@ -46,29 +47,43 @@ TEXTS_AT_ONCE = 4_096  # that a transformer reads where every label's text is me
 STRETCH_RATE = 0.2  # of the classifier's rates: held-out points join a model that is nearly done
 
 
-@dataclass(frozen=True, eq=False)
-class Material:
-    """What all stages of a run work on."""
+class StageState:
+    """What else a stage must remember: hard negatives, clusters, validations so far and the best weights."""
 
-    recipe: Recipe
-    rest: Dataset  # training points without those held out
-    made: Augmented  # with label points
-    tokens: Tokens
-    points: Points
-    texts: LabelTexts | None
-    held: Held | None
-    ranks: Ranks = ONE
-    every: Dataset | None = None  # all training points, for a last stretch
+    def __init__(self, mined: object, validate: Validate | None, cache: Cache | None = None) -> None:
+        self.shortlist = mined if isinstance(mined, Shortlist) else None
+        self.clustered = mined if isinstance(mined, Clustered) else None
+        self.validate, self.cache = validate, cache
 
-    @property
-    def epoch(self) -> int:
-        """Updates of an epoch of the classifier."""
-        return epoch_steps(self.rest, self.recipe.training.batch)
+    def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Tensors and numbers for a checkpoint."""
+        tensors: dict[str, torch.Tensor] = {}
+        if self.shortlist is not None and self.shortlist.hardest is not None:
+            tensors["hardest"] = torch.from_numpy(self.shortlist.hardest)
+        for start, assignment in () if self.clustered is None else self.clustered.assignments:
+            tensors[f"clusters/{start}"] = torch.from_numpy(assignment)
+        if self.cache is not None and self.cache.vectors is not None:
+            tensors["cache"] = self.cache.vectors
+        if self.validate is None:
+            return tensors, {}
+        tensors |= {f"best/{name}": each for name, each in (self.validate.best or {}).items()}
+        return tensors, {"validations": self.validate.history, "deciding": self.validate.points}
 
-    @property
-    def own(self) -> slice:
-        """The labels whose rows are this rank's."""
-        return self.ranks.share(self.points.targets.shape[1])
+    def load(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+        """Take back what `state` gave."""
+        if self.shortlist is not None and "hardest" in tensors:
+            self.shortlist.refresh(tensors["hardest"].numpy())
+        if self.clustered is not None:
+            starts = sorted(int(n.removeprefix("clusters/")) for n in tensors if n.startswith("clusters/"))
+            for start in starts:
+                self.clustered.refresh(tensors[f"clusters/{start}"].numpy(), start)
+        if self.cache is not None and "cache" in tensors:
+            self.cache.vectors = tensors["cache"].clone()
+        if self.validate is not None:
+            self.validate.history = list(facts.get("validations", []))
+            self.validate.points = int(facts.get("deciding", 0))
+            best = {n.removeprefix("best/"): t for n, t in tensors.items() if n.startswith("best/")}
+            self.validate.best = best or None
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +93,7 @@ class Running:
     name: StageName
     training: Training
     validate: Validate | None
-    memory: Memory
+    state: StageState
     epoch: int  # updates between two lines of progress, times some
     refreshing: list[Hook] = field(default_factory=list)  # what is made anew from time to time
 
@@ -186,7 +201,7 @@ def _running(
         refreshing.append(Refresh(labels, recipe.labels.hard, every, dtype))
     if isinstance(head, Composed) and recipe.head.rows == "frozen":
         refreshing.insert(0, RefreshRows(head, epoch))
-    return Running(name, training, validate, Memory(labels, validate), epoch, refreshing)
+    return Running(name, training, validate, StageState(labels, validate), epoch, refreshing)
 
 
 def _siamese(material: Material, encoder: TextEncoder, before: int, head: Head | None) -> Running:
@@ -207,8 +222,8 @@ def _siamese(material: Material, encoder: TextEncoder, before: int, head: Head |
         points = replace(points, targets=made.targets)
     training = Training(encoder, head, points, stage, before, material.ranks)
     validate = _validate(material, made.epoch, patience=0, keep=False)  # another stage changes the encoder
-    memory = Memory(made.order, validate, made.seen)
-    return Running("siamese", training, validate, memory, made.epoch, refreshing)
+    state = StageState(made.order, validate, made.seen)
+    return Running("siamese", training, validate, state, made.epoch, refreshing)
 
 
 def _pairs(material: Material, texts: LabelTexts) -> Siamese:
@@ -299,3 +314,26 @@ def _stage(material: Material, labels: Labels) -> Stage:
         mix=mix_of(recipe),
         glas=glas_of(material.rest, recipe),
     )
+
+
+PAIRS: dict[MixName, Callable[[int, np.random.Generator], MixPairs]] = {
+    "mixup": each_other,
+    "label-mixup": first_with_second_half,
+}
+
+
+def mix_of(recipe: Recipe) -> MixUp | None:
+    """How the vectors of a batch are mixed."""
+    options = recipe.baselines
+    return None if options.mix == "none" else MixUp(PAIRS[options.mix], options.mix_alpha, recipe.seed)
+
+
+def glas_of(rest: Dataset, recipe: Recipe) -> Glas | None:
+    """The regulariser with the similarities of the training points' labels."""
+    if not recipe.baselines.glas:
+        return None
+    targets = label_graph(rest, GraphOptions(targets="glas", delta=0.0)).matrix
+    # GLaS targets are sigmoids of S, so that S is their logit.
+    data = logit(targets.data.astype(np.float64)).astype(np.float32)
+    similarity = csr_array((data, targets.indices, targets.indptr), shape=targets.shape)
+    return Glas(similarity, recipe.baselines.glas)

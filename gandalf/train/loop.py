@@ -23,7 +23,7 @@ from gandalf.train.kernels.choice import KernelName, table_update
 from gandalf.train.kernels.cuda_graphs import recorded
 from gandalf.train.labels import Labels
 from gandalf.train.losses import Loss, binary_cross_entropy
-from gandalf.train.mixing import Mix
+from gandalf.train.mixup import MixUp
 from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
 from gandalf.train.pair_losses import PairLoss
 from gandalf.train.parallel.ranks import ONE, Ranks
@@ -50,7 +50,7 @@ class Stage:
     seed: int = 0
     micro_batch: int = 0  # texts encoded at once, and again on the way back; 0: all of a batch, once
     frozen: bool = False  # the encoder stays as it is
-    mix: Mix | None = None  # of the encoder's vectors and their targets
+    mix: MixUp | None = None  # of the encoder's vectors and their targets
     glas: Glas | None = None  # what else free rows are told
     seen: Callable[[npt.NDArray[np.int64], Tensor], None] | None = None  # is shown points and their vectors
 

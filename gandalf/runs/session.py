@@ -1,10 +1,16 @@
-"""A training run: from a data set and a recipe to a model, and to its folder."""
+"""The life of a run: from material to a model, stage by stage, with logs, checkpoints and Ctrl-C."""
 
 from __future__ import annotations
 
+import math
+import signal
+import threading
 import time
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -17,15 +23,15 @@ from gandalf.graph.estimates import KINDS
 from gandalf.model import Model
 from gandalf.nets.heads import Table
 from gandalf.nets.transformer import Transformer
-from gandalf.recipe import Recipe
+from gandalf.recipe import Baselines, Recipe
 from gandalf.runs.build import assemble_encoder, encoder_options, some_texts
 from gandalf.runs.checks import check_encoder, check_points, check_ranks, check_recipe
 from gandalf.runs.first_stages import kept
-from gandalf.runs.hooks import Interrupted, Log, LogValidation, Saving, Stop
 from gandalf.runs.place import Place
 from gandalf.runs.plan import check_kernel, fit_blocks, rank_shape, resolved, run_shape
 from gandalf.runs.prepare import (
     LabelTexts,
+    Material,
     augmented,
     fit_tokens,
     loop_points,
@@ -33,22 +39,22 @@ from gandalf.runs.prepare import (
     with_own_labels,
     with_synonyms,
 )
-from gandalf.runs.stages import Material, begin, stages_of
+from gandalf.runs.stages import begin, stages_of
 from gandalf.runs.teacher import check_teacher
-from gandalf.runs.told_apart import told_apart
 from gandalf.runs.trained import HeldAnswers, Trained, answers_of
 from gandalf.runs.trees import train_trees
-from gandalf.runs.validation import Held
+from gandalf.runs.validation import Held, Validate
 from gandalf.settings import to_dict
 from gandalf.text.lengths import count_cut
 from gandalf.train.checkpoint import fingerprint
 from gandalf.train.logs import RunLog, TrainingBar
-from gandalf.train.loop import Hook
+from gandalf.train.loop import Hook, Training
 from gandalf.train.machine_memory import peak_bytes
 from gandalf.train.memory import out_of_memory, require_memory
 from gandalf.train.parallel.batch_norm import normalise_together
 from gandalf.train.parallel.gather import gather_model
-from gandalf.train.parallel.ranks import LostRankError
+from gandalf.train.parallel.ranks import ONE, LostRankError, Ranks
+from gandalf.train.rates import at_batch
 from gandalf.wide.mixing import PROPOSED, Floats, Ints
 
 LINES = 20  # of the log in an epoch
@@ -248,7 +254,7 @@ class _Run:
         if place.checkpoints is None:
             return
         tensors, numbers = self.now.training.state()
-        more, facts = self.now.memory.state()
+        more, facts = self.now.state.state()
         own = {"stage": self.now.name, "earlier": self.earlier, "seconds": self.seconds}
         own |= {"last_history": self.last_history}
         blocks = {"block": self.recipe.labels.block}
@@ -267,7 +273,7 @@ class _Run:
         if saved[1]["stage"] != self.now.name:
             self.now = begin(saved[1]["stage"], self.material, self.encoder, int(saved[1]["before"]))
         self.now.training.load(*saved)
-        self.now.memory.load(*saved)
+        self.now.state.load(*saved)
         self.earlier, self.seconds = list(saved[1]["earlier"]), float(saved[1]["seconds"])
         self.last_history = list(saved[1].get("last_history", []))
         if self.now.name == "all-points":
@@ -320,3 +326,143 @@ class _Run:
         held = self.material.held
         assert held is not None
         return answers_of(held.splits, ids, scores)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was stopped by the user between two steps; what it had learnt is in a checkpoint."""
+
+    def __init__(self, step: int, steps: int, saved: bool) -> None:
+        super().__init__(f"stopped after step {step:,} of {steps:,}")
+        self.saved = saved
+
+
+class Stop:
+    """Ctrl-C asks for the end; the loop answers between two steps. A second one ends at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take over Ctrl-C and the signal of `kill` for the body, where that can be: in the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {each: signal.signal(each, self._ask) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+class Log:
+    """Hook that writes down the loss, and ends a training that has gone astray."""
+
+    def __init__(self, log: RunLog, bar: TrainingBar, every: int) -> None:
+        self.log, self.bar, self.steps = log, bar, every
+
+    def every(self, training: Training) -> int:
+        """Number of steps between two lines."""
+        return self.steps
+
+    def __call__(self, training: Training) -> bool:
+        """Write; never ends the training but by an error."""
+        points = training.step * training.stage.order.batch
+        self.log.write("train", training.all_steps, loss=training.loss, points=points)
+        self.bar.advance(0, training.loss)
+        if not math.isfinite(training.loss):
+            raise DataError(
+                f"the loss at step {training.step:,} is no number any more",
+                remedy="learn more slowly: lower head.rate, encoder.rate or encoder.words_rate with --set",
+            )
+        return False
+
+
+class LogValidation:
+    """Hook that writes down what the validation, which comes before it at the same steps, has found."""
+
+    def __init__(self, log: RunLog, bar: TrainingBar, validate: Validate) -> None:
+        self.log, self.bar, self.validate = log, bar, validate
+
+    def every(self, training: Training) -> int:
+        """As often as there are validations."""
+        return self.validate.every(training)
+
+    def __call__(self, training: Training) -> bool:
+        """Write; never ends the training."""
+        found = self.validate.history[-1]
+        self.log.write("validation", **found)
+        self.bar.validated(f"{self.validate.options.metric} {found['value']:.1f}")
+        return False
+
+
+class Between:
+    """What is looked at after every step: the bar, the clock that asks for checkpoints, and Ctrl-C."""
+
+    def __init__(
+        self, bar: TrainingBar, stop: Stop, save: Callable[[], None], minutes: float, ranks: Ranks
+    ) -> None:
+        self.bar, self.stop, self.save, self.ranks = bar, stop, save, ranks
+        self.seconds, self.last = 60 * minutes, time.monotonic()
+
+    def __call__(self, training: Training) -> bool:
+        """Save where it is time; True where the user asked for the end, which is saved first."""
+        self.bar.advance(training.stage.order.batch)
+        if training.step == training.steps:
+            return False  # nothing is left to do, so nothing to go on with
+        self.stop.asked = self.ranks.any_rank(self.stop.asked)  # ranks hear of it at different steps
+        if self.stop.asked or self.ranks.any_rank(time.monotonic() - self.last >= self.seconds):
+            self.save()
+            self.last = time.monotonic()
+        return self.stop.asked
+
+
+@dataclass(frozen=True)
+class Saving:
+    """How a run is watched and kept: its name on the bar, who may stop it, and when it is saved."""
+
+    title: str
+    stop: Stop
+    save: Callable[[], None]
+    minutes: float
+    ranks: Ranks = ONE
+
+    def between(self, bar: TrainingBar) -> Between:
+        """What is looked at after every step of a stage with this bar."""
+        return Between(bar, self.stop, self.save, self.minutes, self.ranks)
+
+
+def told_apart(recipe: Recipe) -> dict[str, Any]:
+    """Return the settings of a run, without those that older checkpoints lack and that make no difference."""
+    found = to_dict(recipe)
+    if recipe.baselines == Baselines():
+        del found["baselines"]
+    if not recipe.training.last_stretch:
+        del found["training"]["last_stretch"]
+    if not recipe.targets.own_weight:
+        del found["targets"]["own_weight"]
+    if recipe.siamese.kind == "none":
+        del found["siamese"]["cluster_share"]
+    if recipe.siamese.kind != "decoupled":
+        del found["siamese"]["softmax_temperature"], found["siamese"]["label_points"]
+    if not recipe.siamese.guidance:
+        del found["siamese"]["guidance"]
+    if _attends_as_before(recipe):
+        del found["encoder"]["attention"]
+    del found["memory"], found["search"], found["trees"]["terms"], found["trees"]["cost"]
+    # Before, no rate followed the batch: a run whose rates do is another.
+    parts = {"encoder": recipe.encoder.optimiser, "head": recipe.head.optimiser}
+    times = {part: at_batch(1.0, optimiser, recipe.training.batch) for part, optimiser in parts.items()}
+    return {**found, "rates": times} if set(times.values()) != {1.0} else found
+
+
+def _attends_as_before(recipe: Recipe) -> bool:
+    """Return True if no encoder is made by the setting `encoder.attention`, or one as it was before that."""
+    encoder = recipe.encoder
+    return encoder.kind != "inception" or encoder.attention == "self" or encoder.from_model is not None

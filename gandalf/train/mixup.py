@@ -12,11 +12,11 @@ from torch import Tensor
 
 from gandalf.train.labels import Chunk
 
-Pairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # rows of a batch, and who each is mixed with
+MixPairs = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]  # rows of a batch, and who each is mixed with
 
 
 @dataclass(frozen=True, eq=False)
-class Mixed:
+class MixedBatch:
     """Points of a batch and the points they are mixed with; nobody stands twice on one side."""
 
     own: Tensor  # shape: (M,) rows of the batch
@@ -54,27 +54,27 @@ class Mixed:
 
 
 @dataclass(frozen=True)
-class Mix:
+class MixUp:
     """Who is mixed with whom, and how much is left of whom: a draw from Beta(alpha, alpha) for each point."""
 
-    pairs: Callable[[int, np.random.Generator], Pairs]
+    pairs: Callable[[int, np.random.Generator], MixPairs]
     alpha: float
     seed: int
 
-    def __call__(self, rows: int, step: int, device: torch.device) -> Mixed:
+    def __call__(self, rows: int, step: int, device: torch.device) -> MixedBatch:
         """What is done to a batch of so many rows; the same for the same seed and step."""
         generator = np.random.default_rng([self.seed, step, rows])
         own, other = self.pairs(rows, generator)
         share = generator.beta(self.alpha, self.alpha, len(own)).astype(np.float32)
         sent = [torch.from_numpy(each).to(device) for each in (own, other, share)]
-        return Mixed(sent[0], sent[1], sent[2], rows)
+        return MixedBatch(sent[0], sent[1], sent[2], rows)
 
 
-def each_other(rows: int, generator: np.random.Generator) -> Pairs:
+def each_other(rows: int, generator: np.random.Generator) -> MixPairs:
     """MixUp: every point with one of the same batch."""
     return np.arange(rows), generator.permutation(rows)
 
 
-def first_with_second_half(rows: int, generator: np.random.Generator) -> Pairs:
+def first_with_second_half(rows: int, generator: np.random.Generator) -> MixPairs:
     """Label-MixUp: every point with the label point that stands half a batch behind it."""
     return np.arange(rows // 2), np.arange(rows // 2, rows)
