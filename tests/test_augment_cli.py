@@ -22,7 +22,7 @@ def raw_rows(path):
 
 
 def test_augment_writes_the_papers_g_in_the_raw_layout(tiny, tmp_path):
-    made = done_json("augment", tiny, tmp_path / "out")
+    made = done_json("augment", tiny, tmp_path / "out", "--targets", "ratio")
     rows = raw_rows(tmp_path / "out" / "trn.json.gz")
     assert [row["title"] for row in rows] == [text for text, _ in ROWS] + LABELS
     # By hand: counts 3, 3, 1, 0; label 0 meets 1 twice and 2 once, label 1 meets 2 once.
@@ -41,11 +41,11 @@ def test_augment_writes_the_papers_g_in_the_raw_layout(tiny, tmp_path):
 
 
 def test_delta_scale_and_top_k(tiny, tmp_path):
-    done_json("augment", tiny, tmp_path / "a", "--delta", 0.4, "--scale", 0.5)
+    done_json("augment", tiny, tmp_path / "a", "--targets", "ratio", "--delta", 0.4, "--scale", 0.5)
     rows = raw_rows(tmp_path / "a" / "trn.json.gz")[4:]
     first = dict(zip(rows[0]["target_ind"], rows[0]["target_rel"], strict=True))
     assert first == pytest.approx({0: 1, 1: 1 / 3}, rel=1e-6)
-    done_json("augment", tiny, tmp_path / "b", "--top-k", 2)
+    done_json("augment", tiny, tmp_path / "b", "--targets", "ratio", "--top-k", 2)
     assert [row["target_ind"] for row in raw_rows(tmp_path / "b" / "trn.json.gz")[4:]] == [
         [0, 1],
         [0, 1],
@@ -70,7 +70,7 @@ def test_every_estimate_can_be_asked_for(tiny, tmp_path, targets):
     made = done_json("augment", tiny, tmp_path / "out", "--targets", targets)
     assert made["targets_used"] == ("shrunk" if targets == "calibrated" else targets)
     if targets == "calibrated":
-        assert "0 label texts are also training texts" in made["details"]["fallback"]
+        assert "no label text is also a training text" in made["details"]["fallback"]
     record = json.loads((tmp_path / "out" / "gandalf.json").read_text("utf-8"))
     assert record["graph"]["targets"] == targets
     assert record.pop("files") == sorted(path.name for path in (tmp_path / "out").iterdir())
@@ -174,6 +174,20 @@ def test_the_data_that_is_read_is_never_replaced(tiny, tmp_path):
     assert table.read_text("utf-8").startswith("text,labels")
 
 
+def test_without_a_name_targets_are_those_that_diagnose_recommends(tiny, tmp_path):
+    table = tmp_path / "single.csv"
+    table.write_text("text,labels\na cat,pets\na saw,tools\na dog,pets\n", encoding="utf-8")
+    for source, expected in ((tiny, "shrunk"), (table, "self"), ("man", "calibrated")):
+        made = done_json("augment", source, tmp_path / expected)
+        assert done_json("diagnose", source, "--minutes", 0)["recommended"] == expected
+        assert (made["targets_used"], made["graph"]["targets"]) == (expected, expected)
+        assert made["targets_recommended"]
+    named = done_json("augment", tiny, tmp_path / "named", "--targets", "glas")
+    assert "targets_recommended" not in named
+    # A strength is of shrunk targets alone, so it names them.
+    assert done_json("augment", table, tmp_path / "strength", "--strength", 2)["targets_used"] == "shrunk"
+
+
 def test_label_points_are_never_counted_twice(tiny, tmp_path):
     assert run("augment", tiny, tmp_path / "out").exit_code == 0
     for words in (
@@ -200,7 +214,7 @@ def test_label_points_are_never_counted_twice(tiny, tmp_path):
             ["--targets", "shrunk", "--strength", "inf"],
             "strength of shrinkage is inf, but it must be at least 0 and finite",
         ),
-        (["--strength", "2"], "says nothing about ratio targets"),
+        (["--targets", "ratio", "--strength", "2"], "says nothing about ratio targets"),
         (["--seed", "-1"], "--seed"),
         (["--targets", "shrunken"], "shrunken"),
         (["--format", "arff"], "arff"),

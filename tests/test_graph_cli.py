@@ -67,6 +67,33 @@ def test_diagnose_says_when_nothing_can_be_matched(tiny):
     assert "cannot be observed" in found["verdict"]
 
 
+def test_diagnose_says_what_label_points_gain_where_nothing_can_be_observed(tmp_path):
+    table = tmp_path / "t.csv"
+    rows = "".join(f"word{n % 4} and more {n},topic{n % 4};other{n % 2}\n" for n in range(360))
+    table.write_text(f"text,labels\n{rows}", encoding="utf-8")
+    result = run("diagnose", table, "--minutes", 2)
+    assert result.exit_code == 0, result.output
+    for part in ("none", "self", "ratio", "shrunk", "P@1 gained", "PSP@5 gained", "On held-out points"):
+        assert part in result.stdout, part
+    assert "trying" not in result.stdout and "self: P@1" in result.stderr
+    gains = done_json("diagnose", table, "--minutes", 2)["gains"]
+    assert [each["targets"] for each in gains["tried"]] == ["none", "self", "ratio", "shrunk"]
+    assert gains["held"] >= 60 and gains["verdict"] in " ".join(result.stdout.split())
+
+
+def test_diagnose_trains_nothing_if_it_is_told_so_or_targets_can_be_observed(tiny):
+    assert "gains" not in done_json("diagnose", tiny, "--minutes", 0)
+    assert "gains" not in done_json("diagnose", "man")
+    few = done_json("diagnose", tiny)["gains"]
+    assert few["tried"] == [] and "could be held out" in few["verdict"]
+
+
+def test_there_is_nothing_to_draw_where_nothing_can_be_observed(tiny, tmp_path):
+    result = run("diagnose", tiny, "--plot", tmp_path / "r.png")
+    assert result.exit_code == 2 and "nothing to draw" in result.stderr
+    assert not (tmp_path / "r.png").exists()
+
+
 def test_control_characters_never_reach_a_terminal(tiny):
     lines = (tiny / "lbl.json").read_text("utf-8").replace("second label", "sec\\u001b[31mond\\u009b label")
     (tiny / "lbl.json").write_text(lines, "utf-8")
@@ -79,9 +106,10 @@ def test_control_characters_never_reach_a_terminal(tiny):
 def test_diagnose_says_when_a_strength_is_a_default_or_a_guess(tiny, tmp_path):
     assert "So few pairs say little" in done_json("diagnose", tiny)["verdict"]
     table = tmp_path / "t.csv"
-    table.write_text("text,labels\na,x\nb,y\n", encoding="utf-8")
+    table.write_text("text,labels\na,x;y\nb,z\n", encoding="utf-8")
     found = done_json("diagnose", table)
     assert "is a default" in found["verdict"] and found["strength_fitted_on"] == 0
+    assert found["recommended"] == "shrunk"
 
 
 def test_what_was_guessed_or_changed_is_told_by_every_command(tmp_path):

@@ -11,9 +11,12 @@ from strategies import targets
 
 from gandalf.data.dataset import Dataset
 from gandalf.graph.estimates.calibrated import fit_calibrated
+from gandalf.graph.estimates.shrunk import Shrunk
+from gandalf.graph.kind import InMemory
 from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.graph.matched_pairs import match
-from gandalf.graph.postulate import diagnose, log_loss, reliability
+from gandalf.graph.postulate import _number, diagnose, log_loss, recommended_targets, reliability
+from gandalf.graph.together import together
 
 WORDS = st.sampled_from(["red", "Red ", "blue", "green", ""])
 
@@ -143,8 +146,55 @@ def test_without_matching_texts_the_verdict_says_so_and_shrunk_is_used():
     assert "cannot be observed" in found.verdict
     graph = label_graph(strangers, GraphOptions("calibrated"))
     assert graph.estimate == "shrunk"
-    assert "only 0 label texts are also training texts" in str(graph.details["fallback"])
+    assert "no label text is also a training text" in str(graph.details["fallback"])
     assert graph.details["strength"] == found.strength
+
+
+def alone(points=120, labels=12):
+    """Each point has one label, so no two labels stand together."""
+    y = np.zeros((points, labels), dtype=np.float32)
+    y[np.arange(points), np.arange(points) % labels] = 1
+    names = [f"text {s} of {s % labels}" for s in range(points)]
+    return Dataset(csr_array(y), names, [f"label {j}" for j in range(labels)])
+
+
+def test_labels_that_never_stand_together_get_self_targets():
+    found = diagnose(alone())
+    assert found.recommended == "self" and found.verdict.endswith("Use self targets.")
+    assert "No two labels stand on one point" in found.verdict
+    assert "shrunk" not in found.verdict and "0.00" not in found.verdict
+    assert recommended_targets(InMemory(alone()))[0] == "self"
+
+
+@given(targets(max_points=8, max_labels=5, graded=True))
+def test_company_is_what_nested_loops_count(matrix):
+    y = matrix.toarray().astype(float)
+    strength, delta = 0.7, 0.2
+    found = together(Dataset(matrix), Shrunk(strength), delta)
+    used = [j for j in range(y.shape[1]) if y[:, j].any()]
+    pairs = [(j, i) for j in used for i in used if i != j and ((y[:, i] > 0) & (y[:, j] > 0)).any()]
+    joint = {(j, i): float(y[:, i] @ y[:, j]) for j, i in pairs}
+    again = [((y[:, i] > 0) & (y[:, j] > 0)).sum() > 1 for j, i in pairs]
+    kept = {a: sum(joint[j, i] / (y[:, j].sum() + a) > delta for j, i in pairs) for a in (0.0, strength)}
+    assert (found.labels, found.with_others) == (len(used), len({j for j, _ in pairs}))
+    number = max(len(used), 1)
+    assert found.others == pytest.approx(len(pairs) / number)
+    assert found.again == pytest.approx(np.mean(again) if again else 0.0)
+    near = any(abs(joint[j, i] / (y[:, j].sum() + a) - delta) < 1e-6 for j, i in pairs for a in kept)
+    if not near:  # float32 and float64 may differ at the threshold
+        assert (found.ratio, found.shrunk) == pytest.approx((kept[0.0] / number, kept[strength] / number))
+
+
+@pytest.mark.parametrize("holds", [1.0, 0.1])
+def test_what_augment_uses_is_what_the_diagnosis_recommends(holds):
+    points = items(1500, 120, holds, seed=5)
+    strangers = Dataset(points.targets, points.texts, [f"advert {j}" for j in range(120)])
+    for each in (points, strangers):
+        assert recommended_targets(InMemory(each))[0] == diagnose(each).recommended
+
+
+def test_a_small_share_is_never_told_as_nought():
+    assert [_number(share) for share in (0.43, 0.1, 0.034, 0.0004)] == ["0.43", "0.10", "0.03", "0.0004"]
 
 
 def test_reliability_bins_are_open_below_and_closed_above():

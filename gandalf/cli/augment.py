@@ -12,7 +12,7 @@ from rich.markup import escape
 from gandalf import __version__
 from gandalf.augment.label_points import Keep, Points
 from gandalf.augment.sampling import Order
-from gandalf.cli.graph_options import GRAPH
+from gandalf.cli.graph_options import WANTED, Wanted
 from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.cli.places import Place, place
@@ -65,11 +65,11 @@ WRITING = Bundle(
 )
 
 
-@offers(SOURCE, GRAPH, KEEP, WRITING)
+@offers(SOURCE, WANTED, KEEP, WRITING)
 def augment(
     source: Source,
     out: Out,
-    options: GraphOptions,
+    wanted: Wanted,
     keep: Keep,
     writing: Writing,
     cluster: Cluster = None,
@@ -77,7 +77,9 @@ def augment(
 ) -> None:
     """Write the training set with every label's text as an extra point and the graph's row as its targets.
 
-    [bold]gandalf augment man out[/]  the paper's G, in the raw layout
+    [bold]gandalf augment man out[/]  with the targets that gandalf diagnose recommends, in the raw layout
+
+    [bold]gandalf augment man out --targets ratio[/]  the paper's G
 
     [bold]gandalf augment man out --targets calibrated --format pecos[/]
 
@@ -85,14 +87,17 @@ def augment(
 
     [bold]gandalf augment shards out --cluster tcp://scheduler:8786[/]  a folder of shards, on Dask
     """
-    keep, writing = replace(keep, seed=options.seed), replace(writing, seed=options.seed)
+    seed = wanted.options.seed
+    keep, writing = replace(keep, seed=seed), replace(writing, seed=seed)
     with alone(out, parents=True):
         _refuse_to_lose(out, source, writing)
-        with place(source, options, cluster, writing) as points:
+        with place(source, wanted.options, cluster, writing) as points:
+            options, why = wanted.settled(points)
             found = points.label_graph(options)
 
             def made(written: int) -> dict[str, Any]:
                 known = _record(source, points, found, written, options, keep)
+                known |= {"targets_recommended": why} if why else {}
                 return known | {"format": writing.format, "harden": writing.harden}
 
             record, notes = points.write(found.matrix, keep, out, writing, made)
@@ -148,9 +153,14 @@ def _show(out: Path, record: dict[str, Any], notes: list[str]) -> None:
     screen.print(
         f"{escape(str(out))}: {record['points_written']:,} training points in the format {record['format']} "
         f"({record['points']:,} in {escape(record['data'])}, {record['labels']:,} labels, "
-        f"{record['targets_used']} targets); {RECORD} says how it was made"
+        f"{record['targets_used']} targets{_because(record)}); {RECORD} says how it was made"
     )
     for name, value in record["details"].items():
         screen.print(f"[dim]{name.replace('_', ' ')}: {escape(str(value))}[/]")
     for note in notes:
         screen.print(f"note: {escape(note)}")
+
+
+def _because(record: dict[str, Any]) -> str:
+    why = record.get("targets_recommended")
+    return f", recommended: {why}" if why else ""

@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
 from rich.markup import escape
 
+from gandalf.cli.engine import engine
 from gandalf.cli.graph_options import Delta
 from gandalf.cli.options import Json, Plot, Seed, Source, reads_data
 from gandalf.cli.output import console, print_json, share
+from gandalf.data.dataset import Dataset
+from gandalf.data.sentences import counted
+from gandalf.errors import DataError
+from gandalf.graph.postulate import Diagnosis
 from gandalf.graph.postulate import diagnose as diagnosed
-from gandalf.report.graphs import plot_reliability, quality_table, reliability_table
+from gandalf.report.graphs import gains_table, plot_reliability, quality_table, reliability_table
+
+if TYPE_CHECKING:
+    from gandalf.runs.gains import Gains
+
+GAINS_MINUTES = 1.0
+
+
+Minutes = Annotated[
+    float | None,
+    typer.Option(
+        "--minutes",
+        min=0.0,
+        help="Train with each kind of label points on all but held-out points, for so many minutes in all; 0:"
+        f" do not. Default: {GAINS_MINUTES:g} where no label text is a training text, else 0.",
+    ),
+]
 
 
 @reads_data
 def diagnose(
-    source: Source, delta: Delta = 0.1, seed: Seed = 0, plot: Plot = None, json: Json = False
+    source: Source,
+    delta: Delta = 0.1,
+    seed: Seed = 0,
+    minutes: Minutes = None,
+    plot: Plot = None,
+    json: Json = False,
 ) -> None:
     """Measure how far P(i | text of j) = P(i | j) holds, on labels whose text is also a training text.
+
+    Where hardly any label's text is one, say what co-occurrences alone tell, and what label points gain on
+    held-out points in a minute.
 
     [bold]gandalf diagnose man[/]
 
@@ -24,26 +59,53 @@ def diagnose(
     source.refuse_to_write(plot)
     splits = source.load_original()
     found = diagnosed(splits.train, delta=delta, seed=seed)
+    if plot is not None and not found.estimates:
+        raise DataError("there is nothing to draw: no target can be observed", remedy="leave --plot out")
     if plot is not None:
         plot_reliability(found, plot, title=splits.name)
+    if minutes is None:
+        minutes = 0.0 if found.estimates or find_spec("torch") is None else GAINS_MINUTES
+    if not json:
+        _show(splits.name, found, console())
+        if plot is not None:
+            console().print(f"drawn: {escape(str(plot))}")
+    gains = _gains(splits.train, found, minutes, seed) if minutes else None
     if json:
-        print_json({"data": splits.name, "delta": delta, **found.as_dict()})
-        return
-    out = console()
-    matched = found.matched_labels / max(found.labels, 1)
-    out.print(
-        f"{escape(splits.name)}: {found.matched_labels:,} of {found.labels:,} labels ({share(matched)}) have "
-        f"the text of a training point; {found.labels_that_share_a_text:,} labels share their text with "
-        f"another, and {found.texts_of_several_points:,} matched texts belong to several points."
-    )
+        more = {} if gains is None else {"gains": gains.as_dict()}
+        print_json({"data": splits.name, "delta": delta, **found.as_dict(), **more})
+    elif gains is not None:
+        if gains.tried:
+            console().print(gains_table(gains))
+        console().print(f"[bold]{escape(gains.verdict)}[/]")
+
+
+def _gains(points: Dataset, found: Diagnosis, minutes: float, seed: int) -> Gains:
+    """Try every kind of label points that could differ on this data."""
+    with engine("--minutes"):
+        from gandalf.runs.gains import label_point_gains
+    kinds = ["self"]
+    if found.together.with_others:
+        kinds += ["ratio", "shrunk"]
     if found.estimates:
-        out.print(quality_table(found))
+        kinds.append("calibrated")
+    return label_point_gains(points, kinds, minutes, seed=seed, tell=partial(typer.secho, err=True, dim=True))
+
+
+def _show(name: str, found: Diagnosis, out: Console) -> None:
+    if not found.estimates:
+        out.print(f"{escape(name)}\n\n[bold]{escape(found.verdict)}[/]\n")
+        return
+    matched = found.matched_labels / max(found.labels, 1)
+    labels, shared = counted(found.labels, "label"), counted(found.labels_that_share_a_text, "label")
     out.print(
-        f"Strength of shrinkage: {found.strength:g}, from {found.strength_fitted_on:,} pairs of labels\n"
+        f"{escape(name)}: {found.matched_labels:,} of {labels} ({share(matched)}) have the text of a "
+        f"training point; {shared} share a text with another, and "
+        f"{counted(found.texts_of_several_points, 'matched text')} with several points."
     )
+    out.print(quality_table(found))
+    fitted = counted(found.strength_fitted_on, "pair")
+    out.print(f"Strength of shrinkage: {found.strength:g}, from {fitted} of labels\n")
     for one in found.estimates:
         if one.name in ("ratio", found.recommended):
             out.print(reliability_table(one))
     out.print(f"\n[bold]{escape(found.verdict)}[/]")
-    if plot is not None:
-        out.print(f"drawn: {escape(str(plot))}")

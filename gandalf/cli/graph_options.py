@@ -1,14 +1,18 @@
-"""Options of targets, shared by `graph` and `augment`."""
+"""Options of targets of `graph` and `augment`, which uses what `diagnose` recommends if none are named."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, get_args
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from gandalf.cli.options import Bundle, Seed
 from gandalf.graph.estimates import KINDS
 from gandalf.graph.label_graph import GraphOptions, SharedText, TargetName
+
+if TYPE_CHECKING:
+    from gandalf.cli.places import Place
 
 _PANEL = "How targets are made"
 
@@ -40,4 +44,34 @@ GRAPH = Bundle(
         ),
     },
     GraphOptions,
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Options of targets whose kind may be left to the data."""
+
+    options: GraphOptions
+    chosen: bool  # the kind was named, or follows from an option that only one kind reads
+
+    def settled(self, points: Place) -> tuple[GraphOptions, str]:
+        """Return the options with the recommended kind if none was named, and why it is recommended."""
+        if self.chosen:
+            return self.options, ""
+        name, why = points.recommended(self.options.delta, self.options.seed)
+        return replace(self.options, targets=name), why
+
+
+def _wanted(targets: str | None = None, **options: Any) -> Wanted:  # noqa: ANN401  values of GraphOptions
+    owned = next((OWNED[name] for name in OWNED if options[name] is not None), None)
+    return Wanted(GraphOptions(targets or owned or ASSUMED, **options), bool(targets or owned))
+
+
+ASSUMED = "calibrated"  # until the data decides: it needs all that other kinds that may be chosen need
+OWNED = {"teacher": "teacher", "strength": "shrunk"}
+_WANTED_HELP = f"{_TARGETS_HELP} Default: what gandalf diagnose recommends."
+WANTED = Bundle(
+    Wanted,
+    GRAPH.parameters | {"targets": (_option(TargetName | None, "--targets", _WANTED_HELP), None)},
+    _wanted,
 )

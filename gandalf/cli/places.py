@@ -18,9 +18,10 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import Writing, export
 from gandalf.data.harden import harden_points
 from gandalf.errors import Findings, Problem
-from gandalf.graph.kind import LabelGraph
+from gandalf.graph.kind import InMemory, LabelGraph
 from gandalf.graph.label_graph import GraphOptions, counted_graph, need_sums
 from gandalf.graph.neighbours import Labelled, Neighbourhood, neighbourhood
+from gandalf.graph.postulate import recommended_targets
 from gandalf.runs.teacher import any_label_graph
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ class Place(Protocol):
 
     def label_graph(self, options: GraphOptions) -> LabelGraph:
         """The label graph of the training points."""
+
+    def recommended(self, delta: float, seed: int) -> tuple[str, str]:
+        """The kind of targets to use, and why."""
 
     def neighbourhood(self, matrix: csr_array, label: int) -> Neighbourhood:
         """A label's row of the graph beside the counts behind it."""
@@ -82,6 +86,10 @@ class Here:
         """The label graph of the training points."""
         with engine("a teacher"):
             return self.count(self.splits.train, options)
+
+    def recommended(self, delta: float, seed: int) -> tuple[str, str]:
+        """The kind of targets to use, and why."""
+        return recommended_targets(InMemory(self.splits.train), delta=delta, seed=seed)
 
     def neighbourhood(self, matrix: csr_array, label: int) -> Neighbourhood:
         """A label's row of the graph beside the counts behind it."""

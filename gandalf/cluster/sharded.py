@@ -30,6 +30,7 @@ from gandalf.errors import DataError, Findings, Problem
 from gandalf.graph.kind import LabelGraph
 from gandalf.graph.label_graph import GraphOptions, counted_graph
 from gandalf.graph.neighbours import Neighbourhood, described
+from gandalf.graph.postulate import recommended_targets
 from gandalf.progress import track
 
 LABEL_POINTS = 1 << 16  # written at once
@@ -64,6 +65,10 @@ class ShardedSet:
     def label_graph(self, options: GraphOptions) -> LabelGraph:
         """The label graph, counted by the workers."""
         return counted_graph(self.labelled, options, self.labelled.label_texts)
+
+    def recommended(self, delta: float, seed: int) -> tuple[str, str]:
+        """The kind of targets to use, and why."""
+        return recommended_targets(self.labelled, delta=delta, seed=seed)
 
     def neighbourhood(self, matrix: csr_array, label: int) -> Neighbourhood:
         """A label's row of the graph beside the counts behind it."""

@@ -16,19 +16,21 @@ from typing import Any
 import numpy as np
 
 from gandalf.data.dataset import Dataset
-from gandalf.graph.cooccurrence import check_threshold
+from gandalf.graph.cooccurrence import Keep, check_threshold
 from gandalf.graph.estimates import KINDS
 from gandalf.graph.estimates.calibrated import MIN_PAIRS, too_few_to_calibrate
 from gandalf.graph.estimates.shrunk import Shrunk, fit_shrunk
 from gandalf.graph.joint_sums import Floats
+from gandalf.graph.kind import Counted
 from gandalf.graph.matched_pairs import Matches, match
+from gandalf.graph.together import Together, shrinkage_words, together
 
 EDGES = np.linspace(0.0, 1.0, 11)  # of the reliability table
 FLOOR = 1e-3  # the log loss clips estimates to [FLOOR, 1 - FLOOR]: at 0 and 1 it is infinite
 # Observed / shrunk: from HOLDS on the postulate holds, below FAILS it fails.
 HOLDS, FAILS = 0.75, 0.4
 SURE = 1.2  # from this ratio / shrunk on, the ratio is too sure of itself
-HARDLY = 100.0  # from this strength on, shrinkage leaves next to nothing of a ratio
+RARELY = 0.01  # below this promise nobody can tell whether the postulate holds
 FEW = 0.1  # below this share of pairs kept, label points teach little but their own label
 
 
@@ -70,6 +72,7 @@ class Diagnosis:
     reachable: float | None  # share of true links whose labels co-occur elsewhere: an upper bound of recall
     strength: float  # of the shrunk estimate
     strength_fitted_on: int  # pairs of held-out co-occurrences that it was fitted to; 0: a default
+    together: Together  # labels that stand on one point
     estimates: tuple[EstimateQuality, ...]
     recommended: str
     verdict: str
@@ -84,52 +87,65 @@ def diagnose(points: Dataset, *, delta: float = 0.1, seed: int = 0) -> Diagnosis
     check_threshold(delta)
     points.need_probabilities()
     shrunk = fit_shrunk(points.targets, seed=seed)
-    if points.texts is None or points.label_texts is None:
-        return _unobserved(points, shrunk, "the data set has no texts to match labels with points")
-    matches = match(points, seed=seed)
-    why_not = too_few_to_calibrate(matches)
+    company = together(points, shrunk, delta, seed)
+    matches, why_not = _matched(points, seed)
     qualities: tuple[EstimateQuality, ...] = ()
-    if not why_not:
-        qualities = tuple(
-            quality(name, kind.score_pairs(matches.pairs, shrunk, seed), matches, delta)
-            for name, kind in KINDS.items()
-            if kind.score_pairs is not None
-        )
-    recommended = min(qualities, key=lambda q: q.log_loss).name if qualities else "shrunk"
-    observed = matches.pairs.observed
+    if matches is not None and not why_not:
+        qualities = _qualities(matches, shrunk, delta, seed)
+    recommended = min(qualities, key=lambda q: q.log_loss).name if qualities else _unseen(company)
+    observed = np.empty(0) if matches is None else matches.pairs.observed
+    links = 0.0 if matches is None else matches.links
+    verdict = _verdict(qualities, observed, recommended) if qualities else _unknown(why_not, shrunk, company)
     return Diagnosis(
         labels=points.num_labels,
-        matched_labels=matches.labels,
-        matched_texts=matches.texts,
-        texts_of_several_points=matches.several_points,
-        labels_that_share_a_text=matches.shared_texts,
-        pairs=len(matches.pairs),
+        matched_labels=0 if matches is None else matches.labels,
+        matched_texts=0 if matches is None else matches.texts,
+        texts_of_several_points=0 if matches is None else matches.several_points,
+        labels_that_share_a_text=0 if matches is None else matches.shared_texts,
+        pairs=len(observed),
         mean_observed=float(observed.mean()) if len(observed) else None,
-        reachable=float(observed.sum() / matches.links) if matches.links else None,
+        reachable=float(observed.sum() / links) if links else None,
         strength=shrunk.strength,
         strength_fitted_on=shrunk.fitted_on,
+        together=company,
         estimates=qualities,
         recommended=recommended,
-        verdict=_unknown(why_not, shrunk) if why_not else _verdict(qualities, observed, recommended),
+        verdict=verdict,
     )
 
 
-def _unobserved(points: Dataset, shrunk: Shrunk, why_not: str) -> Diagnosis:
-    return Diagnosis(
-        labels=points.num_labels,
-        matched_labels=0,
-        matched_texts=0,
-        texts_of_several_points=0,
-        labels_that_share_a_text=0,
-        pairs=0,
-        mean_observed=None,
-        reachable=None,
-        strength=shrunk.strength,
-        strength_fitted_on=shrunk.fitted_on,
-        estimates=(),
-        recommended="shrunk",
-        verdict=_unknown(why_not, shrunk),
+def recommended_targets(points: Counted, *, delta: float = 0.1, seed: int = 0) -> tuple[str, str]:
+    """Return the kind of targets that `diagnose` recommends, and why; points may be in any place."""
+    check_threshold(delta)
+    shrunk = points.shrunk(seed)
+    matches = points.matches(seed) if points.has_texts else None
+    if matches is not None and not too_few_to_calibrate(matches):
+        best = min(_qualities(matches, shrunk, delta, seed), key=lambda each: each.log_loss)
+        return best.name, "closest to the observed targets of held-out texts"
+    if points.graph(Keep(shrunk, delta, None)).nnz > points.num_labels:
+        return "shrunk", "too few label texts are training texts to calibrate"
+    return "self", "no two labels stand together often enough"
+
+
+def _qualities(matches: Matches, shrunk: Shrunk, delta: float, seed: int) -> tuple[EstimateQuality, ...]:
+    return tuple(
+        quality(name, kind.score_pairs(matches.pairs, shrunk, seed), matches, delta)
+        for name, kind in KINDS.items()
+        if kind.score_pairs is not None
     )
+
+
+def _matched(points: Dataset, seed: int) -> tuple[Matches | None, str]:
+    """Return labels matched to points, and why nothing can be learnt from them; "" if it can."""
+    if points.texts is None or points.label_texts is None:
+        return None, "the data set has no texts to match labels with points"
+    matches = match(points, seed=seed)
+    return matches, too_few_to_calibrate(matches)
+
+
+def _unseen(company: Together) -> str:
+    """Return the targets to use where none can be observed: shrunk ones if they hold any other label."""
+    return "shrunk" if company.shrunk else "self"
 
 
 def quality(name: str, score: Floats, matches: Matches, delta: float) -> EstimateQuality:
@@ -167,23 +183,19 @@ def reliability(score: Floats, observed: Floats) -> tuple[ReliabilityRow, ...]:
     return tuple(rows)
 
 
-def _unknown(why_not: str, shrunk: Shrunk) -> str:
-    words = [f"The postulate cannot be observed: {why_not}. Use shrunk targets."]
-    if not shrunk.fitted_on:
+def _unknown(why_not: str, shrunk: Shrunk, company: Together) -> str:
+    """Say what can be said where no label's text shows what a label point should teach."""
+    words = [f"Whether the postulate holds cannot be observed: {why_not}.", company.words]
+    if not company.shrunk:
+        return " ".join([*words, "Use self targets."])
+    if shrunk.fitted_on:
+        words.append(shrinkage_words(shrunk, MIN_PAIRS))
+    else:
         words.append(
-            f"Their strength, {shrunk.strength:g}, is a default: there is no pair of labels to learn from "
-            "of which one has a second point."
+            f"No label of a pair has a second point, so the strength of shrinkage, {shrunk.strength:g}, is a "
+            "default."
         )
-        return " ".join(words)
-    words.append(
-        f"Their strength, {shrunk.strength:g}, was fitted by predicting held-out co-occurrences of "
-        f"{shrunk.fitted_on:,} pairs of labels, which needs no matching texts."
-    )
-    if shrunk.fitted_on < MIN_PAIRS:
-        words.append("So few pairs say little; take it as a guess.")
-    if shrunk.strength >= HARDLY:
-        words.append("So strong a shrinkage means that labels seen together hardly ever were again.")
-    return " ".join(words)
+    return " ".join([*words, "Use shrunk targets."])
 
 
 def _verdict(qualities: tuple[EstimateQuality, ...], observed: Floats, recommended: str) -> str:
@@ -194,9 +206,11 @@ def _verdict(qualities: tuple[EstimateQuality, ...], observed: Floats, recommend
     holds, sure = seen / max(shrunk, 1e-12), ratio / max(shrunk, 1e-12)
     words = [
         "Where a label's text is a training text, the labels that occur with that label elsewhere were there "
-        f"with probability {seen:.2f}; held-out co-occurrences alone promise {shrunk:.2f}."
+        f"{_chance(seen)}; held-out co-occurrences alone promise {_number(shrunk) if shrunk else 'nothing'}."
     ]
-    if holds >= HOLDS:
+    if max(seen, shrunk) < RARELY:
+        words.append("Labels that occur together hardly ever do so again: there is no postulate to speak of.")
+    elif holds >= HOLDS:
         words.append("So the postulate holds on this data.")
     elif holds >= FAILS:
         words.append(f"So the postulate holds in part: {holds:.0%} of what the labels promise.")
@@ -204,7 +218,7 @@ def _verdict(qualities: tuple[EstimateQuality, ...], observed: Floats, recommend
         words.append("So the postulate does not hold here: a label's text says other things than the label.")
     if sure >= SURE:
         words.append(
-            f"The paper's ratio, {ratio:.2f}, is too sure of rare labels, by a factor of {sure:.1f}."
+            f"The paper's ratio, {_number(ratio)}, is too sure of rare labels, by a factor of {sure:.1f}."
         )
     words.append(f"Use {recommended} targets: they come closest on held-out texts.")
     if best.kept < FEW:
@@ -213,3 +227,12 @@ def _verdict(qualities: tuple[EstimateQuality, ...], observed: Floats, recommend
             "each label itself."
         )
     return " ".join(words)
+
+
+def _chance(share: float) -> str:
+    return f"with probability {_number(share)}" if share else "not once"
+
+
+def _number(share: float) -> str:
+    """Return two digits behind the point, or the first digit that is not 0."""
+    return f"{share:.2f}" if share >= 0.1 or not share else f"{share:.1g}"

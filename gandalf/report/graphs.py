@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
@@ -13,6 +14,9 @@ from gandalf.graph.neighbours import Neighbourhood
 from gandalf.graph.postulate import Diagnosis, EstimateQuality
 from gandalf.report.bars import bar
 from gandalf.report.plots import figure, save
+
+if TYPE_CHECKING:
+    from gandalf.runs.gains import Gains
 
 SHOWN = 20  # neighbours of a label in a table or picture
 
@@ -85,6 +89,21 @@ def reliability_table(one: EstimateQuality) -> Table:
         table.add_row(
             step, f"{row.pairs:,}", f"{row.estimate:.2f}", f"{row.observed:.2f}", bar(row.observed, 1.0, 20)
         )
+    return table
+
+
+def gains_table(found: Gains) -> Table:
+    """What each kind of label points reaches on held-out points, and what it gains over none."""
+    title = f"Label points on {found.held:,} held-out training points, {found.epochs:g} epochs each"
+    table = Table(title=title, title_justify="left")
+    table.add_column("label points")
+    names, deciding = list(found.tried[0].figures), list(found.tried[-1].gained)
+    for heading in (*names, *(f"{name} gained" for name in deciding)):
+        table.add_column(heading, justify="right")
+    for one in found.tried:
+        gained = (one.gained[name] for name in deciding if one.gained)
+        cells = [f"{each.difference:+.2f} ({each.low:+.2f} to {each.high:+.2f})" for each in gained]
+        table.add_row(one.targets, *(f"{one.figures[name]:.2f}" for name in names), *cells)
     return table
 
 

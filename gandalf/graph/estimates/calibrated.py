@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit
 
+from gandalf.data.sentences import counted
 from gandalf.graph.estimates.shrunk import Shrunk, build_shrunk
 from gandalf.graph.joint_sums import Floats
 from gandalf.graph.kind import Counted, LabelGraph, TargetKind, build_from_sums, score_pairs
@@ -133,9 +134,9 @@ def _cells(joint: Floats, given: Floats, other: Floats) -> npt.NDArray[np.int64]
 def too_few_to_calibrate(matches: Matches) -> str:
     """Say why a calibrated estimate cannot be fitted; return "" if it can."""
     if matches.texts < MIN_TEXTS:
-        return (
-            f"only {matches.texts} label texts are also training texts, and a calibration needs {MIN_TEXTS}"
-        )
+        many = "are also training texts" if matches.texts > 1 else "is also a training text"
+        found = f"only {counted(matches.texts, 'label text')}" if matches.texts else "no label text"
+        return f"{found} {many}, and a calibration needs {MIN_TEXTS}"
     if len(matches.pairs) < MIN_PAIRS:
         return (
             f"labels whose text is a training text make only {len(matches.pairs)} pairs that occur together, "

@@ -1,0 +1,84 @@
+"""Labels that stand together on a point: what can be said of label points before any text is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gandalf.data.dataset import Dataset
+from gandalf.data.sentences import counted
+from gandalf.data.sparse_rows import products_by_label
+from gandalf.graph.cooccurrence import Estimate, counts, frequencies, sample_by_pairs
+from gandalf.graph.estimates.ratio import Ratio
+from gandalf.graph.estimates.shrunk import Shrunk
+
+MAX_PAIRS = 2_000_000  # pairs looked at
+HARDLY = 100.0  # from this strength on, shrinkage leaves next to nothing of a ratio
+
+
+@dataclass(frozen=True)
+class Together:
+    """How labels occur together, on all labels with points or on a sample of them."""
+
+    labels: int  # that were looked at
+    with_others: int  # of these, labels that stand with another label on a point
+    others: float  # other labels that a label stands with, on average
+    again: float  # share of the pairs of labels that stand together on more than one point
+    ratio: float  # labels beside its own that a label point gets from the paper's ratio, on average
+    shrunk: float  # the same of shrunk targets
+
+    @property
+    def words(self) -> str:
+        """What was counted, in a sentence or two."""
+        if not self.with_others:
+            return "No two labels stand on one point, so label points can teach each label alone."
+        alone = "all" if self.with_others == self.labels else f"{self.with_others:,}"
+        return (
+            f"Of {counted(self.labels, 'label')} with points {alone} stand on a point with others, each with "
+            f"{self.others:.1f} on average; {self.again:.0%} of these pairs do so on more than one point. A "
+            f"label point gets {_number(self.ratio)} beside its own from the paper's ratio, and "
+            f"{_number(self.shrunk)} from shrunk targets."
+        )
+
+
+def _number(labels: float) -> str:
+    return "no label" if not labels else f"{labels:.1f} labels" if labels >= 0.1 else f"{labels:.1g} labels"
+
+
+def together(points: Dataset, shrunk: Shrunk, delta: float, seed: int = 0) -> Together:
+    """Count pairs of labels, and how many of them pass the threshold."""
+    work, frequency = products_by_label(points.targets), frequencies(points.targets)
+    used = np.flatnonzero(frequency)
+    labels = sample_by_pairs(work, used, np.random.default_rng(seed), MAX_PAIRS) if len(used) else used
+    joint = counts(points.targets, labels)
+    row = np.repeat(labels, np.diff(joint.indptr))
+    off = joint.indices != row
+    given, number = row[off], max(len(labels), 1)
+    pair = (joint.data[off], frequency[given], frequency[joint.indices[off]])
+    present = points.targets.copy()
+    present.data = np.ones_like(present.data)  # a pair of graded targets stands together all the same
+    seen = counts(present, labels).data[off] if len(given) else np.empty(0)
+
+    def kept(estimate: Estimate) -> float:
+        return float((estimate.score(*pair) > delta).sum() / number)
+
+    return Together(
+        labels=len(labels),
+        with_others=len(np.unique(given)),
+        others=len(given) / number,
+        again=float((seen > 1).mean()) if len(seen) else 0.0,
+        ratio=kept(Ratio()),
+        shrunk=kept(shrunk),
+    )
+
+
+def shrinkage_words(shrunk: Shrunk, few: int) -> str:
+    """Say what shrinkage finds by itself: it needs no texts."""
+    words = [f"Shrinkage by {shrunk.strength:g} predicts held-out co-occurrences best"]
+    words.append(f" ({counted(shrunk.fitted_on, 'pair')} of labels).")
+    if shrunk.fitted_on < few:
+        words.append(" So few pairs say little; take it as a guess.")
+    if shrunk.strength >= HARDLY:
+        words.append(" So strong a shrinkage means that labels seen together hardly ever were again.")
+    return "".join(words)
