@@ -19,6 +19,7 @@ from gandalf.cli.places import Place, place
 from gandalf.data.claim import alone
 from gandalf.data.export import Writing
 from gandalf.data.origin import RECORD, foreign_files
+from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 from gandalf.graph.kind import LabelGraph
 from gandalf.graph.label_graph import GraphOptions
@@ -151,8 +152,9 @@ def _record(
 def _show(out: Path, record: dict[str, Any], notes: list[str]) -> None:
     screen = console()
     screen.print(
-        f"{escape(str(out))}: {record['points_written']:,} training points in the format {record['format']} "
-        f"({record['points']:,} in {escape(record['data'])}, {record['labels']:,} labels, "
+        f"{escape(str(out))}: "
+        f"{counted(record['points_written'], 'training point')} in the format {record['format']} "
+        f"({record['points']:,} in {escape(record['data'])}, {counted(record['labels'], 'label')}, "
         f"{record['targets_used']} targets{_because(record)}); {RECORD} says how it was made"
     )
     for name, value in record["details"].items():

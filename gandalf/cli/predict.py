@@ -140,6 +140,7 @@ def _predictor(folder: Path, loading: Loading) -> Predictor:
 
 def chunks_of(source: Source, model: Part) -> Iterator[Chunk]:
     """Return the texts of standard input, a text, a file of texts or a test split."""
+    from gandalf.model.layout import TEXT_COLUMN
     from gandalf.predict.inputs import Chunk, is_text, is_text_file, texts_of_file, texts_of_test_split
     from gandalf.predict.stream import STANDARD_INPUT, texts_of_stream
 
@@ -149,7 +150,7 @@ def chunks_of(source: Source, model: Part) -> Iterator[Chunk]:
         return iter([Chunk([clean(source.data)])])
     path = Path(source.data)
     if is_text_file(path) and source.options.test is None:
-        return texts_of_file(path, source.options.text_column)
+        return texts_of_file(path, source.options.text_column, model.config.get(TEXT_COLUMN))
     return texts_of_test_split(source.load(), model)
 
 

@@ -18,6 +18,7 @@ from gandalf.cli.output import console, print_json
 from gandalf.cli.ranks import as_one, known_to_all
 from gandalf.cli.recipe_options import ASKED, Asked
 from gandalf.data.dataset import Splits
+from gandalf.data.sentences import counted
 from gandalf.report.choice import choice_report
 from gandalf.report.scores import score_report
 from gandalf.report.search import search_report
@@ -158,10 +159,11 @@ def _show(out: Path, splits: Splits, outcome: Outcome) -> None:
     screen = console()
     trained, training = outcome.trained, outcome.metrics["training"]
     used = training["targets"].get("targets_used")
-    with_labels = f" and {trained.label_points:,} label points ({used} targets)" if used else ""
+    with_labels = f" and {counted(trained.label_points, 'label point')} ({used} targets)" if used else ""
     screen.print(
-        f"{escape(trained.model.config['system'])} on {escape(splits.name)}: {trained.points:,} training "
-        f"points{with_labels}, {trained.model.num_labels:,} labels, {trained.steps:,} updates in "
+        f"{escape(trained.model.config['system'])} on {escape(splits.name)}: "
+        f"{counted(trained.points, 'training point')}{with_labels}, "
+        f"{counted(trained.model.num_labels, 'label')}, {counted(trained.steps, 'update')} in "
         f"{trained.seconds:,.0f} s{_memory(training['peak_memory_bytes'])}"
     )
     for name, value in training["targets"].items():

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, vstack
 
 from gandalf.data.origin import Origin
+from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Problem
 
 Rows = npt.NDArray[np.integer[Any]] | npt.NDArray[np.bool_] | slice | Sequence[int]
@@ -129,8 +130,9 @@ class Dataset:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        kind = "texts" if self.texts is not None else "feature rows"
-        return f"<Dataset {len(self):,} {kind}, {self.num_labels:,} labels, {self.targets.nnz:,} targets>"
+        kind = "text" if self.texts is not None else "feature row"
+        sizes = (counted(self.num_labels, "label"), counted(self.targets.nnz, "target"))
+        return f"<Dataset {counted(len(self), kind)}, {', '.join(sizes)}>"
 
     def need_probabilities(self) -> None:
         """Raise a DataError if a target lies outside (0, 1]. Readers check this, callers may not."""
@@ -162,6 +164,12 @@ class Splits:
     layout: str = ""
     findings: tuple[Problem, ...] = ()
     origin: Origin | None = None  # the set that `train` was augmented from; None: `train` is not augmented
+    text_column: str | None = None  # of the table that `train` was read from
+
+    def __repr__(self) -> str:
+        parts = [f"train={self.train!r}", *([] if self.test is None else [f"test={self.test!r}"])]
+        noted = f", {counted(len(self.findings), 'finding')}" if self.findings else ""
+        return f"<Splits {self.name!r}: {', '.join(parts)}{noted}>"
 
     @property
     def about(self) -> dict[str, str | int]:

@@ -17,6 +17,7 @@ from gandalf.wide.folder import AGAIN, EXPORTED, confined, missing, read_json
 CONFIG, WEIGHTS, LABELS = "config.json", "model.safetensors", "labels.jsonl"
 METRICS, CARD = "metrics.json", "README.md"
 RECIPE = "recipe.toml"  # of the run that made the model
+TEXT_COLUMN = "text_column"  # in a config: of the table that the model learnt from
 INDEX, INDEX_FACTS = "index.safetensors", "index.json"  # of these very rows: not for a model made from this
 FORMAT, VERSION = "gandalf model", 1
 

@@ -63,10 +63,10 @@ def is_text_file(path: Path) -> bool:
     return path.is_file() and _suffix(path.name) in _SUFFIXES
 
 
-def texts_of_file(path: Path, text_column: str | None = None) -> Iterator[Chunk]:
-    """The texts of a file in chunks, read as they are asked for."""
+def texts_of_file(path: Path, text_column: str | None = None, usual: str | None = None) -> Iterator[Chunk]:
+    """Yield the texts of a file in chunks; `usual` is the column that the model learnt from."""
     if _suffix(path.name) != LINES:
-        yield from _of_table(open_table(path, Findings()), text_column)
+        yield from _of_table(open_table(path, Findings()), text_column, usual)
         return
     if text_column is not None:
         what = "holds one text a line, and --text-column names a column of a table"
@@ -92,8 +92,8 @@ def texts_of_test_split(splits: Splits, model: Part) -> Iterator[Chunk]:
         )
 
 
-def _of_table(table: Table, said: str | None) -> Iterator[Chunk]:
-    text, id = columns_of(table, said)
+def _of_table(table: Table, said: str | None, usual: str | None) -> Iterator[Chunk]:
+    text, id = columns_of(table, said, usual)
     for rows in _cut(table.rows):
         texts = Texts(table.path, Findings())
         for line, row in rows:
@@ -101,9 +101,10 @@ def _of_table(table: Table, said: str | None) -> Iterator[Chunk]:
         yield Chunk(texts.found, None if id is None else [key_of(row.get(id)) for _, row in rows])
 
 
-def columns_of(table: Table, said: str | None) -> tuple[str, str | None]:
-    """The column of texts, which must be there, and that of ids."""
-    text = find_column(table, TEXT_COLUMNS if said is None else (said,))
+def columns_of(table: Table, said: str | None, usual: str | None = None) -> tuple[str, str | None]:
+    """Return the columns of texts and ids; `usual` is looked for before others are guessed."""
+    guessed = TEXT_COLUMNS if usual is None else (usual, *TEXT_COLUMNS)
+    text = find_column(table, guessed if said is None else (said,))
     if text is None:
         called = "text column known by its name" if said is None else f"column '{said}'"
         raise DataError(

@@ -21,7 +21,7 @@ from gandalf.memory.files import ARRAYS as MEMORY_ARRAYS
 from gandalf.memory.files import RECORDS as MEMORY_RECORDS
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Part, write_model
-from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, METRICS, RECIPE, WEIGHTS
+from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, METRICS, RECIPE, TEXT_COLUMN, WEIGHTS
 from gandalf.model.trees import Trees
 from gandalf.recipe import Recipe
 from gandalf.runs.checks import check_points, check_ranks, check_recipe
@@ -219,6 +219,8 @@ def _finished(
 ) -> Outcome:
     """Score the model on the test split, write it, and remove what only an unfinished run needs."""
     scores, failed = _scores(trained, splits)
+    if splits.text_column is not None:
+        trained.model.config[TEXT_COLUMN] = splits.text_column  # where `gandalf predict` looks for texts
     metrics = _metrics(trained, scores) | more
     stale = () if isinstance(trained.model, Trees) else _first_names(folder)
     write_model(trained.model, folder, metrics=metrics, stale=stale)

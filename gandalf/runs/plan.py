@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 
 from gandalf.data.lengths import LEAST
+from gandalf.data.sentences import counted
 from gandalf.errors import DataError, argument
 from gandalf.nets.encoders import build_encoder
 from gandalf.recipe import Device, Recipe
@@ -171,7 +172,7 @@ def block_that_fits(shape: RunShape, free: int | None, before: int | None = None
 
 def plan_in_words(shape: RunShape, free: Sequence[int | None], usual: int) -> str:
     """What a run of this shape will take, and what is free where that is known: the least of all ranks."""
-    met = f"{min(shape.block, shape.labels):,} labels at a time"
+    met = f"{counted(min(shape.block, shape.labels), 'label')} at a time"
     fewer = f" in place of {usual:,}, for which there is no room" if shape.block < usual else ""
     known = [size for size in free if size is not None]
     there = f"; {said(min(known))} are free" if known else ""

@@ -9,6 +9,7 @@ import numpy as np
 
 from gandalf.data.dataset import Splits
 from gandalf.data.matching import text_groups
+from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions
 from gandalf.model import Calibration, Mix, Part
@@ -74,8 +75,8 @@ class _Search:
         held = self._held_points()
         names = [each.name for each in self.candidates]
         say(
-            f"searching for at most {self.minutes:.2g} minutes ({self.size.points:,} points, "
-            f"{self.size.labels:,} labels, {self.device}): {', '.join(names)}"
+            f"searching for at most {self.minutes:.2g} minutes ({counted(self.size.points, 'point')}, "
+            f"{counted(self.size.labels, 'label')}, {self.device}): {', '.join(names)}"
         )
         if held < FEW:
             return self._too_few(held)
@@ -240,7 +241,9 @@ class _Search:
 
     def _too_few(self, held: int) -> Found:
         """Return a mix of models that learn in seconds, from all points; repeated trials fit its weights."""
-        self.teller.say(f"only {held} points can be held out at once: the weights rest on repeated trials")
+        self.teller.say(
+            f"only {counted(held, 'point')} can be held out at once: the weights rest on repeated trials"
+        )
         for candidate in self.candidates:
             if candidate.name in UNCHOSEN or len(self.candidates) == 1:
                 self._train_on_all(candidate)

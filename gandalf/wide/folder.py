@@ -14,6 +14,7 @@ CHECKPOINTS = "checkpoints"  # folder of a run that is not finished
 EXPORTED = "slim.json"  # what an exported model's folder has in place of config.json
 PARTS = "parts"  # folder of the folders of a mix's parts
 AGAIN = "copy the folder again, or train the model again"
+FINISH = "finish the run: gandalf train DATA OUT --resume"
 HASHES = "sha256"  # key of what `with_hashes` adds
 
 
@@ -26,9 +27,9 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", file=path) from error
     except (ValueError, RecursionError) as error:
-        raise DataError("is not JSON, or is cut short", remedy=AGAIN, file=path) from error
+        raise DataError("is not JSON, or is cut short", remedy=_mend(path), file=path) from error
     if not isinstance(found, dict):
-        raise DataError("is not a JSON object", remedy=AGAIN, file=path)
+        raise DataError("is not a JSON object", remedy=_mend(path), file=path)
     return found
 
 
@@ -79,8 +80,19 @@ def check_hashes(path: Path) -> None:
 
 
 def _changed(path: Path) -> DataError:
+    if _unfinished(path):
+        return DataError("is of a run that is not finished", remedy=FINISH, file=path)
     remedy = f"{AGAIN}; if you changed it yourself, read it without this check (--no-verify, verify=False)"
     return DataError("is not what was written, by its hash", remedy=remedy, file=path)
+
+
+def _unfinished(path: Path) -> bool:
+    """Return True if the file is in the folder of a run that can be resumed."""
+    return (path.parent / CHECKPOINTS).is_dir()
+
+
+def _mend(path: Path) -> str:
+    return FINISH if _unfinished(path) else AGAIN
 
 
 def _file_hash(path: Path) -> str:
@@ -99,6 +111,6 @@ def _facts_hash(facts: Mapping[str, Any], hashes: Mapping[str, Any]) -> str:
 
 def missing(path: Path) -> DataError:
     """Return the sentence about a folder that lacks this file."""
-    unfinished = (path.parent / CHECKPOINTS).is_dir()
-    remedy = "finish the run: gandalf train DATA OUT --resume" if unfinished else AGAIN
-    return DataError(f"is no complete model folder: it has no {path.name}", remedy=remedy, file=path.parent)
+    return DataError(
+        f"is no complete model folder: it has no {path.name}", remedy=_mend(path), file=path.parent
+    )

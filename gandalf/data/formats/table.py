@@ -93,7 +93,8 @@ def read(source: Path | Frame, findings: Findings, options: TableOptions) -> Spl
     train = [first, *(read_part(path, names, options, findings, columns) for path in paths.train[1:])]
     test = [read_part(path, names, options, findings, columns) for path in paths.test]
     names.report(place_of(paths.train[0]), findings)
-    return assemble(_joined(train, names), _joined(test, names) if test else None, place, "table", findings)
+    splits = assemble(_joined(train, names), _joined(test, names) if test else None, place, "table", findings)
+    return replace(splits, text_column=columns.text)
 
 
 def read_part(
