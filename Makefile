@@ -94,7 +94,7 @@ bench: install
 	$(BIN)/python -m bench.graph
 	$(BIN)/python -m bench.pipeline
 
-# Other people's trainers on the bundled set, with and without Gandalf's points: one table (docs/peers.md). Each
+# Other people's trainers on the bundled set, with and without Gandalf's points: one table (docs/lab/peers.md). Each
 # has an environment of its own in $(PEERS), 5 GB in all, since their pins clash. Then several minutes on two
 # cores, most of them scikit-learn's and MiniLM's: LABELS=300 STEPS=2 make peers is a quick try.
 peers: install

@@ -108,7 +108,7 @@ def measure(ranks: Ranks, asked: argparse.Namespace) -> Line:
 
 
 def expected(world: int, asked: argparse.Namespace, dense: int, words: float) -> Line:
-    """What docs/scaling.md says that a rank hands over in a step."""
+    """What docs/guide/scaling.md says that a rank hands over in a step."""
     if world == 1:
         return {}
     return {

@@ -3,7 +3,7 @@
     python -m bench.default omikuji,pecos man,cooking-300 --venvs .peers
     python -m bench.default linear samples --venvs .peers
     python -m bench.default default all --seeds 0 1 2
-    python -m bench.default_table                    # the tables of docs/default.md
+    python -m bench.default_table                    # the tables of docs/lab/default.md
 
 ROW is a name in `bench/default_rows.py`, `linear` or `all`; SET is a name in `bench/default_sets.py`,
 `samples`, `whole` or `all`. `python -m bench.peers_install .peers` installs the other trainers.

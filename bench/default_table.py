@@ -1,8 +1,8 @@
-"""Print the tables of docs/default.md from the lines that `bench.default` has kept.
+"""Print the tables of docs/lab/default.md from the lines that `bench.default` has kept.
 
     python -m bench.default_table
     python -m bench.default_table --row decaf     # judge another row by the rule
-    python -m bench.default_table --write         # put the tables into docs/default.md
+    python -m bench.default_table --write         # put the tables into docs/lab/default.md
 
 Figures are means over seeds. Intervals are a paired bootstrap over test points of the mean over seeds; they
 do not hold the spread between seeds. Needs the data sets, for their truth.
@@ -27,7 +27,7 @@ from gandalf import DataError, Splits
 from gandalf.metrics.bootstrap import Difference, compare
 from gandalf.metrics.evaluate import Scores
 
-PAGE = Path(__file__).parent.parent / "docs" / "default.md"
+PAGE = Path(__file__).parent.parent / "docs" / "lab" / "default.md"
 BEGIN, END = "<!-- DEFAULT_TABLES -->", "<!-- END_OF_DEFAULT_TABLES -->"
 JUDGED = ("P@1", "PSP@5")  # figures of the rule
 FEWEST = 100  # test points of each kind of text that a set needs for figures of the two kinds apart

@@ -1,7 +1,7 @@
 """Measure what a memory adds to trained models: D, Z1, G and the default, without and with one.
 
     python -m bench.memory man,web,cooking,packages --systems astec,parabel
-    python -m bench.memory --table                       # the tables of docs/memory.md
+    python -m bench.memory --table                       # the tables of docs/guide/memory.md
 
 Every model is trained once. A memory is then fitted on the points that it held out, and both are scored on
 the test split. For D the memory is also fitted without label keys, and with label keys that stand for their

@@ -1,4 +1,4 @@
-"""The tables of docs/peers.md, from what bench.peers_cpu and bench.engine have kept: written into the page.
+"""The tables of docs/lab/peers.md, from what bench.peers_cpu and bench.engine have kept: written into the page.
 
 python -m bench.peers_table
 """
@@ -19,7 +19,7 @@ from gandalf.lab.peers import PEERS, POINTS, SOFT
 from gandalf.lab.store import read_lines
 from gandalf.lab.variants import Run, variant_name
 
-PAGE = Path(__file__).parent.parent / "docs" / "peers.md"
+PAGE = Path(__file__).parent.parent / "docs" / "lab" / "peers.md"
 FIGURES = ("P@1", "PSP@5", "C@5", "P@1, new text")
 SETS = {
     "LF-ManSeeAlso-9K": "LF-ManSeeAlso-9K (`man`)",

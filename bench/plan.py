@@ -1,5 +1,5 @@
 """What training over many GPUs would take, on paper: memory, bytes and seconds of a step by the formulas of
-docs/scaling.md, from rates that one GPU was measured at.
+docs/guide/scaling.md, from rates that one GPU was measured at.
 
     python -m bench.plan                                # 100 million labels, a billion points
     python -m bench.plan --labels 1e7 --points 1e8 --gpus 8 16
@@ -13,7 +13,7 @@ import argparse
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# Measured on one H200 (docs/speed.md; bench/results/head.jsonl and million.jsonl, commit 89234fe).
+# Measured on one H200 (docs/lab/speed.md; bench/results/head.jsonl and million.jsonl, commit 89234fe).
 HEAD_FLOPS = {1_024: 424e12, 2_048: 467e12, 4_096: 519e12}  # operations a second by batch; above, the last
 ENCODER_SECONDS = (
     42e-6  # a point, DistilBERT-shaped, up to 32 tokens: 57 ms less 14.5 of the head, 1,024 points

@@ -1,4 +1,4 @@
-"""docs/report.md, the verdicts on the paper's claims, and the whole report in bench/results/report.md.
+"""docs/lab/report.md, the verdicts on the paper's claims, and the whole report in bench/results/report.md.
 
     python -m bench.report_page
 
@@ -25,11 +25,11 @@ TITLE = """\
 # The paper's claims, judged
 
 Written by `python -m bench.report_page` from the lines in `bench/results/engine/`; not by hand. The numbers
-behind each verdict, what it rests on, and all tables: [report.md](../bench/results/report.md). In words:
-[reproduce.md](reproduce.md#what-the-claims-came-to).
+behind each verdict, what it rests on, and all tables: [report.md](../../bench/results/report.md). In words:
+[reproduce.md](../guide/reproduce.md#what-the-claims-came-to).
 
 Rows of inceptionxml, inceptionxml-lf, siamesexml, ngame and renee are of
-[former parts](systems.md#former-parts): commit 0f17dd6 is the last with them.
+[former parts](../reference/systems.md#former-parts): commit 0f17dd6 is the last with them.
 """
 CONTROL = "LF-WordNetRelated-64K"  # two systems without evidence of a plateau: nothing is judged there
 

@@ -1,6 +1,6 @@
 """The pages of results from the stored lines of bench/engine.py, and tables of any other study.
 
-python -m bench.results_page            writes docs/results.md, and all tables to bench/results/results.md
+python -m bench.results_page            writes docs/lab/results.md, and all tables to bench/results/results.md
 python -m bench.results_page STUDY      prints a study by the settings of its label points
 python -m bench.results_page plateau --by training.epochs targets
 """
@@ -39,7 +39,7 @@ from gandalf.data.files import written
 
 Groups = dict[str, list[Line]]  # lines by the name of their row
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "lab"
 PAGE, WHOLE = DOCS / "results.md", RESULTS / "results.md"
 ROWS = (*VARIANTS, AUTO)
 BASES = ("D", "Z1")  # that gains are told against
@@ -53,7 +53,7 @@ GAINS = ("P@1", "PSP@5", "P@1 label text", "P@1 new text")
 INTRODUCTION = """\
 # All results
 
-The tables to read first are in [docs/results.md](../../docs/results.md).
+The tables to read first are in [docs/lab/results.md](../../docs/lab/results.md).
 Written by `python -m bench.results_page` from the lines that `python -m bench.engine main` stored in
 `bench/results/engine/`; not by hand.
 
@@ -64,8 +64,8 @@ Written by `python -m bench.results_page` from the lines that `python -m bench.e
 | U(G,N) | as many points as D has, drawn uniformly from G |
 | Z1 | D and label points whose one target is the label itself |
 | G | D and Z: Gandalf as in the paper |
-| shrunk, calibrated | D and label points with better estimates as targets ([how](../../docs/estimates.md)) |
-| default | a named system: shrunk, label points in the first 70 % of steps ([why](../../docs/who_gains.md)) |
+| shrunk, calibrated | D and label points with better estimates as targets ([how](../../docs/guide/estimates.md)) |
+| default | a named system: shrunk, label points in the first 70 % of steps ([why](../../docs/lab/who_gains.md)) |
 | auto | D and the label points that were chosen on a share of the training points |
 
 - Label points are met to the end, but in `default`, and in `auto`, which chooses targets for that recipe.
@@ -78,7 +78,7 @@ Written by `python -m bench.results_page` from the lines that `python -m bench.e
   Gains are given ± that noise and are bold where they are larger. It is the noise of training; the test
   points are the same in every row.
 - All rows of `inceptionxml`, `inceptionxml-lf`, `siamesexml`, `ngame` and `renee` are of
-  [former parts](../../docs/systems.md#former-parts): commit 0f17dd6 is the last with them.
+  [former parts](../../docs/reference/systems.md#former-parts): commit 0f17dd6 is the last with them.
   `renee` on Docs was run with `head.rate=400`.
 - Encoder, epochs and whether a system is at a plateau: [below](#how-they-were-trained).
 - Label text, new text: test points whose text is, and is not, the text of some label.

@@ -1,4 +1,4 @@
-"""The tables of docs/results.md that a reader wants first; all others stand in bench/results/results.md."""
+"""The tables of docs/lab/results.md that a reader wants first; all others stand in bench/results/results.md."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ TITLE = """\
 # Results
 
 Written by `python -m bench.results_page` from the lines in `bench/results/engine/`; not by hand. Every
-figure of every row stands in [bench/results/results.md](../bench/results/results.md).
+figure of every row stands in [bench/results/results.md](../../bench/results/results.md).
 """
 READING = """\
 D: the training points alone. Z1: and label points whose one target is the label itself. G: and the paper's.
 default: what `gandalf train` does with a named system ([why](who_gains.md)). A system's own baseline is D,
 and that of `renee` Z1. Percentages on the test split, its filter applied, at equal steps: an epoch is N + L
 points whatever the targets. Label text, new text: test points whose text is, and is not, some label's. ± is
-the noise of seeds alone; test points drawn anew move a difference more ([how much](reproduce.md#claims)).
+the noise of seeds alone; test points drawn anew move a difference more ([how much](../guide/reproduce.md#claims)).
 """
 
 

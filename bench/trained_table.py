@@ -16,7 +16,7 @@ INTRODUCTION = """\
 ## How they were trained
 
 At a plateau: twice the steps move P@1 of D and of G on held-out training points by less than a point, up or
-down; all else is called reduced ([reproduce.md]({docs}reproduce.md#who-is-at-a-plateau)). Steps are those of
+down; all else is called reduced ([reproduce.md]({docs}guide/reproduce.md#who-is-at-a-plateau)). Steps are those of
 all stages together.
 """
 UNKNOWN = "reduced: not run"
@@ -31,7 +31,7 @@ def evidence(folder: Path) -> Evidence:
     }
 
 
-def trained_section(lines: list[Line], known: Evidence, docs: str = "") -> str:
+def trained_section(lines: list[Line], known: Evidence, docs: str = "../") -> str:
     """A row for each system on each set; `docs` leads from the page to the other pages."""
     places = {(line["name"], line["run"]["system"]): line for line in lines}
     rows = [

@@ -1,4 +1,4 @@
-"""The tables of docs/who_gains.md, from the lines that `python -m bench.engine who_gains` stored.
+"""The tables of docs/lab/who_gains.md, from the lines that `python -m bench.engine who_gains` stored.
 
 python -m bench.who_gains
 """

@@ -15,7 +15,7 @@ from bench.studies import DOCS, WEB, variant
 from gandalf.lab.basis import Basis
 from gandalf.lab.claims import Verdict
 
-PAGES = Path(__file__).resolve().parents[1] / "docs"
+PAGES = Path(__file__).resolve().parents[1] / "docs" / "lab"
 
 
 def test_the_answer_counts_pairs_seeds_plateaus_and_losses_of_coverage():
@@ -51,7 +51,7 @@ def test_the_answer_on_claims_counts_verdicts_and_what_they_rest_on():
     assert "Of these 3 verdicts 1 rest on intervals over test points and seeds throughout, 2 at least" in said
 
 
-@pytest.mark.parametrize("page", ["results.md", "report.md", "../bench/results/results.md"])
+@pytest.mark.parametrize("page", ["results.md", "report.md", "../../bench/results/results.md"])
 def test_pages_point_to_files_that_are_there(page):
     path = PAGES / page
     found = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8"))

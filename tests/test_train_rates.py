@@ -40,7 +40,7 @@ def test_renees_rows_have_the_rate_of_their_batch(batch, rate, stage_of):
 
 
 def test_a_gpu_raises_the_batch_of_renee_and_so_the_rate(monkeypatch):
-    """What docs/results.md has of Docs with head.rate=400, without being told."""
+    """What docs/lab/results.md has of Docs with head.rate=400, without being told."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
     found = resolved(recipe("renee"), 80_000, 79_000)

@@ -81,7 +81,7 @@ def add_labels(
 
     Better with [bold]examples[/], texts that are known to have the label, and [bold]neighbours[/], labels of
     the model that are like it, by id or text; several of them as a JSON list or with ; between them. Known
-    labels keep their scores. How good labels are that were added like this: docs/new_labels.md.
+    labels keep their scores. How good labels are that were added like this: docs/guide/new_labels.md.
 
     [bold]gandalf add-labels my-model new.txt -o longer-model[/]
 

@@ -107,7 +107,7 @@ def serve(
     """Serve a model: predictions and explanations by HTTP, and a page for people at the same address.
 
     With [bold]--data[/], explanations show the training points and the label graph. Paths, limits and what
-    they cost: docs/serving.md, and /docs of the server itself.
+    they cost: docs/guide/serving.md, and /docs of the server itself.
 
     [bold]gandalf serve my-model --data man --baseline other-model[/]
     """

@@ -86,7 +86,7 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
     Options change the system's recipe: first --config, then the named options, then --set.
     Ctrl-C stops after a checkpoint; the same command with --resume goes on, and so it does after a crash.
 
-    Over several processes, each with a share of the labels' rows (docs/scaling.md):
+    Over several processes, each with a share of the labels' rows (docs/guide/scaling.md):
 
     [bold]torchrun --nproc-per-node 2 -m gandalf train man my-model[/]
     """

@@ -94,7 +94,7 @@ def _layout_of(path: Path, options: TableOptions) -> Layout:
         return found
     raise DataError(
         f"is in no layout that can be read: {_contents(path)}",
-        remedy=f"docs/data.md describes those that can: {', '.join(layout.name for layout in LAYOUTS)}",
+        remedy=f"docs/guide/data.md describes those that can: {', '.join(layout.name for layout in LAYOUTS)}",
         file=path,
         kind="unknown-layout",
     )

@@ -13,7 +13,7 @@ from gandalf.lab.variants import OWN_BASELINE, VARIANTS, Run, Variant, of_varian
 Figure = Literal["none", "P@1 and PSP@5", "coverage", "bins", "share", "curves", "density"]
 THROUGHOUT = "targets.label_epochs=1"  # as in the paper: label points to the last step
 
-# Settings of the baselines, chosen on validation data (docs/reproduce.md).
+# Settings of the baselines, chosen on validation data (docs/guide/reproduce.md).
 SYNONYMS = ("baselines.synonyms=1", "baselines.synonym_share=0.15")
 MIXUP = ("baselines.mix=mixup", "baselines.mix_alpha=0.1")
 LABEL_MIXUP = ("baselines.mix=label-mixup", "baselines.mix_alpha=1")

@@ -2,7 +2,7 @@
 
 Conventions, those of pyxclib and napkinXC: every point counts in the mean, a point without true labels with
 0; a point with fewer than k candidates keeps the divisor k, its missing places are misses. A target counts
-as true whatever its value. `docs/metrics.md` has the formulas.
+as true whatever its value. `docs/guide/metrics.md` has the formulas.
 """
 
 from __future__ import annotations

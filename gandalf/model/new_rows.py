@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from gandalf.model.row_map import Floats, Ints, Matrix, RowMap, fit_row_map
 
-# Weights of the witnesses, chosen on labels and points held out of training (docs/new_labels.md). The label's
+# Weights of the witnesses, chosen on labels and points held out of training (docs/guide/new_labels.md). The label's
 # own text counts like an example; the map counts by how much it explains.
 TEXT, NEIGHBOUR = 1.0, 0.5
 MOST_OF_MAP = 100.0  # the map's weight where it explains everything

@@ -27,7 +27,7 @@ CANDIDATES: tuple[Name, ...] = ("none", "self", "ratio", "shrunk", "calibrated")
 SHRINKING = ("shrunk", "calibrated")  # whose strength may have been given
 LIGHT_WEIGHT = 0.3  # of label points, tried with the best targets
 # A trial is the recipe itself, only shorter. A lighter model will not do: one that has learnt too little to
-# profit from soft targets prefers to go without them (docs/who_gains.md).
+# profit from soft targets prefers to go without them (docs/lab/who_gains.md).
 SHORT = 0.5  # of the recipe's updates
 SHARE, AT_MOST, FEW = 0.2, 5_000, 60  # points held out to choose by; with fewer nothing can be told
 DECIDING = (*(f"{family}@{k}" for family in METRICS for k in KS), "MRR")  # figures that have an interval

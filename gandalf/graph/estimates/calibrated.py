@@ -7,7 +7,7 @@ teach a function from the three counts of a pair to the observed target. That fu
 The counts leave the matched points out: a point that carries i adds to G_ii, so a model that saw its own
 answer in the counts would be wrong. The function is a smooth logistic surface with a correction for each
 cell, as strong as the cell's evidence: the surface alone is too stiff for large sets, cells alone are too
-noisy for small ones (docs/estimates.md has the comparison).
+noisy for small ones (docs/guide/estimates.md has the comparison).
 """
 
 from __future__ import annotations
