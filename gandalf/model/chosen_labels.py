@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -33,13 +33,53 @@ class Labelled(Protocol):
         ...
 
 
+class Names(list[str]):
+    """Texts or ids of labels that are found by a key. Longer lists share the index of shorter ones.
+
+    So an added label costs its own entry. A list never changes: the index may know numbers beyond its end.
+    """
+
+    def __init__(self, names: Iterable[str], key: Callable[[str], str]) -> None:
+        super().__init__(names)
+        self.key = key
+        self._index: dict[str, list[int]] = {}
+        self._indexed = [0]  # names in the index, which all lists that share it have to know
+        self._enter(0)
+
+    def numbers(self, name: str) -> list[int]:
+        """Return the places of all names of the same key."""
+        return [number for number in self._index.get(self.key(name), ()) if number < len(self)]
+
+    def longer(self, more: Iterable[str]) -> Names:
+        """Return a list that goes on with these names; this one stays."""
+        if self._indexed[0] != len(self):  # another list has gone on from this one
+            return Names([*self, *more], self.key)
+        found = Names((), self.key)
+        found.extend(self)
+        found.extend(more)
+        found._index, found._indexed = self._index, self._indexed
+        found._enter(len(self))
+        return found
+
+    def _enter(self, first: int) -> None:
+        for number in range(first, len(self)):
+            self._index.setdefault(self.key(self[number]), []).append(number)
+        self._indexed[0] = len(self)
+
+
+def indexed(names: Sequence[str], key: Callable[[str], str]) -> Names:
+    """Return the names with an index, which they may have already."""
+    return names if isinstance(names, Names) and names.key is key else Names(names, key)
+
+
 @dataclass(frozen=True)
 class Chosen:
-    """Labels to add, the numbers of each one's known neighbours, and the ids of all labels afterwards."""
+    """Labels to add, the numbers of their known neighbours, and texts and ids of all labels afterwards."""
 
     labels: list[NewLabel]
     neighbours: list[list[int]]
-    ids: list[str] | None
+    texts: Names
+    ids: Names | None
 
 
 def checked_labels(model: Labelled, labels: Sequence[NewLabel]) -> Chosen:
@@ -47,8 +87,10 @@ def checked_labels(model: Labelled, labels: Sequence[NewLabel]) -> Chosen:
     if not labels:
         raise DataError("there is no label to add", remedy="give at least one text")
     labels = [replace(label, text=clean(label.text)) for label in labels]
-    _refuse_known(model, labels)
-    return Chosen(labels, _neighbours(model, labels), _ids(model, labels))
+    texts = indexed(model.label_texts, text_key)
+    _refuse_known(texts, labels)
+    neighbours, ids = _neighbours(model, labels), _ids(model, labels)
+    return Chosen(labels, neighbours, texts.longer(label.text for label in labels), ids)
 
 
 def added(config: dict[str, Any]) -> int:
@@ -67,21 +109,20 @@ def with_record(config: dict[str, Any], labels: Sequence[NewLabel], **more: obje
     return {**config, ADDED: [*config.get(ADDED, []), record]}
 
 
-def _refuse_known(model: Labelled, labels: Sequence[NewLabel]) -> None:
-    known = {text_key(text) for text in model.label_texts}
+def _refuse_known(known: Names, labels: Sequence[NewLabel]) -> None:
     met: set[str] = set()
     for label in labels:
         key = text_key(label.text)
         if not key:
             raise label.refused("the label has no text, so nothing is known of it", "write the text")
-        if key in known:
+        if known.numbers(label.text):
             raise label.refused(f"{label.text!r} is a label of the model already", "leave it out")
         if key in met:
             raise label.refused(f"{label.text!r} is there twice", "leave one out")
         met.add(key)
 
 
-def _ids(model: Labelled, labels: Sequence[NewLabel]) -> list[str] | None:
+def _ids(model: Labelled, labels: Sequence[NewLabel]) -> Names | None:
     """Return all ids; a new label without one goes by its text."""
     if model.label_ids is None:
         for label in labels:
@@ -89,15 +130,13 @@ def _ids(model: Labelled, labels: Sequence[NewLabel]) -> list[str] | None:
                 what = f"{label.text!r} has the id {label.id!r}, and the model's labels have none"
                 raise label.refused(what, "leave ids out")
         return None
-    met = set(model.label_ids)
-    found = list(model.label_ids)
+    known, new = indexed(model.label_ids, str), dict[str, None]()
     for label in labels:
         id = label.text if label.id is None else label.id
-        if id in met:
+        if known.numbers(id) or id in new:
             raise label.refused(f"the id {id!r} of {label.text!r} is taken", "give another id")
-        met.add(id)
-        found.append(id)
-    return found
+        new[id] = None
+    return known.longer(new)
 
 
 class KnownLabels:
@@ -105,17 +144,13 @@ class KnownLabels:
 
     def __init__(self, model: Labelled) -> None:
         self._model = model
-        self._ids: dict[str, list[int]] = {}
-        for number, id in enumerate(model.label_ids or []):
-            self._ids.setdefault(id, []).append(number)
-        self._texts: dict[str, list[int]] = {}
-        for number, text in enumerate(model.label_texts):
-            self._texts.setdefault(text_key(text), []).append(number)
+        self._ids = indexed(model.label_ids or [], str)
+        self._texts = indexed(model.label_texts, text_key)
 
     def numbers(self, name: str | int) -> list[int]:
         """Return the labels of that id, else of that text, which several may share; none if it is unknown."""
         if isinstance(name, str):
-            return self._ids.get(name) or self._texts.get(text_key(name), [])
+            return self._ids.numbers(name) or self._texts.numbers(name)
         return [name] if 0 <= name < self._model.num_labels else []
 
     def hint(self, name: str | int) -> str:

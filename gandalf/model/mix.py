@@ -162,7 +162,7 @@ class Mix(Extendable):
         return replace(
             self,
             parts=tuple(part.with_labels(chosen.labels) for part in self.parts),
-            label_texts=[*self.label_texts, *(label.text for label in chosen.labels)],
+            label_texts=chosen.texts,
             label_ids=chosen.ids,
             config=with_record(self.config, chosen.labels),
         )

@@ -40,7 +40,7 @@ def with_labels(model: Model, labels: Sequence[NewLabel], maker: NewRows | None 
     return replace(
         model,
         head=model.head.extended(torch.from_numpy(rows), torch.from_numpy(biases)),
-        label_texts=[*model.label_texts, *(label.text for label in chosen.labels)],
+        label_texts=chosen.texts,
         label_ids=chosen.ids,
         config=with_record(model.config, chosen.labels, **_record(maker)),
     )

@@ -129,7 +129,7 @@ class Trees(Extendable):
         )
         return replace(
             self,
-            label_texts=[*self.label_texts, *(label.text for label in chosen.labels)],
+            label_texts=chosen.texts,
             label_ids=chosen.ids,
             config=with_record(self.config, chosen.labels, fitted_on=self.trained_labels),
             added=replace(added, rows=rows),
