@@ -42,7 +42,7 @@ from bench.machine import RESULTS, machine
 from gandalf import DataError, Splits
 from gandalf.lab.sets import data_hash
 from gandalf.lab.store import append
-from gandalf.metrics.evaluate import Part, Scores, evaluate
+from gandalf.metrics.evaluate import Scores, SubsetFigures, evaluate
 from gandalf.metrics.predictions import Source, as_predictions, test_points
 from gandalf.metrics.propensity import constants, inverse_propensities
 from gandalf.metrics.ranking import Ranking, contributions, judge, rank
@@ -93,7 +93,7 @@ def measure(key: Key, setup: Setup, root: Path) -> tuple[Line, Places]:
 def figures(scores: Scores) -> dict[str, Any]:
     """Return the figures of all test points, and of the two kinds of text apart."""
 
-    def of(part: Part | None) -> dict[str, float] | None:
+    def of(part: SubsetFigures | None) -> dict[str, float] | None:
         if part is None:
             return None
         return {"points": part.points} | {name: part.values[name] for name in FIGURES if part.values}

@@ -38,7 +38,7 @@ from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.predictions import Source, test_points
 from gandalf.model.layout import METRICS
 from gandalf.runs.start import train
-from gandalf.runs.testing import TOP, test_predictions
+from gandalf.runs.validation import TOP, test_predictions
 from gandalf.train.machine_memory import peak_bytes
 
 MOST_LABELS = 2_000  # of the sets that scikit-learn is run on: it trains a classifier for each label

@@ -80,6 +80,6 @@ def test_a_run_that_begins_is_preceded_by_the_choice(data, tmp_path, monkeypatch
     def fails(*_):
         raise DataError("stopped here")
 
-    monkeypatch.setattr("gandalf.runs.output.train_with_memory", fails)
+    monkeypatch.setattr("gandalf.runs.start.train_with_memory", fails)
     result = command(data, tmp_path / "out")
     assert result.exit_code == 2 and "Targets: ratio: " in result.stdout

@@ -20,7 +20,7 @@ from gandalf.data import files
 from gandalf.data.claim import alone, is_leftover
 from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
-from gandalf.runs import output
+from gandalf.runs import folder as output
 from gandalf.slim import SlimPredictor
 
 TAKEN = "another run is writing there; wait until it has ended, or choose another name"

@@ -7,7 +7,7 @@ import torch
 
 import gandalf
 from gandalf.runs import prepare as material
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.session import train
 from gandalf.settings import override
 from gandalf.systems import recipe

@@ -18,7 +18,7 @@ from small_systems import small_system
 from gandalf.errors import DataError
 from gandalf.nets.heads import Table
 from gandalf.runs.checks import check_ranks, check_shares
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.plan import rank_shape
 from gandalf.runs.session import Interrupted, train
 from gandalf.train import memory

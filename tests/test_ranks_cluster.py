@@ -19,8 +19,7 @@ from test_ranks import COURSES, recipes
 
 from gandalf.data.export import export
 from gandalf.data.synthetic import synthetic
-from gandalf.runs.output import state_of
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place, state_of
 from gandalf.runs.session import train
 from gandalf.train.logs import read_log
 from gandalf.train.parallel.ranks import One

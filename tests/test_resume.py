@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import gandalf
-from gandalf.runs.output import state_of
+from gandalf.runs.folder import state_of
 from gandalf.train.logs import read_log
 
 STEPS = 60

@@ -12,7 +12,7 @@ from train_command import SMALL, run
 
 from gandalf.errors import DataError
 from gandalf.runs import plan as shapes
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.plan import block_that_fits, fit_blocks, plan_in_words
 from gandalf.runs.session import train
 from gandalf.train import memory

@@ -13,7 +13,7 @@ from small_runs import KilledError, at_step, killed, same, small, small_splits, 
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
 from gandalf.runs import session as runs
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.prepare import epoch_steps
 from gandalf.runs.session import Interrupted, train
 from gandalf.runs.shortlists import Refresh

@@ -18,15 +18,14 @@ from gandalf.cli.options import Source
 from gandalf.data.claim import LOCK
 from gandalf.errors import DataError
 from gandalf.model import write_model
-from gandalf.runs.claim import alone_in
-from gandalf.runs.output import state_of
+from gandalf.runs.folder import alone_in, state_of
 
 TAKEN = "another run is writing there; wait until it has ended, or choose another name"
 OPTIONS = [(), ("--resume",), ("--overwrite",)]
 HOLD = """
 import sys
 from pathlib import Path
-from gandalf.runs.claim import alone_in
+from gandalf.runs.folder import alone_in
 with alone_in(Path(sys.argv[1])):
     print("mine", flush=True)
     sys.stdin.read()
@@ -124,7 +123,7 @@ def test_a_run_holds_its_folder_from_the_data_to_the_end(made_up, tmp_path, monk
         with alone_in(out):
             pass
 
-    load, write = Source.load_original, "gandalf.runs.output.write_model"
+    load, write = Source.load_original, "gandalf.runs.start.write_model"
     monkeypatch.setattr(Source, "load_original", lambda self: meet("data") or load(self))
     monkeypatch.setattr(write, lambda *given, **more: meet("model") or write_model(*given, **more))
     at_step(monkeypatch, 3, lambda: meet("step"))

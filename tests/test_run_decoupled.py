@@ -16,7 +16,7 @@ from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.runs import siamese as stage
 from gandalf.runs.checks import check_recipe
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.session import train
 from gandalf.train.batches import make_batch
 from gandalf.train.decoupled import NEITHER

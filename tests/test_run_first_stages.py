@@ -13,7 +13,7 @@ from gandalf.errors import DataError
 from gandalf.nets.encoders import set_dropout
 from gandalf.runs import auto
 from gandalf.runs import session as runs
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.session import train
 from gandalf.runs.stages import begin
 from gandalf.train.loop import Training

@@ -12,9 +12,10 @@ from small_runs import KilledError, at_step, killed, same, small, small_splits
 
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
-from gandalf.runs import output
-from gandalf.runs.output import state_of, train_to_folder
-from gandalf.runs.place import Place
+from gandalf.runs import folder as output
+from gandalf.runs import start
+from gandalf.runs.folder import Place, state_of
+from gandalf.runs.start import train_to_folder
 from gandalf.settings import override
 
 
@@ -75,7 +76,7 @@ def test_too_little_memory_to_score_costs_no_model(splits, tmp_path, monkeypatch
     def fails(model, splits):
         raise MemoryError
 
-    monkeypatch.setattr(output, "test_scores", fails)
+    monkeypatch.setattr(start, "test_scores", fails)
     outcome = train_to_folder(splits, small(), Place(tmp_path / "out"))
     assert state_of(tmp_path / "out") == "finished" and outcome.scores is None
     assert outcome.notes[-1] == "no figures on the test split: there was not enough memory to predict it"

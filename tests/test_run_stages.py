@@ -16,10 +16,10 @@ from gandalf.errors import DataError
 from gandalf.model import save_model
 from gandalf.recipe import Siamese, Targets
 from gandalf.runs import siamese as stage
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.prepare import augmented, fit_tokens, loop_points
 from gandalf.runs.session import Interrupted, train
-from gandalf.runs.testing import test_figures as figures_of
+from gandalf.runs.validation import test_figures as figures_of
 from gandalf.train.loop import Training
 from gandalf.train.orders import cluster_size, doublings
 

@@ -21,12 +21,12 @@ from gandalf.model import Calibration, Mix, ModelWithMemory, Part, Trees, load_m
 from gandalf.recipe import Search
 from gandalf.runs import search as searching
 from gandalf.runs.budget import MACHINE, PATIENCE, Clock, Size, fitted, patience
+from gandalf.runs.folder import Place, state_of
 from gandalf.runs.mixing import fit_mix
-from gandalf.runs.output import state_of, train_to_folder
-from gandalf.runs.place import Place
 from gandalf.runs.repeats import repeated_answers
 from gandalf.runs.search import search
 from gandalf.runs.session import train
+from gandalf.runs.start import train_to_folder
 from gandalf.runs.trained import HeldAnswers, pooled
 from gandalf.runs.tried import Teller
 from gandalf.runs.yardsticks import Yardstick, beaten

@@ -12,7 +12,7 @@ from gandalf.data.check import inspect
 from gandalf.data.lengths import LEAST, MOST_WORDS, cut_sentence, length_for
 from gandalf.errors import Findings
 from gandalf.recipe import Recipe
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.prepare import fit_tokens
 from gandalf.runs.session import train
 from gandalf.text.lengths import count_cut, with_fitted_length

@@ -10,7 +10,7 @@ from small_runs import KilledError, at_step, killed, same, small, small_splits
 from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
 from gandalf.recipe import Recipe
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.session import told_apart, train
 from gandalf.settings import differing, override, to_dict
 from gandalf.systems import recipe

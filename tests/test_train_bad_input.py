@@ -115,7 +115,7 @@ def test_too_little_memory(made_up, tmp_path, monkeypatch):
 def test_too_little_memory_for_real(made_up, tmp_path):
     """Under a limit of the address space: before or while the run takes it, one sentence."""
     code = (
-        "import resource, sys, torch, safetensors.torch, gandalf.runs.output\n"
+        "import resource, sys, torch, safetensors.torch, gandalf.runs.folder\n"
         "from gandalf.cli.main import app\n"
         "pages = int(open('/proc/self/statm').read().split()[0])\n"
         "resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (600 << 20),) * 2)\n"

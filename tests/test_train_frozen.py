@@ -7,7 +7,7 @@ import torch
 from small_runs import same, small, small_splits
 from small_systems import begun, small_system, write_pretrained
 
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.session import train
 from gandalf.train import frozen, loop
 

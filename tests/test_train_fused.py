@@ -11,7 +11,7 @@ from scipy.sparse import random_array
 from small_runs import KilledError, at_step, killed, same, small, small_splits
 
 from gandalf.nets.heads import Table
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.session import train
 from gandalf.settings import override
 from gandalf.train.batches import Points, make_batch

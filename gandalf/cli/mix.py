@@ -65,7 +65,7 @@ def mix(
     with engine("mixing models"):
         from gandalf.model import save_model
         from gandalf.runs.mix_models import TOO_KIND, mix_models
-        from gandalf.runs.testing import test_scores
+        from gandalf.runs.validation import test_scores
     _refuse_to_lose(out, models, source)
     with alone(out, parents=True):
         refuse_to_replace(out, overwrite, (PARTS,))  # now, and not after minutes of work

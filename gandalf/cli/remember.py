@@ -63,7 +63,7 @@ def remember(
         from gandalf.model.save import save_derived
         from gandalf.runs.remember import TOO_KIND, MemoryOptions
         from gandalf.runs.remember import remember as fit
-        from gandalf.runs.testing import test_scores
+        from gandalf.runs.validation import test_scores
     source.refuse_to_write(out)
     if out.resolve() == model.resolve():
         raise DataError("is the model itself", remedy="choose another name", file=out)

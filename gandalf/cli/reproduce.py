@@ -87,7 +87,7 @@ def reproduce(
     studies = named(study)
     with engine("reproducing the studies"):
         from gandalf.lab.reproduce import Wanted, carry_out, refuse_to_write
-        from gandalf.runs.claim import alone_in
+        from gandalf.runs.folder import alone_in
     settings = (*(SMALL if small else ()), *settings_of(given), *(set or ()))
     wanted = Wanted(studies, data, chosen, tuple(range(seeds)), out, settings, jobs, benchmark)
     refuse_to_write(wanted)

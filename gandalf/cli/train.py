@@ -25,8 +25,8 @@ from gandalf.report.search import search_report
 
 if TYPE_CHECKING:
     from gandalf.recipe import Recipe
-    from gandalf.runs.output import Outcome
-    from gandalf.runs.place import Place
+    from gandalf.runs.folder import Place
+    from gandalf.runs.start import Outcome
 
 EXAMPLE = 80  # characters of the text to try
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -93,7 +93,7 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
     with known_to_all():
         recipe = asked.recipe()
     with engine("training"):
-        from gandalf.runs.place import Place
+        from gandalf.runs.folder import Place
         from gandalf.runs.session import Interrupted
         from gandalf.train.parallel.several import joined
     with joined() as ranks, as_one(ranks):
@@ -110,15 +110,8 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
 
 
 def _train(source: Source, recipe: Recipe, place: Place, overwrite: bool, json: bool) -> None:
-    from gandalf.runs.claim import by_first
-    from gandalf.runs.output import (
-        Told,
-        claimed,
-        is_finished,
-        refuse_other_data,
-        refuse_other_settings,
-        train_claimed,
-    )
+    from gandalf.runs.folder import by_first, claimed, is_finished, refuse_other_data, refuse_other_settings
+    from gandalf.runs.start import Told, train_claimed
 
     out, ranks = place.folder, place.ranks
     assert out is not None

@@ -12,7 +12,7 @@ from rich.table import Table
 from gandalf.data.formats.texts import clean
 from gandalf.lab.side_by_side import OURS, Answer, SideBySide
 from gandalf.metrics.bootstrap import Difference, Differences
-from gandalf.metrics.evaluate import Part
+from gandalf.metrics.evaluate import SubsetFigures
 
 ALL = tuple(f"{family}@{k}" for family in ("P", "PSP", "C") for k in (1, 3, 5))
 APART = ("P@1", "P@5", "PSP@5", "C@5")  # of the two kinds of text
@@ -41,7 +41,7 @@ class Section:
 def sections(found: SideBySide) -> list[Section]:
     """Every figure that is shown: all test texts, the two kinds apart, head to tail, and the training."""
     scores = [entry.scores for entry in found.entries]
-    parts: list[tuple[str, Sequence[Part | None], tuple[str, ...]]] = [
+    parts: list[tuple[str, Sequence[SubsetFigures | None], tuple[str, ...]]] = [
         ("all test texts", [each.filtered for each in scores], ALL),
         ("known items: the text is a label's", [each.label_text for each in scores], APART),
         ("new texts", [each.new_text for each in scores], APART),
@@ -62,15 +62,15 @@ def sections(found: SideBySide) -> list[Section]:
     ]
 
 
-def _any(parts: Sequence[Part | None]) -> bool:
+def _any(parts: Sequence[SubsetFigures | None]) -> bool:
     return all(part is not None and part.points for part in parts)
 
 
-def _points(parts: Sequence[Part | None]) -> str:
+def _points(parts: Sequence[SubsetFigures | None]) -> str:
     return f"{parts[0].points:,}" if parts[0] is not None else ""
 
 
-def _rows(parts: Sequence[Part | None], names: Sequence[str]) -> tuple[Row, ...]:
+def _rows(parts: Sequence[SubsetFigures | None], names: Sequence[str]) -> tuple[Row, ...]:
     return tuple(_figures(name, [part.values[name] for part in parts if part is not None]) for name in names)
 
 

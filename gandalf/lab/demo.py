@@ -24,12 +24,10 @@ from gandalf.predict.inputs import texts_of_test_split
 from gandalf.predict.predictor import Predictor
 from gandalf.recipe import Recipe, Targets, Validation
 from gandalf.runs.checks import check_points, check_recipe
-from gandalf.runs.judge import Judge
-from gandalf.runs.output import train_to_folder
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.prepare import cut
-from gandalf.runs.start import changed
-from gandalf.runs.testing import TOP, test_scores
+from gandalf.runs.start import changed, train_to_folder
+from gandalf.runs.validation import TOP, Judge, test_scores
 from gandalf.settings import to_dict
 from gandalf.systems import recipe as recipe_of
 

@@ -12,7 +12,7 @@ from gandalf.data.claim import is_leftover
 from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
 from gandalf.lab.demo import BASELINE, MODEL, PREDICTIONS
-from gandalf.runs.output import refuse_to_lose as refuse_to_lose_model
+from gandalf.runs.folder import refuse_to_lose as refuse_to_lose_model
 from gandalf.wide.folder import read_json
 
 PAGE, RESULTS = "index.html", "results.json"

@@ -10,7 +10,7 @@ from gandalf.data.dataset import Splits
 from gandalf.lab.store import Line
 from gandalf.lab.variants import Run, recipe_of
 from gandalf.runs.auto import CANDIDATES, SHORT
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.plan import resolved
 from gandalf.runs.prepare import epoch_steps
 from gandalf.runs.session import train

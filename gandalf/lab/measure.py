@@ -21,10 +21,10 @@ from gandalf.metrics.predictions import first_after_filter, test_points, without
 from gandalf.model import Part
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.auto import choose
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.session import train
-from gandalf.runs.testing import TOP, test_predictions
 from gandalf.runs.trained import Trained
+from gandalf.runs.validation import TOP, test_predictions
 from gandalf.train.machine_memory import peak_bytes, reset_peak
 
 KEPT = tuple(f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5))

@@ -35,7 +35,7 @@ EVERY = slice(None)
 
 
 @dataclass(frozen=True)
-class Part:
+class SubsetFigures:
     """The figures over some of the test points, in percent; empty where there are no such points."""
 
     points: int
@@ -51,10 +51,12 @@ class Part:
 class Scores:
     """What `evaluate` found; `scores["P@1"]` is the filtered figure in percent."""
 
-    filtered: Part
-    unfiltered: Part
-    label_text: Part | None  # test points whose text is a label's text; None where there are no texts
-    new_text: Part | None  # the other test points
+    filtered: SubsetFigures
+    unfiltered: SubsetFigures
+    label_text: (
+        SubsetFigures | None
+    )  # test points whose text is a label's text; None where there are no texts
+    new_text: SubsetFigures | None  # the other test points
     bins: tuple[Bin, ...]
     propensity: Constants
     labels: int
@@ -150,15 +152,15 @@ class _Scorer:
         judged = judge(ranking, test.targets, weights, k)
         return _Scorer(ranking, test.targets, contributions(judged, ks), ks)
 
-    def part(self, rows: Rows, of_label: npt.NDArray[np.int64]) -> Part:
+    def part(self, rows: Rows, of_label: npt.NDArray[np.int64]) -> SubsetFigures:
         ranking = self.ranking[rows]
         if len(ranking.ids) == 0:
-            return Part(0, {}, ())
+            return SubsetFigures(0, {}, ())
         values = self.contributions.values(rows)
         truth = self.truth if isinstance(rows, slice) else self.truth[np.flatnonzero(rows)]
         values |= {f"C@{k}": coverage(ranking, truth, k) for k in self.ks}
         values |= {f"macroP@{k}": macro_precision(ranking, truth.shape[1], k) for k in self.ks}
-        return Part(len(ranking.ids), values, tuple(bin_contributions(ranking, of_label)))
+        return SubsetFigures(len(ranking.ids), values, tuple(bin_contributions(ranking, of_label)))
 
 
 def _checked_ks(ks: Sequence[int]) -> tuple[int, ...]:

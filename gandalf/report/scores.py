@@ -10,7 +10,7 @@ from rich.table import Table
 from gandalf.data.sentences import counted
 from gandalf.metrics.bins import Bin
 from gandalf.metrics.bootstrap import Comparison, Difference, Differences
-from gandalf.metrics.evaluate import Part, Scores
+from gandalf.metrics.evaluate import Scores, SubsetFigures
 from gandalf.report.bars import bar
 
 WHENCE = {"name": "by the set's name", "default": "default", "given": "given"}
@@ -71,7 +71,7 @@ def _verdict(found: Difference) -> str:
 
 
 def _figures(scores: Scores) -> Table:
-    parts: dict[str, Part | None] = {
+    parts: dict[str, SubsetFigures | None] = {
         "filtered": scores.filtered,
         "unfiltered": scores.unfiltered,
         "text is a label's": scores.label_text,

@@ -15,11 +15,10 @@ from gandalf.metrics.evaluate import KS, Scores
 from gandalf.metrics.ranking import METRICS
 from gandalf.recipe import Judged, Recipe, Targets, Training
 from gandalf.runs.checks import check_points, check_recipe
-from gandalf.runs.judge import TEXTS, Judge
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.prepare import cut
 from gandalf.runs.session import train
-from gandalf.runs.testing import test_scores
+from gandalf.runs.validation import TEXTS, Judge, test_scores
 
 Name = Literal["none", "self", "ratio", "shrunk", "calibrated"]
 

@@ -16,10 +16,10 @@ from gandalf.metrics.evaluate import Scores
 from gandalf.recipe import Recipe
 from gandalf.runs.budget import FEWEST_EPOCHS, Size, fitted, speed
 from gandalf.runs.checks import check_points
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.plan import resolved_device
 from gandalf.runs.session import train
-from gandalf.runs.testing import test_scores
+from gandalf.runs.validation import test_scores
 from gandalf.systems import recipe as recipe_of
 
 SYSTEM = "astec"

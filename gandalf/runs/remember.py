@@ -23,9 +23,9 @@ from gandalf.model.with_memory import as_queries, networks, reader_of, without_m
 from gandalf.nets.transformer import Transformer
 from gandalf.predict.inputs import check_labels
 from gandalf.recipe import Recipe
+from gandalf.runs.folder import Place
 from gandalf.runs.mix_models import Asked, held_points
 from gandalf.runs.mixing import Fitted, fit_mix
-from gandalf.runs.place import Place
 from gandalf.runs.session import train
 from gandalf.runs.teacher import any_label_graph
 from gandalf.runs.trained import HeldAnswers, Trained

@@ -16,10 +16,10 @@ from gandalf.model import Calibration, Mix, Part
 from gandalf.recipe import Memory, Recipe
 from gandalf.runs.budget import Clock, Size, fitted, patience, speed
 from gandalf.runs.checks import check_encoder, check_points, check_recipe
+from gandalf.runs.folder import CHECKPOINTS, Place
 from gandalf.runs.kept import store_trained, stored_trained
 from gandalf.runs.mix_models import Asked
 from gandalf.runs.mixing import Fitted, fit_mix
-from gandalf.runs.place import CHECKPOINTS, Place
 from gandalf.runs.plan import resolved_device
 from gandalf.runs.prepare import cut
 from gandalf.runs.remember import MODEL as WHOLE
@@ -33,7 +33,6 @@ from gandalf.settings import to_dict
 from gandalf.systems import AUTO, frozen, linear
 from gandalf.systems import recipe as recipe_of
 
-MARK = "search.json"  # beside the checkpoints while a search goes on
 FEW = 50  # held-out points: with fewer the weights are fitted by repeated trials
 FEWEST = 15  # held-out points of all trials together: with fewer nothing can be told
 STRETCH = 0.15  # of a network's updates: the held-out points come back

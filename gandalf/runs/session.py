@@ -27,7 +27,7 @@ from gandalf.recipe import Baselines, Recipe
 from gandalf.runs.build import assemble_encoder, encoder_options, some_texts
 from gandalf.runs.checks import check_encoder, check_points, check_ranks, check_recipe
 from gandalf.runs.first_stages import kept
-from gandalf.runs.place import Place
+from gandalf.runs.folder import Place
 from gandalf.runs.plan import check_kernel, fit_blocks, rank_shape, resolved, run_shape
 from gandalf.runs.prepare import (
     LabelTexts,

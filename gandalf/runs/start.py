@@ -1,26 +1,72 @@
-"""A run from Python in one call: data and a system's name in, a trained model out."""
+"""Ways into a run: from Python, into a folder, with targets or the whole model to be chosen first."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import torch
+
+from gandalf.data.claim import remove
 from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.files import sync_folder, written
 from gandalf.data.formats.table_options import OPTIONS, TableArguments
 from gandalf.data.load import load
 from gandalf.errors import DataError, argument
+from gandalf.metrics.evaluate import Scores
+from gandalf.model import Part, write_model
+from gandalf.model.layout import TEXT_COLUMN
+from gandalf.model.trees import Trees
 from gandalf.recipe import Recipe
-from gandalf.runs.output import train_to_folder
-from gandalf.runs.place import Place
+from gandalf.runs.checks import check_points, check_ranks, check_recipe
+from gandalf.runs.folder import (
+    CHECKPOINTS,
+    CHOICE,
+    SEARCH,
+    Place,
+    by_first,
+    claimed,
+    first_model_names,
+    is_finished,
+    prepared_folder,
+    remove_first_model,
+)
 from gandalf.runs.remember import train_with_memory
 from gandalf.runs.search import search
 from gandalf.runs.trained import Trained
-from gandalf.settings import override
+from gandalf.runs.tried import Teller
+from gandalf.runs.validation import test_scores
+from gandalf.runs.yardsticks import beaten, yardsticks
+from gandalf.settings import from_dict, override, to_dict
 from gandalf.systems import AUTO, default_system
 from gandalf.systems import recipe as recipe_of
 from gandalf.train.logs import Listener
+from gandalf.train.machine_memory import peak_bytes
+from gandalf.wide.folder import read_json
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a run left in its folder, and the figures that stand in `metrics.json`."""
+
+    trained: Trained
+    scores: Scores | None  # on the test split
+    metrics: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    search: dict[str, Any] | None = None  # what was tried, and why this was chosen
+
+
+@dataclass(frozen=True)
+class Told:
+    """Who is told of a run while it goes on."""
+
+    choice: Callable[[dict[str, Any]], None] = lambda table: None  # the table that targets were chosen from
+    search: Callable[[str], None] = lambda line: None  # what a search tries and finds
+
 
 WHOLE_NAMES = {"targets": "targets.targets"}  # the last part of this name is a table's too
 _NOT_FINITE = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}  # JSON's names, and those of settings
@@ -102,3 +148,137 @@ def _as_splits(data: Any, table: dict[str, Any]) -> Splits:  # noqa: ANN401  wha
         what = f"the data set is already augmented, from {splits.origin.name}"
         raise DataError(what, remedy="give the original set; targets says which label points to add")
     return splits
+
+
+def train_to_folder(
+    splits: Splits, recipe: Recipe, place: Place, *, overwrite: bool = False, told: Told | None = None
+) -> Outcome:
+    """Train by the recipe, choosing its targets first where it says `auto`, and leave a model folder."""
+    folder = place.folder
+    if folder is None:
+        raise DataError("a run that is to leave a model needs a folder")
+    with claimed(folder, resume=place.resume, overwrite=overwrite):
+        if place.resume and is_finished(folder):
+            what = "is finished, and there is nothing to resume"
+            raise DataError(what, remedy="load it with load_model", file=folder)
+        return train_claimed(splits, recipe, place, told or Told())
+
+
+def train_claimed(splits: Splits, recipe: Recipe, place: Place, told: Told) -> Outcome:
+    """Train in a folder that is claimed already and holds no finished run, unless it may be removed.
+
+    Of several ranks the first writes what is not checkpoints.
+    """
+    folder, ranks = place.folder, place.ranks
+    assert folder is not None
+    check_recipe(recipe)
+    check_points(splits.train)
+    place.say_empty(splits.train.texts or ())
+    check_ranks(recipe, splits.train.num_labels, ranks.world)
+    if recipe.system == AUTO:
+        return _searched(splits, recipe, place, told)
+    with by_first(ranks, lambda: prepared_folder(folder, recipe, fresh=not place.resume)):
+        chosen, table = _chosen(splits, recipe, folder)
+        if table is not None:
+            told.choice(table)
+        trained = train_with_memory(splits, chosen, place)
+    if ranks.rank:
+        return Outcome(trained, None, {})
+    beside, notes = _yardsticks(trained, recipe.seed)
+    more = {} if table is None else {"choice": table}
+    return _finished(folder, trained, splits, more | beside, notes)
+
+
+def _searched(splits: Splits, recipe: Recipe, place: Place, told: Told) -> Outcome:
+    """Search for the best model; the first usable one is in the folder while the search goes on."""
+    folder = place.folder
+    assert folder is not None
+    with prepared_folder(folder, recipe, fresh=not place.resume):
+        mark = folder / CHECKPOINTS / SEARCH
+        mark.parent.mkdir(exist_ok=True)
+        with written(mark) as file:
+            json.dump({"asked": to_dict(recipe)}, file)
+        found = search(splits, recipe, place, Teller(told.search, partial(_write_first, folder)))
+    if isinstance(found.trained.model, Trees):  # its files have the names of the first model's
+        remove_first_model(folder)
+    outcome = _finished(folder, found.trained, splits, {"search": found.table}, found.notes)
+    if not isinstance(found.trained.model, Trees):
+        for name in first_model_names(folder):
+            remove(folder / name)
+    return replace(outcome, search=found.table)
+
+
+def _write_first(folder: Path, part: Part) -> None:
+    remove_first_model(folder)
+    write_model(part, folder)
+
+
+def _finished(
+    folder: Path, trained: Trained, splits: Splits, more: dict[str, Any], notes: tuple[str, ...]
+) -> Outcome:
+    """Score the model on the test split, write it, and remove what only an unfinished run needs."""
+    scores, failed = _scores(trained, splits)
+    if splits.text_column is not None:
+        trained.model.config[TEXT_COLUMN] = splits.text_column  # where `gandalf predict` looks for texts
+    metrics = _metrics(trained, scores) | more
+    stale = () if isinstance(trained.model, Trees) else first_model_names(folder)
+    write_model(trained.model, folder, metrics=metrics, stale=stale)
+    sync_folder(folder, spare=(CHECKPOINTS,))
+    remove(folder / CHECKPOINTS)  # only now: until the model is on the disk, they are all there is
+    return Outcome(trained, scores, metrics, (*notes, *failed))
+
+
+def _yardsticks(trained: Trained, seed: int) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return what cheap models reach on the same held-out points, and a note where they are ahead."""
+    if trained.held is None:
+        return {}, ()
+    rivals, notes = yardsticks([trained.held.splits], seed)
+    behind = beaten(trained.held.evaluated(), rivals)
+    found = {"baselines": [each.as_dict() for each in rivals]}
+    return found, (*notes, *([] if behind is None else [behind]))
+
+
+def _chosen(splits: Splits, recipe: Recipe, folder: Path) -> tuple[Recipe, Any]:
+    """The recipe with its targets chosen, and the table they were chosen from; once for a run."""
+    if recipe.targets.targets != "auto":
+        return recipe, None
+    path, asked = folder / CHECKPOINTS / CHOICE, to_dict(recipe)
+    if path.is_file():
+        made = read_json(path)
+        if made.get("asked") == json.loads(json.dumps(asked)):
+            return from_dict(Recipe, made["recipe"], file=path), made["table"]
+    from gandalf.runs.auto import choose
+
+    choice = choose(splits, recipe)
+    path.parent.mkdir(exist_ok=True)
+    with written(path) as file:
+        json.dump({"asked": asked, "recipe": to_dict(choice.recipe), "table": choice.table}, file)
+    return choice.recipe, choice.table
+
+
+def _scores(trained: Trained, splits: Splits) -> tuple[Scores | None, tuple[str, ...]]:
+    """Figures on the test split; what is wrong with that must not cost a trained model."""
+    try:
+        return test_scores(trained.model, splits), ()
+    except (DataError, MemoryError, torch.OutOfMemoryError) as error:
+        why = str(error) if isinstance(error, DataError) else "there was not enough memory to predict it"
+        return None, (f"no figures on the test split: {why}",)
+
+
+def _metrics(trained: Trained, scores: Scores | None) -> dict[str, Any]:
+    """Test figures as `gandalf evaluate --json` prints them, and the course of the training beside them."""
+    training = {
+        "points": trained.points,
+        "label_points": trained.label_points,
+        "labels": trained.model.num_labels,
+        "steps": trained.steps,
+        "seconds": round(trained.seconds, 3),
+        "peak_memory_bytes": peak_bytes(trained.model.device),
+        "targets": trained.details,
+    }
+    return {
+        **({} if scores is None else scores.as_dict()),
+        "validation": trained.history,
+        "training": training,
+        **({} if trained.memory is None else {"memory": trained.memory}),
+    }

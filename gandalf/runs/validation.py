@@ -1,9 +1,10 @@
-"""How well the model does on held-out training points, while it learns."""
+"""Figures of a model: on held-out points while it learns, by more than noise, and on a test split."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +13,15 @@ from torch import Tensor, nn
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
-from gandalf.metrics.evaluate import Scores, evaluate
+from gandalf.metrics.bootstrap import Difference, compare
+from gandalf.metrics.evaluate import Scores, SubsetFigures, evaluate
+from gandalf.metrics.predictions import first_after_filter, test_points
+from gandalf.model import Part
 from gandalf.model.exact import top_k
 from gandalf.nets.encoders import encode_tokens
 from gandalf.nets.heads import Table
-from gandalf.recipe import Validation
-from gandalf.runs.judge import judged
+from gandalf.predict.predictor import Predictor
+from gandalf.recipe import Judged, Validation
 from gandalf.text.table import token_table
 from gandalf.text.tokens import Tokens
 from gandalf.train.loop import Training
@@ -131,3 +135,80 @@ class Validate:
         if self.options.patience or value - float(last["value"]) > noise:
             training.load_weights(self.best)
             found["kept"] = True
+
+
+FEW = 100  # held-out points: a share with fewer decides nothing, and all points decide instead
+TEXTS: dict[Judged, str] = {"new": "new texts", "label": "texts of labels", "all": "all texts"}
+
+Model = TypeVar("Model", bound=Hashable)
+
+
+def judged(scores: Scores, texts: Judged) -> SubsetFigures:
+    """The part of the points that decides, or all where it is too small to decide anything."""
+    part = {"new": scores.new_text, "label": scores.label_text, "all": scores.filtered}[texts]
+    return scores.filtered if part is None or part.points < FEW else part
+
+
+@dataclass(frozen=True)
+class Judge:
+    """By which figure and on which of the held-out points models are compared."""
+
+    metric: str
+    texts: Judged
+    points: int
+
+    @staticmethod
+    def of(scores: Scores, options: Validation) -> Judge:
+        """All points decide where there are too few of those that are to."""
+        part = judged(scores, options.texts)
+        return Judge(options.metric, "all" if part is scores.filtered else options.texts, part.points)
+
+    @property
+    def by(self) -> str:
+        """What decides, in words."""
+        return f"{self.metric} on {TEXTS[self.texts]}"
+
+    def difference(self, one: Scores, other: Scores) -> Difference:
+        """One minus other, and how far that may be noise."""
+        found = compare(one, other)
+        part = {"new": found.new_text, "label": found.label_text, "all": found.every}[self.texts]
+        assert part is not None
+        return part[self.metric]
+
+    def best(self, scores: Mapping[Model, Scores], start: Model) -> Model:
+        """The model that beats the one to start from by more than noise, and most so; else that one.
+
+        Held-out points are few, and whatever came first on them would else be luck.
+        """
+        found = {each: self.difference(scores[each], scores[start]) for each in scores if each != start}
+        better = {each: gain.difference for each, gain in found.items() if gain.low > 0}
+        return max(better, key=better.__getitem__, default=start)
+
+
+TOP = 100  # labels predicted for each test point, after its filter
+
+
+def test_scores(model: Part, splits: Splits) -> Scores | None:
+    """How well the model does on the test split, if there is one; None otherwise."""
+    if splits.test is None:
+        return None
+    ids, scores = test_predictions(model, splits)
+    return evaluate((first_after_filter(ids, splits.test.exclude, TOP), scores), splits)
+
+
+def test_predictions(model: Part, splits: Splits) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+    """The best labels of the test points and their scores, with some that the filter will take."""
+    test = test_points(splits)
+    texts, _ = test.need_texts("testing")
+    spare = 0 if test.exclude is None else int(np.diff(test.exclude.indptr).max(initial=0))
+    # With as many labels to spare as the filter takes at most, `evaluate` applies it and tells the figures
+    # without it too. Where it takes very many, lists would be too long, and it is applied first.
+    first = test.exclude if spare > TOP else None
+    k = min(TOP + (spare if first is None else 0), model.num_labels)
+    return Predictor(model).predict(texts, k, first)
+
+
+def test_figures(model: Part, splits: Splits) -> dict[str, Any] | None:
+    """The same as plain numbers."""
+    scores = test_scores(model, splits)
+    return None if scores is None else scores.as_dict()

@@ -1,0 +1,246 @@
+"""Folder of a run: what it keeps there, who may write in it, and what is there already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from gandalf.data.claim import LOCK, alone, is_leftover, remove
+from gandalf.data.dataset import Splits
+from gandalf.data.files import written
+from gandalf.data.lengths import EMPTY_TEXT_REMEDY, count_empty, cut_sentence
+from gandalf.errors import DataError, argument
+from gandalf.memory.files import ARRAYS as MEMORY_ARRAYS
+from gandalf.memory.files import RECORDS as MEMORY_RECORDS
+from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, METRICS, RECIPE, WEIGHTS
+from gandalf.recipe import Recipe
+from gandalf.settings import as_toml, changes, read_toml, to_dict, updated
+from gandalf.systems import recipe as recipe_of
+from gandalf.text import subwords, words
+from gandalf.train.checkpoint import Checkpoints
+from gandalf.train.logs import EVENTS, LOG, Listener
+from gandalf.train.parallel.ranks import ONE, Ranks
+from gandalf.wide.folder import PARTS, read_json
+from gandalf.wide.wide_model import SETTINGS
+from gandalf.wide.wide_model import WORDS as TREE_WORDS
+
+CHECKPOINTS = "checkpoints"  # folder in the run's
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run keeps its log and checkpoints, and how often; without a folder it keeps nothing."""
+
+    folder: Path | None = None
+    resume: bool = False
+    minutes: float = 5.0  # between checkpoints
+    tensorboard: bool = False
+    first_stages: Path | None = None  # folder of encoders that siamese stages left, for runs that share one
+    title: str = ""  # of the bar; by default the system's name
+    ranks: Ranks = ONE  # who train together
+    tell: Callable[[str], None] | None = None  # is told of memory, and of texts cut or empty
+    listeners: tuple[Listener, ...] = ()  # are told of loss and validation as the run goes on
+
+    @property
+    def checkpoints(self) -> Checkpoints | None:
+        """The run's checkpoints."""
+        return None if self.folder is None else Checkpoints(self.folder / CHECKPOINTS, ranks=self.ranks)
+
+    @property
+    def token_table(self) -> Path | None:
+        """Where very many token ids are put while the run goes on: each rank makes its own."""
+        name = f"tokens-{self.ranks.rank}.npy" if self.ranks.rank else "tokens.npy"
+        return None if self.folder is None else self.folder / CHECKPOINTS / name
+
+    @property
+    def block_before(self) -> int | None:
+        """Labels met at a time by the run that is to be resumed; None: there is none."""
+        found = self.checkpoints.state() if self.checkpoints is not None and self.resume else {}
+        return found.get("block")
+
+    def say(self, plan: str) -> None:
+        """Tell how much memory the run will take: several ranks tell it once."""
+        if self.ranks.world > 1:
+            self.ranks.say_once(f"on each of {self.ranks.world} ranks {plan}")
+        elif self.tell is not None:
+            self.tell(plan)
+
+    def say_cut(self, cut: int, texts: int, length: int) -> None:
+        """Tell how many texts are longer than what is read of them, if any are."""
+        if cut and self.tell is not None and not self.ranks.rank:
+            self.tell(cut_sentence(cut, texts, length))
+
+    def say_empty(self, texts: Sequence[str]) -> None:
+        """Tell how many training texts are empty, if more than half are."""
+        empty = count_empty(texts)
+        if 2 * empty > len(texts) and self.tell is not None and not self.ranks.rank:
+            share = f"{empty:,} of {len(texts):,} training texts ({empty / len(texts):.1%})"
+            self.tell(f"{share} are empty; {EMPTY_TEXT_REMEDY}")
+
+    @property
+    def log(self) -> Path | None:
+        """Where the log is written: by the first rank, for all."""
+        return None if self.ranks.rank else self.folder
+
+
+@contextmanager
+def by_first(ranks: Ranks, make: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Something for the first rank alone to enter and leave; the others go on when it has entered."""
+    with ExitStack() as stack:
+        ranks.on_first(lambda: stack.enter_context(make()))
+        yield
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """The folder, made if it is not there, for this run alone; folders that it leaves empty are removed."""
+    if folder.exists() and not folder.is_dir():
+        what = "is a file where a folder is to be written"
+        raise DataError(what, remedy="choose another name", file=folder)
+    made = not folder.exists()  # else it is the user's
+    with alone(folder, parents=True):
+        try:
+            folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise DataError(f"cannot be written ({error.strerror or error})", file=folder) from error
+        try:
+            yield
+        finally:
+            if made:
+                with suppress(OSError):  # which is what keeps a folder with something in it
+                    folder.rmdir()
+
+
+CHOICE = "choice.json"  # beside the checkpoints
+SEARCH = "search.json"  # beside the checkpoints while a search goes on
+MARK = "# The recipe of this run of gandalf train."
+OWN = {
+    *(RECIPE, LOG, CHECKPOINTS),
+    *(CONFIG, WEIGHTS, LABELS, METRICS, CARD, words.FILE, subwords.FILE, subwords.TOKENIZER),
+    *(TREE_WORDS, SETTINGS, PARTS),
+    *(MEMORY_ARRAYS, MEMORY_RECORDS),
+}
+_TREE = re.compile(r"tree\d+\.cbor")
+
+State = Literal["new", "unfinished", "finished", "foreign"]
+
+
+def state_of(folder: Path) -> State:
+    """Whether the folder is free for a run, or holds one, finished or not, or something else."""
+    if folder.exists() and not folder.is_dir():
+        raise DataError("is a file where a folder is to be written", remedy="choose another OUT", file=folder)
+    names = _names(folder)
+    if all(is_leftover(name) for name in names):
+        return "new"
+    searching = (folder / CHECKPOINTS / SEARCH).is_file()  # what is there is only the first usable model
+    if CONFIG in names and not searching and read_json(folder / CONFIG).get("format") == FORMAT:
+        return "finished"
+    if RECIPE in names and (folder / RECIPE).read_bytes().startswith(MARK.encode()):
+        return "unfinished"
+    return "foreign"
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the folder holds a finished run; what one that was killed at its very end left is removed."""
+    if state_of(folder) != "finished":
+        return False
+    remove(folder / CHECKPOINTS)
+    return True
+
+
+def refuse_other_settings(folder: Path, recipe: Recipe) -> None:
+    """Refuse to call a finished run done where other settings are asked for."""
+    path = folder / RECIPE
+    if not path.is_file():
+        return  # a model without its recipe, such as one made in Python
+    given = read_toml(path)
+    before = updated(recipe_of(str(given.get("system", Recipe().system))), given, file=path)
+    if changed := changes(to_dict(before), to_dict(recipe)):
+        raise _other_run(folder, f"settings: {changed}")
+
+
+def refuse_other_data(folder: Path, splits: Splits) -> None:
+    """Refuse to call a finished run done where other data are given, as far as name and size tell."""
+    config = read_json(folder / CONFIG).get("config")
+    before = config.get("data") if isinstance(config, dict) else None
+    if isinstance(before, dict) and (changed := changes(before, splits.about)):
+        raise _other_run(folder, f"data: {changed}")
+
+
+def _other_run(folder: Path, differing: str) -> DataError:
+    given, instead = argument("resume", True), argument("overwrite", True)
+    remedy = f"choose another folder, or replace it with {instead} in place of {given}"
+    return DataError(f"holds the finished run of other {differing}", remedy=remedy, file=folder)
+
+
+def refuse_to_lose(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """Never write over what another command or a person put there, nor over a run unless told to."""
+    if resume and overwrite:
+        raise DataError("a run cannot both be resumed and begin anew", remedy="leave out one of the two")
+    state = state_of(folder)
+    foreign = [name for name in _names(folder) if not _is_part_of_a_run(name)] if state != "new" else []
+    if state == "foreign" or (overwrite and foreign):
+        what = (
+            f"holds {sorted(foreign or _names(folder))[0]}, which is not part of a run, and is not replaced"
+        )
+        raise DataError(what, remedy="choose another folder, or move that away", file=folder)
+    if state == "unfinished" and not (resume or overwrite):
+        remedy = f"go on with {argument('resume', True)}, or begin anew with {argument('overwrite', True)}"
+        raise DataError("holds a run that is not finished", remedy=remedy, file=folder)
+    if state == "finished" and not (resume or overwrite):
+        remedy = f"choose another folder, or replace it with {argument('overwrite', True)}"
+        raise DataError("holds a model already", remedy=remedy, file=folder)
+
+
+@contextmanager
+def claimed(folder: Path, *, resume: bool, overwrite: bool) -> Iterator[None]:
+    """The folder for one run alone, and sure to hold nothing that the run would lose."""
+    with alone_in(folder):
+        refuse_to_lose(folder, resume=resume, overwrite=overwrite)  # as the last run has left it
+        yield
+
+
+def remove_first_model(folder: Path) -> None:
+    """Remove the first usable model, `config.json` before the others: a kill leaves an unfinished run."""
+    remove(folder / CONFIG)
+    for name in first_model_names(folder):
+        remove(folder / name)
+
+
+def first_model_names(folder: Path) -> list[str]:
+    """Return the files that only the first usable model of a search has."""
+    return [name for name in _names(folder) if name in (TREE_WORDS, SETTINGS) or _TREE.fullmatch(name)]
+
+
+@contextmanager
+def prepared_folder(folder: Path, recipe: Recipe, fresh: bool) -> Iterator[None]:
+    """The folder, ready for a run; if the body fails before any training, nothing is left in it."""
+    try:
+        # config.json first and the recipe last: whatever a kill leaves here is an unfinished run.
+        for name in sorted(_names(folder), key=lambda name: (name != CONFIG, name == RECIPE)):
+            if is_leftover(name) or (fresh and _is_part_of_a_run(name)):
+                remove(folder / name)
+    except OSError as error:
+        raise DataError(f"cannot be written ({error.strerror or error})", file=folder) from error
+    with written(folder / RECIPE) as file:
+        file.write(f"{MARK} Again: gandalf train DATA OUT --config {RECIPE}\n\n")
+        file.write(as_toml(recipe, recipe_of(recipe.system)))
+    try:
+        yield
+    except DataError:
+        if _names(folder) == [RECIPE]:
+            remove(folder / RECIPE)
+        raise
+
+
+def _names(folder: Path) -> list[str]:
+    """What is in the folder; the lock is nobody's, and goes with the run that took it."""
+    return [path.name for path in folder.iterdir() if path.name != LOCK] if folder.is_dir() else []
+
+
+def _is_part_of_a_run(name: str) -> bool:
+    return name in OWN or is_leftover(name) or name.startswith(EVENTS) or bool(_TREE.fullmatch(name))
