@@ -169,7 +169,11 @@ ERRORS = {
         ({"train.txt": "0\ta\n"}, "", "train.txt has no output-items.txt beside it"),
     ],
     "unknown-layout": [
-        ({"notes.md": "x", "a.bin": "y"}, "", "it holds a.bin, notes.md; docs/guide/data.md describes those that"),
+        (
+            {"notes.md": "x", "a.bin": "y"},
+            "",
+            "it holds a.bin, notes.md; docs/guide/data.md describes those that",
+        ),
         ({}, "", "the folder is empty"),
     ],
 }
