@@ -149,9 +149,38 @@ def test_no_test_point_is_ever_seen(monkeypatch):
     object.__setattr__(splits, "test", Poison())
     with pytest.raises(AssertionError, match="asked for its texts"):
         _ = splits.test.texts
-    monkeypatch.setattr(searching, "train", lambda *given: seen.append(given[0].test) or train(*given))
+
+    def spied(part):
+        def called(*given):
+            seen.extend(each.test for each in given if isinstance(each, Splits))
+            return part(*given)
+
+        return called
+
+    for name in ("train", "trial_trees", "trees_of_all_points"):
+        monkeypatch.setattr(searching, name, spied(getattr(searching, name)))
     found = search(splits, quick())
-    assert seen == [None, None] and found.scores is not None
+    assert len(seen) in (2, 3) and set(seen) == {None} and found.scores is not None
+
+
+def test_a_linear_model_learns_from_all_points_once_it_is_chosen_and_keeps_its_figures(monkeypatch):
+    first: list[Part] = []
+    asked = replace(quick(), search=replace(quick().search, parts=("linear",)))
+    found = search(small_splits(), asked, teller=Teller(first=first.append))
+    assert found.trained.points == len(small_splits().train) and found.trained.model is not first[0]
+    assert found.trained.model.calibration == first[0].calibration == found.trained.held.calibration
+    assert found.trained.held.evaluated()["P@1"] == found.scores["P@1"]
+    of_rest = train(small_splits(), override(recipe("linear"), ["validation.share=0.2"])).held
+    assert len(of_rest.held) == len(found.trained.held.held)
+
+
+def test_networks_leave_time_for_linear_models_to_learn_from_all_points(monkeypatch):
+    run = searching._Search(small_splits(), quick("search.minutes=1"), Place(), Teller())
+    run.candidates  # noqa: B018  made before the clock begins
+    assert run._left > 50
+    run._try(run.candidates[0])
+    run.tried[0].seconds = 40.0
+    assert run._left < 60 - 1.25 * 40.0
 
 
 def test_the_folder_holds_a_mix_that_predicts_as_its_parts_say(tmp_path):
@@ -181,6 +210,7 @@ def test_a_killed_search_leaves_a_usable_model_and_goes_on_where_it_was(tmp_path
     trained = []
     with monkeypatch.context() as patch:
         patch.setattr(searching, "train", lambda *given: trained.append(given[1].system) or train(*given))
+        patch.setattr(searching, "trial_trees", lambda *_: pytest.fail("the linear model was kept"))
         again = train_to_folder(splits, quick(), Place(out, resume=True))
     assert trained == ["astec"]  # not the linear model again
     assert state_of(out) == "finished"

@@ -27,6 +27,7 @@ from gandalf.runs.remember import MemoryOptions, Remembered, add_memory, forget_
 from gandalf.runs.repeats import repeated_answers
 from gandalf.runs.session import train
 from gandalf.runs.trained import HeldAnswers, Trained, pooled
+from gandalf.runs.trees import trees_of_all_points, trial_trees
 from gandalf.runs.tried import Candidate, Found, Teller, Tried, why_chosen, why_memory, why_of_few
 from gandalf.runs.yardsticks import FIGURES, Yardstick, beaten, yardsticks
 from gandalf.settings import to_dict
@@ -37,9 +38,11 @@ FEW = 50  # held-out points: with fewer the weights are fitted by repeated trial
 FEWEST = 15  # held-out points of all trials together: with fewer nothing can be told
 STRETCH = 0.15  # of a network's updates: the held-out points come back
 MATCHED = 0.1  # share of label texts that are training texts, from which the graph is worth a trial
-FIRST_SHARE = 0.7  # of the time that is left, for each network but the last, where that is enough for it
+# Of the time that is left, for each network but the last; more, or all of it, only where it needs so much.
+FIRST_SHARE, MORE = 0.7, 0.85
 BEGINNINGS = (64, 32)  # tokens that a transformer reads of a text where time is too short for more
 VALIDATIONS = 3  # of a network: each costs as much as predicting all held-out points
+AGAIN = 1.25  # times what a linear model took without the held-out points
 FIRST = "linear"  # the candidate that is trained first and left on disk at once
 READER = "frozen"  # whose vectors a memory looks up: it never learns, so held-out points are new to it
 MEMORY = "memory"
@@ -66,7 +69,7 @@ class _Search:
         self.clock = Clock(self.minutes)
         self.tried: list[Tried] = []
         self.trained: dict[str, Trained] = {}
-        self.asked: dict[str, Recipe] = {}  # of models that learn from all points at once
+        self.asked: dict[str, Recipe] = {}  # of what is trained
         self.notes: list[str] = []
 
     def go(self) -> Found:
@@ -151,7 +154,7 @@ class _Search:
                 return
             fits = self._fitted(recipe, last=candidate is self.candidates[-1])
             if fits is None:
-                self._leave_out(row, f"{self.clock.left:,.0f} s of the budget are too few for it")
+                self._leave_out(row, f"{self._left:,.0f} s of the budget are too few for it")
                 return
             recipe = fits
         elif self.trained and self.clock.left < 2 * self.tried[0].seconds:
@@ -159,14 +162,23 @@ class _Search:
             return
         self._train(candidate, recipe, row)
 
+    @property
+    def _left(self) -> float:
+        """Return the seconds for networks: a linear model needs its own again, to learn from all points."""
+        trials = [row.seconds for row in self.tried if self._is_trial(row.name)]
+        return max(self.clock.left - AGAIN * max(trials, default=0.0), 0.0)
+
+    def _is_trial(self, name: str) -> bool:
+        return name in self.asked and self.asked[name].trees.kind != "none"
+
     def _fitted(self, recipe: Recipe, *, last: bool) -> Recipe | None:
         """Return the recipe with the epochs that the budget has for it, or None if those are too few.
 
         A network leaves time for those after it, unless it needs all there is. A transformer reads only the
         beginning of long texts where there is no time for more.
         """
-        left = self.clock.left
-        shares = (1.0,) if last else (FIRST_SHARE, 1.0)
+        left = self._left
+        shares = (1.0,) if last else (FIRST_SHARE, MORE, 1.0)
         shorter = BEGINNINGS if recipe.encoder.kind == "transformer" and not recipe.text.max_length else ()
         recipes = [recipe, *(replace(recipe, text=replace(recipe.text, max_length=each)) for each in shorter)]
         found = (fitted(each, self.size, share * left, self._speed) for share in shares for each in recipes)
@@ -187,7 +199,7 @@ class _Search:
                 raise
             self._leave_out(row, str(error))
             return
-        self.trained[candidate.name] = trained
+        self.trained[candidate.name], self.asked[candidate.name] = trained, recipe
         assert trained.held is not None
         row.scores, row.seconds = trained.held.evaluated(), self.clock.spent - before
         figures = ", ".join(f"{name} {row.scores[name]:.1f}" for name in FIGURES)
@@ -225,16 +237,22 @@ class _Search:
     def _kept(self, name: str, recipe: Recipe) -> Trained:
         """Return the candidate as an earlier try of this search trained it, or train it."""
         if self.place.folder is None:
-            return train(self.splits, recipe)
+            return self._trial(recipe, None)
         folder = self.place.folder / CHECKPOINTS / name
         before = stored_trained(folder, recipe, self.splits) if self.place.resume else None
         if before is not None:
             return before
         folder.mkdir(parents=True, exist_ok=True)
         own = replace(self.place, folder=folder, resume=self.place.resume, title=name)
-        trained = train(self.splits, recipe, own)
+        trained = self._trial(recipe, own)
         store_trained(folder, recipe, trained)
         return trained
+
+    def _trial(self, recipe: Recipe, place: Place | None) -> Trained:
+        """Train a candidate; a linear model learns from all points once it is chosen."""
+        if recipe.trees.kind != "none":
+            return trial_trees(self.splits, recipe)
+        return train(self.splits, recipe, place)
 
     # ---- what is chosen
 
@@ -375,7 +393,13 @@ class _Search:
         return scores["P@1"] + scores["PSP@5"]
 
     def _assembled(self, best: Fitted) -> Trained:
-        """Return the chosen part, or the mix of several, each having learnt from all points by now."""
+        """Return the chosen part, or the mix of several, and let each learn from all points."""
+        for name in best.names:
+            if self._is_trial(name):
+                before = self.clock.spent
+                trained = trees_of_all_points(self.trained[name], self.splits, self.asked[name])
+                self.trained[name] = trained
+                next(row for row in self.tried if row.name == name).seconds += self.clock.spent - before
         return self._mixed(best.names, best.weights, best.calibration)
 
     def _mixed(

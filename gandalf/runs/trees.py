@@ -15,7 +15,7 @@ from gandalf.data.harden import harden_points
 from gandalf.data.tf_idf import TermKind, TfIdf
 from gandalf.model.trees import Trees
 from gandalf.recipe import Recipe, TreesKind
-from gandalf.runs.prepare import augmented, run_cut
+from gandalf.runs.prepare import augmented, cut, run_cut
 from gandalf.runs.trained import HeldAnswers, Trained, answers_of
 from gandalf.settings import to_dict
 from gandalf.wide.mixing import PROPOSED
@@ -42,22 +42,47 @@ def train_trees(splits: Splits, recipe: Recipe) -> Trained:
     need_omikuji()
     parts = run_cut(splits.train, recipe)
     answers = None if parts.held is None else held_answers(splits, parts.rest, parts.held, recipe)
-    made = augmented(splits.train, recipe.targets, recipe.seed)
-    model = replace(
-        _trees(made.points, splits, recipe), calibration=None if answers is None else answers.calibration
-    )
-    details = {} if made.graph is None else {"targets_used": made.graph.estimate, **made.graph.details}
-    labels = int(made.is_label.sum())
-    seconds = time.perf_counter() - started
-    points = len(made.points) - labels
-    return Trained(model, [], seconds, recipe.trees.number, details, points, labels, held=answers)
+    return _trained(splits, splits.train, recipe, answers, started)
+
+
+def trial_trees(splits: Splits, recipe: Recipe) -> Trained:
+    """Train on the points that are not held out alone, and answer the held ones: half of `train_trees`."""
+    started = time.perf_counter()
+    need_omikuji()
+    parts = cut(splits.train, recipe)
+    assert parts.held is not None
+    trial = _trained(splits, parts.rest, recipe, None, started)
+    assert isinstance(trial.model, Trees)
+    answers = _answers(trial.model, splits, parts.rest, parts.held)
+    model = replace(trial.model, calibration=answers.calibration)
+    return replace(trial, model=model, held=answers, seconds=time.perf_counter() - started)
+
+
+def trees_of_all_points(trial: Trained, splits: Splits, recipe: Recipe) -> Trained:
+    """Train on all points, and keep the trial's answers and calibration: the other half of `train_trees`."""
+    return _trained(splits, splits.train, recipe, trial.held, time.perf_counter() - trial.seconds)
 
 
 def held_answers(splits: Splits, rest: Dataset, held: Dataset, recipe: Recipe) -> HeldAnswers:
     """Return what trees of the rest say of the held points."""
     made = augmented(rest, recipe.targets, recipe.seed)
+    return _answers(_trees(made.points, splits, recipe), splits, rest, held)
+
+
+def _trained(
+    splits: Splits, points: Dataset, recipe: Recipe, answers: HeldAnswers | None, started: float
+) -> Trained:
+    made = augmented(points, recipe.targets, recipe.seed)
+    calibration = None if answers is None else answers.calibration
+    model = replace(_trees(made.points, splits, recipe), calibration=calibration)
+    details = {} if made.graph is None else {"targets_used": made.graph.estimate, **made.graph.details}
+    labels = int(made.is_label.sum())
+    seconds, number = time.perf_counter() - started, len(made.points) - labels
+    return Trained(model, [], seconds, recipe.trees.number, details, number, labels, held=answers)
+
+
+def _answers(trees: Trees, splits: Splits, rest: Dataset, held: Dataset) -> HeldAnswers:
     texts, _ = held.need_texts("validation")
-    trees = _trees(made.points, splits, recipe)
     ids, scores = trees.best(texts, min(PROPOSED, trees.num_labels), held.exclude)
     return answers_of(Splits(train=rest, test=held, name=splits.name), ids, scores)
 
