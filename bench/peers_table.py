@@ -1,4 +1,4 @@
-"""The tables of docs/lab/peers.md, from what bench.peers_cpu and bench.engine have kept: written into the page.
+"""Write the tables of docs/lab/peers.md from what bench.peers_cpu and bench.engine have kept.
 
 python -m bench.peers_table
 """

@@ -64,8 +64,8 @@ Written by `python -m bench.results_page` from the lines that `python -m bench.e
 | U(G,N) | as many points as D has, drawn uniformly from G |
 | Z1 | D and label points whose one target is the label itself |
 | G | D and Z: Gandalf as in the paper |
-| shrunk, calibrated | D and label points with better estimates as targets ([how](../../docs/guide/estimates.md)) |
-| default | a named system: shrunk, label points in the first 70 % of steps ([why](../../docs/lab/who_gains.md)) |
+| shrunk, calibrated | D and label points with [better estimates](../../docs/guide/estimates.md) as targets |
+| default | shrunk, label points in the first 70 % of steps ([why](../../docs/lab/who_gains.md)) |
 | auto | D and the label points that were chosen on a share of the training points |
 
 - Label points are met to the end, but in `default`, and in `auto`, which chooses targets for that recipe.

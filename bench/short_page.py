@@ -1,4 +1,4 @@
-"""The tables of docs/lab/results.md that a reader wants first; all others stand in bench/results/results.md."""
+"""Make the first tables of docs/lab/results.md; bench/results/results.md has all others."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ D: the training points alone. Z1: and label points whose one target is the label
 default: what `gandalf train` does with a named system ([why](who_gains.md)). A system's own baseline is D,
 and that of `renee` Z1. Percentages on the test split, its filter applied, at equal steps: an epoch is N + L
 points whatever the targets. Label text, new text: test points whose text is, and is not, some label's. ± is
-the noise of seeds alone; test points drawn anew move a difference more ([how much](../guide/reproduce.md#claims)).
+the noise of seeds alone; test points drawn anew move a difference more
+([how much](../guide/reproduce.md#claims)).
 """
 
 

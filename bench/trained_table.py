@@ -16,8 +16,8 @@ INTRODUCTION = """\
 ## How they were trained
 
 At a plateau: twice the steps move P@1 of D and of G on held-out training points by less than a point, up or
-down; all else is called reduced ([reproduce.md]({docs}guide/reproduce.md#who-is-at-a-plateau)). Steps are those of
-all stages together.
+down; all else is called reduced ([reproduce.md]({docs}guide/reproduce.md#who-is-at-a-plateau)). Steps
+are those of all stages together.
 """
 UNKNOWN = "reduced: not run"
 

@@ -21,7 +21,8 @@
 6.  **An epoch** is N + L points, as theirs is with label points.
 7.  **What was never published for a set** is taken from the set that is nearest in labels (in their ratio)
     and has it; what was never published for `inceptionxml-lf`, from `inceptionxml`.
-8.  **Shortlists, clusters and indexes** are ours (docs/reference/systems.md): every label, or a shortlist on a CPU.
+8.  **Shortlists, clusters and indexes** are ours (docs/reference/systems.md): every label, or a shortlist on
+    a CPU.
 9.  **Vectors learnt elsewhere**, on which published figures rest, are not part of a recipe: `PROVIDE` says
     which, and how to give them.
 """

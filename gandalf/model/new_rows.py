@@ -17,8 +17,8 @@ from scipy.special import expit
 
 from gandalf.model.row_map import Floats, Ints, Matrix, RowMap, fit_row_map
 
-# Weights of the witnesses, chosen on labels and points held out of training (docs/guide/new_labels.md). The label's
-# own text counts like an example; the map counts by how much it explains.
+# Weights of the witnesses, chosen on labels and points held out of training (docs/guide/new_labels.md).
+# The label's own text counts like an example; the map counts by how much it explains.
 TEXT, NEIGHBOUR = 1.0, 0.5
 MOST_OF_MAP = 100.0  # the map's weight where it explains everything
 QUERIES = 1_024  # texts of known labels on which probabilities are compared

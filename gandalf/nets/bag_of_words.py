@@ -27,8 +27,8 @@ class BagOfWords(WordEncoder):
     """Word vectors weighted by tf-idf (rows of length 1), summed, and the block; then less their centre.
 
     The block ends in a ReLU, so all its vectors point the same way: two texts without a common word have a
-    cosine of 0.7. Less the mean of the training texts they have one of 0 (docs/guide/training.md says what that
-    is good for).
+    cosine of 0.7. Less the mean of the training texts they have one of 0
+    (docs/guide/training.md says what that is good for).
     """
 
     idf: Tensor  # shape: (vocabulary,)

@@ -28,7 +28,7 @@ from gandalf.runs.plan import block_that_fits, on_device, resolved_device, run_s
 from gandalf.train.machine_memory import available_bytes
 from gandalf.train.memory import memory_plan
 
-# Rows that are made of label texts: times what an update with free rows takes, on Docs-79K (docs/reference/systems.md).
+# Rows made of label texts: an update takes so many times one with free rows (docs/reference/systems.md).
 ROWS_MADE = {"table": 1.0, "gated": 1.5, "attention": 2.6}
 LEARNT = 3  # to learn from a text is to read it forwards, and backwards for twice that
 
@@ -46,8 +46,8 @@ class Machine:
     memory: int | None  # bytes
 
 
-# One H200 by its log (docs/lab/speed.md): plain steps of 131,073 to 1.3 million labels of 768 numbers, with 1,024
-# to 4,096 points, are met to a tenth; 6 ms of everything else; 80 us to learn from a title with MiniLM.
+# One H200 by its log (docs/lab/speed.md): plain steps of 131,073 to 1.3 million labels of 768 numbers, with
+# 1,024 to 4,096 points, are met to a tenth; 6 ms of everything else; 80 us to learn from a title with MiniLM.
 H200 = Machine("one H200", "cuda", 600e12, 9_300.0, 6e-3, 80e-6 / LEARNT, 139 << 30)
 
 
