@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PEERS  ?= .peers
 
-.PHONY: install demo test coverage lock fuzz kill-test cluster-test http-test annif-test test-kernels lint format bench peers clean
+.PHONY: install demo test coverage lock fuzz kill-test cluster-test http-test annif-test test-kernels lint format docs bench peers clean
 
 install: $(VENV)/.installed
 
@@ -84,6 +84,11 @@ format: install
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# The pages of docs/ as a site in site/; a link or an anchor that leads nowhere ends it.
+docs: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 # Some 15 minutes; each part also runs alone: .venv/bin/python -m bench.graph
 bench: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[oracle]'
@@ -102,4 +107,4 @@ peers: install
 	$(BIN)/python -m bench.peers_cpu man --venvs $(PEERS) --points D 'D + calibrated'
 
 clean:
-	rm -rf $(VENV) $(VENV)-kernels $(VENV)-http $(VENV)-annif $(VENV)-lock .coverage $(PEERS) .schemathesis demo-default demo-out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-kernels $(VENV)-http $(VENV)-annif $(VENV)-lock .coverage $(PEERS) .schemathesis demo-default demo-out site .mypy_cache .ruff_cache .pytest_cache

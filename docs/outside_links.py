@@ -1,0 +1,18 @@
+"""Turn links to files outside docs/ into plain names on the site, which holds the pages alone."""
+
+import posixpath
+import re
+from typing import Any
+
+LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Return the page with its links out of docs/ replaced; mkdocs calls this for each page."""
+    folder = posixpath.dirname(page.file.src_uri)
+
+    def plain(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(folder, match[2].partition("#")[0]))
+        return f"{match[1]} (`{target[3:]}`)" if target.startswith("../") else match[0]
+
+    return LINK.sub(plain, markdown)
