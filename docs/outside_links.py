@@ -2,14 +2,13 @@
 
 import posixpath
 import re
-from typing import Any
 
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: object, **_: object) -> str:
     """Return the page with its links out of docs/ replaced; mkdocs calls this for each page."""
-    folder = posixpath.dirname(page.file.src_uri)
+    folder = posixpath.dirname(page.file.src_uri)  # type: ignore[attr-defined]
 
     def plain(match: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(folder, match[2].partition("#")[0]))

@@ -1,4 +1,4 @@
-"""The pages under docs: anchors that are there, every page in the index, and a site without links out of docs/."""
+"""The pages under docs: anchors that exist, an index of every page, a site without links out of docs."""
 
 from __future__ import annotations
 
