@@ -52,7 +52,7 @@ def _flat(rows: Array) -> Search:
 
     index = faiss.IndexFlatIP(rows.shape[1])
     index.add(rows)
-    return lambda some: index.search(with_one(some), K)[1]
+    return lambda some: index.search(with_one(some.numpy()), K)[1]
 
 
 def _hnswlib(rows: Array, folder: Path, x: torch.Tensor, exact: Array) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def _hnswlib(rows: Array, folder: Path, x: torch.Tensor, exact: Array) -> dict[s
         index.save_index(str(path))
 
     def search(some: torch.Tensor) -> Array:
-        found: Array = index.knn_query(with_one(some), K)[0].astype(np.int64)
+        found: Array = index.knn_query(with_one(some.numpy()), K)[0].astype(np.int64)
         return found
 
     for width in WIDTHS:

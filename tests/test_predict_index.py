@@ -79,6 +79,45 @@ def test_one_vector_finds_what_a_batch_finds(model, index, x, k, kind):
     np.testing.assert_allclose(np.concatenate([found for _, found in alone]), scores, atol=1e-5)
 
 
+def test_turned_rows_and_texts_have_the_products_of_both(model):
+    """With all axes nothing is lost; with some, as little as can be."""
+    rng = np.random.default_rng(0)
+    mix = rng.normal(size=(12, 12))
+    rows, texts = rng.normal(size=(300, 12)), (rng.normal(size=(200, 12)) @ mix).astype(np.float32)
+    rows = (rows * np.geomspace(1, 0.01, 12) + 0.1).astype(np.float32)
+    products = rows @ texts.T
+    of_rows, of_texts = codes.axes(rows, texts, 12)
+    np.testing.assert_allclose((rows @ of_rows) @ (texts @ of_texts).T, products, atol=1e-4)
+    left = []
+    for number in (4, 5, 8, 10):
+        of_rows, of_texts = codes.axes(rows, texts, number)
+        assert of_rows.shape == of_texts.shape == (12, number // 2 * 2)
+        missed = products - (rows @ of_rows) @ (texts @ of_texts).T
+        left.append(np.square(missed).sum() / np.square(products).sum())
+        best = np.linalg.svd(products, compute_uv=False) ** 2  # Eckart and Young: no fewer axes miss less
+        assert left[-1] == pytest.approx(best[number // 2 * 2 :].sum() / best.sum(), rel=1e-3, abs=1e-9)
+    assert left[0] == left[1] > left[2] > left[3]
+
+
+def test_rows_of_many_labels_are_turned(model, x, monkeypatch):
+    monkeypatch.setattr(codes, "MANY", 1200)
+    monkeypatch.setattr(codes, "AXES", 10)
+    monkeypatch.setattr(codes, "DEPTHS_TURNED", (20, 60, 400))
+    found = build_codes(model)
+    assert found.turn is not None and found.recall >= ENOUGH and "5 pairs of axes" in str(found)
+    ids, scores = found.over(model.head)(x, 5)
+    exact_ids, exact_scores = top_k(x, model.head, 5)
+    assert recalled(ids, exact_ids) > 0.9
+    assert scores[ids == exact_ids] == pytest.approx(exact_scores[ids == exact_ids], abs=1e-5)
+    monkeypatch.setattr(codes, "AXES", 2)  # two of twelve tell too little
+    monkeypatch.setattr(codes, "DEPTHS_TURNED", (20,))
+    assert build_codes(model).turn is None
+
+
+def test_halves_of_texts():
+    assert sorted(codes.halves(["a b c", "d"])) in (["a b b c", "d d"], ["a b d", "d b c"])
+
+
 def test_rounded_rows_are_scored_again_with_those_of_the_head(model, x):
     ids, scores = build_hnsw(model, "int8").over(model.head)(x, 5)
     by_hand = (x[:, None] * model.head.rows.detach()[ids]).sum(2) + model.head.bias.detach()[ids]

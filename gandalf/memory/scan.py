@@ -48,6 +48,18 @@ def make_scan(rows: Floats) -> Any:  # noqa: ANN401  faiss has no types
     return scan
 
 
+def make_short_scan(rows: Floats) -> Any:  # noqa: ANN401  faiss has no types
+    """Return an empty scan that will stand for two numbers of a row by one code; the rows are a sample.
+
+    The 16 pairs of numbers that a code can stand for are learnt by k-means.
+    """
+    library, width = need_faiss(), rows.shape[1]
+    scan = library.IndexPQFastScan(width, width // 2, BITS, library.METRIC_INNER_PRODUCT)
+    scan.train(np.ascontiguousarray(rows))
+    scan.implem = BY_BLOCKS
+    return scan
+
+
 def search_scan(scan: Any, queries: Floats, number: int) -> tuple[Floats, Ints]:  # noqa: ANN401
     """Return scores and places of the best rows of each query, by their codes.
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -57,6 +59,13 @@ class Table(nn.Module):
     def plain(self) -> Table:
         """What prediction uses: itself, whatever the precision of its rows."""
         return self
+
+    def arrays(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]] | None:
+        """Return rows and biases in NumPy, not copied; None unless all are of float32 on the CPU."""
+        both = self.rows.detach(), self.bias.detach()
+        if any(each.device.type != "cpu" or each.dtype != torch.float32 for each in both):
+            return None
+        return both[0].numpy(), both[1].numpy()
 
     def widen(self) -> None:
         """Hold rows of float32, as a model does; a GPU need not hold both precisions at once."""

@@ -7,6 +7,7 @@ added since the index was built are few, and all of them are looked at.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
@@ -54,7 +55,7 @@ class Index(Protocol):
         """The share of exact search's best labels that it found."""
         ...
 
-    def candidates(self, x: Tensor, number: int) -> tuple[Floats, Ints]:
+    def candidates(self, x: Floats, number: int) -> tuple[Floats, Ints]:
         """Scores and labels of at least so many that may be the best of each; -1 is no label."""
         ...
 
@@ -75,7 +76,7 @@ class Hnsw:
         """Whether the rows in it are the head's own."""
         return self.rows == "float32"
 
-    def candidates(self, x: Tensor, number: int) -> tuple[Floats, Ints]:
+    def candidates(self, x: Floats, number: int) -> tuple[Floats, Ints]:
         """The best that a walk through the graph comes by."""
         import faiss
 
@@ -104,14 +105,14 @@ class IndexSearch:
         if exclude is None and self.index.exact_scores and self.head.num_labels == self.index.labels:
             return self._as_found(x, k)
         if len(x) == 1 and exclude is None:
-            found = self._of_one(x[0].float().cpu().numpy(), k)
+            found = self.of_one(x[0].float().cpu().numpy(), k)
             if found is not None:
                 return found
         denied = 0 if exclude is None else int(np.diff(exclude.indptr).max(initial=0))
         number = 2 * k + SPARE + denied
         if number >= self.index.labels // 2:
             return top_k(x, self.head, k, exclude=exclude)  # most of them are asked for anyway
-        ids = self.index.candidates(x, number)[1]  # shape: (N, number or more)
+        ids = self.index.candidates(x.float().cpu().numpy(), number)[1]  # shape: (N, number or more)
         ids = ids if ids.shape[1] <= max(number, FEW) else self._narrowed(x, ids, number)
         later = np.arange(self.index.labels, self.head.num_labels)
         ids = np.hstack([ids, np.broadcast_to(later, (len(x), len(later)))])
@@ -123,20 +124,28 @@ class IndexSearch:
             scores[_pairs(ids, exclude)] = -np.inf
         return _first(ids, scores, k)
 
-    def _of_one(self, x: Floats, k: int) -> tuple[Ints, Floats] | None:
+    def of_one(self, x: Floats, k: int) -> tuple[Ints, Floats] | None:
         """Return what a call does, for one vector; None if most labels are asked for."""  # shape: (dim,)
-        number = 2 * k + SPARE
-        if number >= self.index.labels // 2:
+        number, known = 2 * k + SPARE, self.index.labels
+        if number >= known // 2:
             return None
-        ids = self.index.candidates(torch.from_numpy(x)[None], number)[1][0]
-        ids = np.concatenate([ids[ids >= 0], np.arange(self.index.labels, self.head.num_labels)])
-        rows, bias = (part.float().cpu().numpy() for part in self.head.at(torch.from_numpy(ids)))
+        ids = self.index.candidates(x[np.newaxis], number)[1][0]
+        ids = np.concatenate([ids[ids >= 0], np.arange(known, self.head.num_labels)])
+        rows, bias = self._at(ids)
         if len(ids) > number:
             kept = np.argpartition(rows @ x + bias, len(ids) - number)[len(ids) - number :]
             ids, rows, bias = ids[kept], rows[kept], bias[kept]
         scores = (rows * x).sum(axis=1) + bias  # in one order for all: equal rows have equal scores
         order = np.lexsort((ids, -scores))[:k]  # ties to the smaller label
-        return _padded(ids[order], scores[order], k)
+        return padded(ids[order], scores[order], k)
+
+    def _at(self, ids: Ints) -> tuple[Floats, Floats]:
+        """Return copies of the rows and biases of labels."""
+        arrays = self.head.arrays() if isinstance(self.head, Table) else None
+        if arrays is not None:
+            return arrays[0].take(ids, axis=0), arrays[1].take(ids)
+        rows, bias = (part.detach().float().cpu().numpy() for part in self.head.at(torch.from_numpy(ids)))
+        return rows, bias
 
     def _narrowed(self, x: Tensor, ids: Ints, number: int) -> Ints:
         """The best of many candidates, by scores that may be off in their last digits."""  # (N, number)
@@ -149,7 +158,7 @@ class IndexSearch:
 
     def _as_found(self, x: Tensor, k: int) -> tuple[Ints, Floats]:
         """What the graph gives: its rows are the head's own, so are its scores."""
-        scores, ids = self.index.candidates(x, min(k, self.index.labels))
+        scores, ids = self.index.candidates(x.float().cpu().numpy(), min(k, self.index.labels))
         order = np.argsort(ids, axis=1)  # so that ties go to the smaller label
         scores = np.where(ids < 0, -np.inf, scores).astype(np.float32)
         return _first(np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1), k)
@@ -168,13 +177,13 @@ def build_hnsw(model: Model, rows: RowsKind = "float32") -> Hnsw:
 
 
 class RecallTest:
-    """Asks label texts of an index over rows as they are served, and of exact search over the model's own."""
+    """Asks an index over rows as they are served, and exact search over the model's own."""
 
-    def __init__(self, model: Model, rows: RowsKind) -> None:
+    def __init__(self, model: Model, rows: RowsKind, texts: Sequence[str] | None = None) -> None:
         self.head: Head = model.head
         if rows == "int8" and isinstance(model.head, Table):
             self.head = Int8Table.of(model.head)
-        self.x = model.vectors(asked(model))
+        self.x = model.vectors(asked(model) if texts is None else texts)
         self.exact = top_k(self.x, model.head, min(AT, model.num_labels))[0]
 
     def __call__(self, index: Index) -> float:
@@ -223,17 +232,17 @@ def _graph(head: Head, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has no typ
     return graph
 
 
-def asked(model: Model) -> list[str]:
+def asked(model: Model, number: int = QUERIES) -> list[str]:
     """Texts that recall is measured with: labels', at equal distances."""
-    places = np.unique(np.linspace(0, model.num_labels - 1, QUERIES).astype(np.int64))
+    places = np.unique(np.linspace(0, model.num_labels - 1, number).astype(np.int64))
     return [model.label_texts[place] for place in places.tolist()]
 
 
-def with_one(x: Tensor, width: int | None = None) -> Floats:
+def with_one(x: Floats, width: int | None = None) -> Floats:
     """Vectors as rows with biases are multiplied by them, with zeros behind up to some width."""
     dim = x.shape[1]
     found: Floats = np.zeros((len(x), width or dim + 1), dtype=np.float32)
-    found[:, :dim], found[:, dim] = x.float().cpu().numpy(), 1.0
+    found[:, :dim], found[:, dim] = x, 1.0
     return found
 
 
@@ -245,8 +254,9 @@ def _pairs(ids: Ints, exclude: csr_array) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _padded(ids: Ints, scores: Floats, k: int) -> tuple[Ints, Floats]:
-    """Return one row of k places, filled up with -1 and -inf."""  # shape: (k or fewer,) -> (1, k)
+def padded(ids: Ints, scores: Floats, k: int) -> tuple[Ints, Floats]:
+    """Return one row of k places, filled up with -1 and -inf, and -1 where a score is -inf."""
+    # shape: (k or fewer,) -> (1, k)
     all_ids = np.full((1, k), -1, dtype=np.int64)
     all_scores = np.full((1, k), -np.inf, dtype=np.float32)
     all_ids[0, : len(ids)], all_scores[0, : len(ids)] = ids, scores

@@ -121,7 +121,7 @@ def test_exports(model, tmp_path):
 def test_indexes_are_built_again(tmp_path):
     folder, network = tmp_path / "m", small_model()
     save_model(network, folder)
-    queries = network.vectors(TEXTS)
+    queries = network.vectors(TEXTS).numpy()
     stored_or_built(network, folder, "float32")
     for number in range(TRIES):
         dice = random.Random(f"{SEED} index {number}")
