@@ -108,7 +108,9 @@ def predictor_of(folder: str, search: str) -> Predictor:
 
     model = load_model(folder)
     if search == "exact" or not isinstance(model, Model):
-        return Predictor(model)
+        predictor = Predictor(model)
+        predictor.prepare()
+        return predictor
     made = build_codes(model) if search == "codes" else stored_or_built(model, Path(folder), "float32")[0]
     return Predictor(model, search=made.over(model.head))
 

@@ -14,8 +14,8 @@ import gandalf
 PACKAGE = Path(gandalf.__file__).parent
 # A room may import only rooms that stand before it (and itself).
 ROOMS = (
-    *("errors", "progress", "settings", "data", "graph", "augment", "metrics"),
-    *("text", "wide", "memory", "slim", "nets", "train", "model", "predict", "cluster"),
+    *("errors", "progress", "settings", "compiled", "data", "graph", "augment", "metrics"),
+    *("text", "wide", "memory", "nets", "train", "model", "slim", "predict", "cluster"),
     *("recipe", "systems", "runs", "estimator"),
     *("report", "serve", "lab", "cli", "__main__"),
 )

@@ -6,8 +6,7 @@ Sums over parts of the points add up to the sum over all points, so parts may be
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
-from importlib import import_module
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+from gandalf.compiled import compiled
 from gandalf.data.sparse_rows import products_by_label
 
 Floats = npt.NDArray[np.float64]
@@ -73,7 +73,7 @@ def plan(
     `both_ways` returns them.
     """
     work = products_by_label(points)
-    kernel = compiled() if work.sum() >= LARGE else None
+    kernel = compiled(_joint_rows) if work.sum() >= LARGE else None
     if kernel is None:
         return work, partial(_by_scipy, points, by_label)
     return work, partial(_by_kernel, kernel, _arrays(points), _arrays(by_label), work)
@@ -146,17 +146,3 @@ def _joint_rows(
             sums[i] = 0
         lengths[j - first] = end - begin
     return lengths, columns[:end].copy(), joint[:end].copy()
-
-
-@cache
-def compiled() -> Kernel | None:
-    """Compile the loop to machine code that releases the GIL; return None without numba."""
-    try:
-        numba: Any = import_module("numba")
-    except ImportError:
-        return None
-    try:
-        kernel: Kernel = numba.njit(nogil=True, cache=True)(_joint_rows)
-    except RuntimeError:  # no folder to cache compiled code in
-        kernel = numba.njit(nogil=True)(_joint_rows)
-    return kernel

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from gandalf.errors import DataError
-from gandalf.nets.plain import first_of_one, scores_of_one
+from gandalf.wide.plain import first_of_one, scores_of_one
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]

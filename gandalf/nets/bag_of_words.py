@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gandalf.nets.blocks import POINT_BLOCKS, BlockName
-from gandalf.nets.plain import PlainBagOfWords
 from gandalf.nets.word_table import WordEncoder, WordTable
+from gandalf.wide.plain import PlainBagOfWords
 
 
 @dataclass(frozen=True)

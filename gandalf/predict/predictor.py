@@ -14,21 +14,23 @@ from torch.nn import functional as F
 
 from gandalf.errors import DataError
 from gandalf.model import Calibration, Model, ModelWithMemory, Part
+from gandalf.model.calibration import probabilities
 from gandalf.model.exact import Head, pair_scores, top_k
 from gandalf.model.with_memory import without_memory
 from gandalf.predict.fused import PAYS_FROM, FusedSearch, refusal
+from gandalf.predict.index import IndexSearch
+from gandalf.predict.one_text import OneText
 from gandalf.predict.tables import Kind, as_table, label_columns, label_name
 from gandalf.progress import track
 from gandalf.text.tokens import check_texts
 from gandalf.wide.mixing import NO_LABEL, PROPOSED
+from gandalf.wide.rounded import Rounded
 
 CHUNK = 8_192  # texts whose vectors are held at once
 
 Ids = npt.NDArray[np.int64]
 Probabilities = npt.NDArray[np.float32]
 Named = list[tuple[str, float]]  # label text and score, best first
-
-_TINY = float(np.finfo(np.float32).tiny)
 
 
 class Search(Protocol):
@@ -44,7 +46,8 @@ class Predictor:
 
     A model without a calibration gives the plain sigmoid of its scores. `precision` below float32 finds
     candidates faster where the hardware has it (see `top_k`). `head` stands in for the model's own, and
-    `search` for the exact search over it. That one is fused on a GPU that can (`FusedSearch`).
+    `search` for the exact search over it. That one is fused on a GPU that can (`FusedSearch`). `rounded` is
+    what `prepare` returned for the first labels of the model.
     """
 
     def __init__(
@@ -54,12 +57,29 @@ class Predictor:
         precision: torch.dtype = torch.float32,
         head: Head | None = None,
         search: Search | None = None,
+        rounded: Rounded | None = None,
     ) -> None:
         self.model, self.precision = model, precision
         self._given_head = head
         self._fused: FusedSearch | None = None  # over the rows as they were at first
         self._search = search
+        self._one_text = self._short_way(rounded)
         self.calibration = model.calibration or Calibration()
+
+    def _short_way(self, rounded: Rounded | None) -> OneText | None:
+        known = self._search is None or isinstance(self._search, IndexSearch)
+        if not isinstance(self.model, Model) or not known or self.precision != torch.float32:
+            return None
+        if self._search is None and self._given_head is not None:
+            return None
+        return OneText(self.model, self._search if isinstance(self._search, IndexSearch) else None, rounded)
+
+    def prepare(self) -> Rounded | None:
+        """Make now what finds the labels of one text fast, and return it for a predictor of more labels."""
+        if self._one_text is None or self._search is not None:
+            return None
+        self._one_text.prepare()
+        return self._one_text.rounded
 
     @property
     def network(self) -> Model:
@@ -159,6 +179,10 @@ class Predictor:
 
         A text of which the model knows nothing has none: any labels would be those of most texts.
         """
+        if len(texts) == 1 and exclude is None and self._one_text is not None:
+            found = self._one_text.best(texts[0], k)
+            if found is not None:
+                return found
         ids, scores = self._best(texts, k, exclude)
         unknown = ~self.model.knows(texts)
         ids[unknown], scores[unknown] = NO_LABEL, -np.inf
@@ -198,20 +222,3 @@ class Predictor:
     def _names(self, ids: Ids, scores: Probabilities) -> Named:
         places = zip(ids.tolist(), scores.tolist(), strict=True)
         return [(label_name(self.model, id), score) for id, score in places if id >= 0]
-
-
-def probabilities(scores: npt.NDArray[np.float32], calibration: Calibration) -> Probabilities:
-    """Scores of N x k places, best first, as probabilities that keep the order: above 0, or 0 for -inf.
-
-    Near 1 float32 is coarse, and different scores would become one number; whoever ranks by it, such as an
-    evaluation of a file, would then take another label first. Such numbers are kept one step apart.
-    """
-    found = np.maximum(calibration(scores), _TINY).astype(np.float32)  # shape: (N, k)
-    apart = (found[:, 1:] < found[:, :-1]) | (scores[:, 1:] == scores[:, :-1])
-    for place in range(1, found.shape[1] if not apart.all() else 0):
-        before = found[:, place - 1]
-        falls = scores[:, place] < scores[:, place - 1]
-        most = np.where(falls, np.nextafter(before, np.float32(0)), before)
-        found[:, place] = np.minimum(found[:, place], most)
-    found[np.isneginf(scores)] = 0.0
-    return found

@@ -9,7 +9,8 @@ from itertools import pairwise
 import numpy as np
 from scipy.sparse import csr_array
 
-from gandalf.predict.predictor import Ids, Predictor, Probabilities, probabilities
+from gandalf.model.calibration import probabilities
+from gandalf.predict.predictor import Ids, Predictor, Probabilities
 from gandalf.wide.mixing import NO_LABEL
 
 

@@ -104,6 +104,8 @@ def _served(
     if index is not None:
         tell(_about_index(folder, index, new))
         make = partial(_searched, index=index)
+    else:
+        make = partial(Predictor, rounded=Predictor(model).prepare())
     background = None if splits is None else background_of(model, splits)
     return Served(make(model), background, Path(folder).resolve().name), make
 

@@ -120,8 +120,12 @@ class Subwords:
 
     def known(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Return True for each text that has a token which is not the unknown or a special one."""
+        return self.known_rows(self.encode(texts))  # shape: (N,)
+
+    def known_rows(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
+        """Return the same for texts by their ids."""  # shape: (N, T) -> (N,)
         nothing = [0, self._unknown, *self.encode([""])[0]]  # a text without words has the special ones alone
-        return np.asarray((~np.isin(self.encode(texts), nothing)).any(axis=1))  # shape: (N,)
+        return np.asarray((~np.isin(ids, nothing)).any(axis=1))
 
     def with_length(self, max_length: int) -> Subwords:
         """Return the same tokens, of which so many are read of a text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,10 @@ class Tokens(Protocol):
     def known(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Return True for each text that has a token which is not the unknown or a special one."""
         ...  # shape: (N,)
+
+    def known_rows(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
+        """Return the same for texts by their ids."""
+        ...  # shape: (N, T) -> (N,)
 
     def with_length(self, max_length: int) -> Tokens:
         """Return the same tokens, of which so many are read of a text."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -97,7 +98,11 @@ class Words:
 
     def known(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Return True for each text of which a word or a piece is known."""  # shape: (N,)
-        return np.asarray((self.encode(texts) > UNKNOWN).any(axis=1))
+        return self.known_rows(self.encode(texts))
+
+    def known_rows(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
+        """Return the same for texts by their ids."""  # shape: (N, T) -> (N,)
+        return np.asarray((ids > UNKNOWN).any(axis=1))
 
     def with_length(self, max_length: int) -> Words:
         """Return the same words and pieces, of which so many are read of a text."""

@@ -12,12 +12,12 @@ from scipy.sparse import csr_array
 from torch import nn
 
 from gandalf.model.exact import top_k
-from gandalf.nets import plain
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
 from gandalf.nets.blocks import POINT_BLOCKS, settle
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
-from gandalf.nets.plain import first_of_one, scores_of_one
+from gandalf.wide import plain
+from gandalf.wide.plain import first_of_one, scores_of_one
 
 IDS = torch.tensor([[3, 4, 4, 9, 0, 0], [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0], [2, 3, 4, 5, 6, 7]])
 

@@ -1,0 +1,22 @@
+"""Loops as machine code, by the extra numba."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+
+@cache
+def compiled(loop: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Compile a loop over arrays to machine code that releases the GIL; return None without numba."""
+    try:
+        numba: Any = import_module("numba")
+    except ImportError:
+        return None
+    try:
+        made: Callable[..., Any] = numba.njit(nogil=True, cache=True)(loop)
+    except RuntimeError:  # no folder to cache compiled code in
+        made = numba.njit(nogil=True)(loop)
+    return made

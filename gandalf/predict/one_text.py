@@ -1,0 +1,82 @@
+"""One text through a network of words in NumPy: PyTorch's calls would take longer than the arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gandalf.model import Model
+from gandalf.nets.bag_of_words import BagOfWords
+from gandalf.nets.heads import Table
+from gandalf.predict.index import Floats, IndexSearch, Ints, padded
+from gandalf.wide.plain import first_of_one, scores_of_one
+from gandalf.wide.rounded import Rounded
+
+FEW = 10  # texts that are asked one by one, after which rounding the rows pays
+# Numbers of a table. Below, the product with all rows is as fast as with codes; above, rounding the rows
+# takes longer than somebody should wait who asked for one text.
+LEAST, MOST = 1 << 20, 1 << 24
+
+
+class OneText:
+    """Finds the best labels of one text, as `Predictor.best` finds those of many.
+
+    Rows are rounded once so many texts were asked for that it pays, or when `prepare` is called.
+    """
+
+    def __init__(self, network: Model, search: IndexSearch | None, rounded: Rounded | None = None) -> None:
+        self._network, self._search = network, search
+        self.rounded = rounded
+        self._made_of: object = None  # the rows, where they were rounded here
+        self._asked = 0
+
+    def best(self, text: str, k: int) -> tuple[Ints, Floats] | None:
+        """Return ids and scores, 1 x k, or None if the model calls for the usual way."""
+        encoder, tokens = self._network.encoder, self._network.tokens
+        plain = encoder.plain() if isinstance(encoder, BagOfWords) else None
+        if plain is None:
+            return None
+        ids = tokens.encode([text])
+        if not tokens.known_rows(ids)[0]:
+            return padded(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32), k)
+        x = plain(ids[0])
+        return self._exactly(x, k) if self._search is None else self._search.of_one(x, k)
+
+    def prepare(self) -> None:
+        """Round the rows now, so that no text waits for it, if they are many."""
+        arrays = self._arrays()
+        if arrays is not None and arrays[0].size >= LEAST:
+            self._round(*arrays)
+
+    def _exactly(self, x: Floats, k: int) -> tuple[Ints, Floats] | None:
+        arrays = self._arrays()
+        if arrays is None:
+            return None
+        rows, bias = arrays
+        self._asked += 1
+        if self._asked == FEW and self.rounded is None and LEAST <= rows.size <= MOST:
+            self._round(rows, bias)
+        found = None
+        if self.rounded is not None and self._is_current():
+            found = self.rounded.best(x, k, rows, bias)
+        if found is None:
+            scores = scores_of_one(x, rows, bias)
+            if np.isnan(scores.max()):
+                return None
+            found = first_of_one(scores, k)
+        return padded(*found, k)
+
+    def _round(self, rows: Floats, bias: Floats) -> None:
+        self.rounded = Rounded.of(rows, bias)
+        self._made_of = self._state()
+
+    def _is_current(self) -> bool:
+        return self._made_of is None or self._made_of == self._state()
+
+    def _state(self) -> tuple[int, int]:
+        """Return numbers that differ once the rows have other memory or were written to."""
+        rows = self._network.head.rows
+        return rows.data_ptr(), rows._version
+
+    def _arrays(self) -> tuple[Floats, Floats] | None:
+        head = self._network.head
+        return head.arrays() if isinstance(head, Table) else None

@@ -1,0 +1,103 @@
+"""The best labels of one vector by 8-bit codes of all rows, proved to be those of the exact search.
+
+A product with all rows in float32 takes as long as reading them from memory, and codes are a quarter of that.
+How far a score by codes can be off is known, so the few labels that may be among the best are scored again
+with the rows themselves, and every other label is proved to score less.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gandalf.compiled import compiled
+from gandalf.wide.plain import Floats, Ints, first_of_one
+
+Codes = npt.NDArray[np.int8]
+
+PLACES = 127  # of a code on either side of 0
+SPARE, MORE = 27, 3  # candidates: so many for each label that is asked for, and some more
+MANY = 1 << 14  # rows that are rounded at once
+# Of the product of two lengths: how far float32 may be off, whatever the order in which it adds.
+FLOAT_ERROR = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Rounded:
+    """Rows of float32, and for each number of a row the nearest of 255 evenly spaced places of its column."""
+
+    codes: Codes  # C x dim, of the first labels
+    step: Floats  # shape: (dim,), between two places of a column
+    middle: Floats  # shape: (dim,), of a column's range
+    error: float  # the longest distance of a row from its code
+    length: float  # of the longest row
+    most_bias: float
+
+    @classmethod
+    def of(cls, rows: Floats, bias: Floats) -> Rounded | None:
+        """Round rows; return None without numba, or if a number of the rows is not finite."""
+        low, high = rows.min(axis=0), rows.max(axis=0)
+        if compiled(_scores) is None or not np.isfinite(high - low).all():
+            return None
+        middle, step = (low + high) / 2, np.maximum((high - low) / (2 * PLACES), np.float32(1e-30))
+        codes = np.empty(rows.shape, dtype=np.int8)
+        error = length = 0.0
+        for at in range(0, len(rows), MANY):
+            part = rows[at : at + MANY]
+            places = np.clip(np.rint((part - middle) / step), -PLACES, PLACES)
+            codes[at : at + MANY] = places
+            error = max(error, _longest(part - (middle + places * step)))
+            length = max(length, _longest(part))
+        most_bias = float(np.abs(bias[np.isfinite(bias)]).max(initial=0.0))
+        return cls(codes, step, middle, error, length, most_bias)
+
+    def best(self, x: Floats, k: int, rows: Floats, bias: Floats) -> tuple[Ints, Floats] | None:
+        """Return labels and scores of the k best, or None if these cannot be proved to be the best.
+
+        There may be more rows than codes: rows that were added since are all scored.
+        """
+        number, turned = MORE * k + SPARE, x * self.step
+        largest = float(np.abs(turned).max())
+        known = len(self.codes)
+        if number >= known or not 0 < largest < np.inf:
+            return None
+        # Products of codes and places add up in 32 bits.
+        unit = largest / min(2**15 - 1, (2**31 - 1) // (PLACES * len(x)))
+        places = np.rint(turned / np.float32(unit))
+        by_codes = _kernel()(self.codes, bias[:known], places.astype(np.int16), np.float32(unit))
+        least = np.partition(by_codes, len(by_codes) - number)[len(by_codes) - number]
+        labels = np.concatenate([np.flatnonzero(by_codes >= least), np.arange(known, len(rows))])
+        # Added up in one order for all, as `pair_scores` does: equal rows have equal scores.
+        scores = (rows.take(labels, axis=0) * x).sum(axis=1) + bias[labels]
+        best, values = first_of_one(scores, k)
+        off = _length(turned - places * np.float32(unit)) * PLACES * len(x) ** 0.5
+        off += _length(x) * (self.error + FLOAT_ERROR * self.length) + FLOAT_ERROR * self.most_bias
+        # Written so that it is False of NaN.
+        return (labels[best], values) if values[-1] > least + x @ self.middle + off else None
+
+
+def _length(vector: Floats) -> float:
+    return float(np.sqrt(vector @ vector))
+
+
+def _longest(rows: Floats) -> float:
+    return float(np.sqrt(np.einsum("ld,ld->l", rows, rows).max(initial=0.0)))
+
+
+def _kernel() -> Any:  # noqa: ANN401  numba has no types
+    return compiled(_scores)
+
+
+def _scores(codes: Codes, bias: Floats, x: npt.NDArray[np.int16], unit: float) -> Floats:
+    """Return the score of every row by its code."""
+    found = np.empty(len(codes), dtype=np.float32)
+    for row in range(len(codes)):
+        total = np.int32(0)
+        for at in range(codes.shape[1]):
+            total += np.int32(codes[row, at]) * np.int32(x[at])
+        # Said to numba once more, which widens sums: vectors hold twice as many numbers of 32 bits.
+        found[row] = np.float32(np.int32(total)) * unit + bias[row]
+    return found
