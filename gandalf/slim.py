@@ -1,7 +1,7 @@
-"""Predictions without PyTorch: reads what `gandalf export` wrote.
+"""Predictions without PyTorch: reads what `gandalf export` wrote, and trained models of words.
 
-Needs NumPy and SciPy; onnxruntime for a network, and tokenizers where its tokens are sub-words; omikuji for
-label trees. A mix needs what its parts need.
+Needs NumPy and SciPy; onnxruntime for an exported network, and tokenizers where its tokens are sub-words;
+safetensors for a trained network of words; omikuji for label trees. A mix needs what its parts need.
 """
 
 from __future__ import annotations
@@ -13,20 +13,24 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
 
 from gandalf.data.claim import put_back
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
 from gandalf.memory.files import INNER, MEMORY, check_memory, read_memory
 from gandalf.memory.keys import Vectors
+from gandalf.model.calibration import Calibration, probabilities
+from gandalf.model.layout import CONFIG, LABELS, WEIGHTS
+from gandalf.model.layout import read_facts as read_trained
 from gandalf.text.tokens import check_texts, load_tokens
 from gandalf.wide.folder import PARTS, check_hashes, missing
 from gandalf.wide.mixing import MIX, NO_LABEL, PROPOSED, as_logits, mixed, read_composition, weighted
+from gandalf.wide.plain_network import BAG_OF_WORDS, can_be_plain, read_plain_network
 from gandalf.wide.wide_model import TREES, read_wide_model
 
-GRAPH, FACTS, LABELS = "model.onnx", "slim.json", "labels.jsonl"
+GRAPH, FACTS = "model.onnx", "slim.json"
 FORMAT, VERSION = "gandalf slim model", 1
+NEEDS_PYTORCH = "needs-pytorch"  # the kind of problem with a folder that can be read another way
 NETWORK = "network"  # the kind of a folder that does not name one: an older release wrote it
 TOKENS, SCORES, VECTORS = "tokens", "scores", "vectors"  # what goes into the graph and what comes out
 BATCH = 256  # texts that meet all labels at once
@@ -58,7 +62,7 @@ class SlimPart(Protocol):
 
 
 class SlimPredictor:
-    """An exported model: texts to labels and probabilities, as `Predictor` gives them.
+    """An exported model, or a trained one of words: texts to labels and probabilities, as by `Predictor`.
 
     A folder of which a file is not what was written is refused; without `verify` that is not checked.
     """
@@ -66,10 +70,10 @@ class SlimPredictor:
     def __init__(self, folder: str | Path, threads: int = 0, *, verify: bool = True) -> None:
         folder = Path(folder)
         put_back(folder)
-        facts = _checked_facts(folder / FACTS)
+        facts = _facts_of(folder)
         if verify:
-            check_hashes(folder / FACTS)
-        self.calibration = facts["calibration"]
+            check_hashes(folder / (FACTS if (folder / FACTS).is_file() else CONFIG))
+        self.calibration, self.calibrated = facts["calibration"], facts["calibrated"]
         self.label_texts, self.label_ids = _labels(folder / LABELS, facts["labels"])
         self._part = _part(folder, facts, threads)
 
@@ -94,8 +98,12 @@ class SlimPredictor:
         scores = np.concatenate([np.empty((0, k), dtype=np.float32), *(part[1] for part in parts)])
         return (
             np.concatenate([np.empty((0, k), dtype=np.int64), *(part[0] for part in parts)]),
-            _calibrated(self.calibration, scores).astype(np.float32),
+            probabilities(scores, self.calibration),
         )
+
+    def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Return True for each text of which at least one token is known."""  # shape: (N,)
+        return self._part.knows(texts)
 
     def _best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
         ids, scores = self._part.best(texts, k)
@@ -168,10 +176,10 @@ class _Mix:
     def __init__(self, folder: Path, facts: dict[str, Any], threads: int) -> None:
         path = folder / FACTS
         names, self._weights = read_composition(facts.get("parts"), facts.get("weights"), path)
-        self._size, self._parts = facts["labels"], list[tuple[SlimPart, dict[str, float]]]()
+        self._size, self._parts = facts["labels"], list[tuple[SlimPart, Calibration]]()
         self._names = names
         for name in names:
-            about = _checked_facts(folder / PARTS / name / FACTS)
+            about = _facts_of(folder / PARTS / name)
             if about["kind"] == MIX or about["labels"] != self._size:
                 what = f"is no part of this mix of {self._size:,} labels"
                 raise DataError(what, remedy=EXPORT_AGAIN, file=folder / PARTS / name)
@@ -180,11 +188,11 @@ class _Mix:
     def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
         size = min(max(k, PROPOSED), self._size)
         found = [(part.best(texts, size), calibration) for part, calibration in self._parts]
-        lists = [(ids, _calibrated(calibration, scores)) for (ids, scores), calibration in found]
+        lists = [(ids, calibration(scores)) for (ids, scores), calibration in found]
         return mixed(lists, self._weights, k)
 
     def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
-        found = [_calibrated(calibration, part.score(texts, labels)) for part, calibration in self._parts]
+        found = [calibration(part.score(texts, labels)) for part, calibration in self._parts]
         return weighted(self._weights, found)
 
     def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
@@ -205,7 +213,7 @@ class _WithMemory:
 
     def __init__(self, folder: Path, facts: dict[str, Any], threads: int) -> None:
         inner = folder / PARTS / INNER
-        about = _checked_facts(inner / FACTS)
+        about = _facts_of(inner)
         self._size = facts["labels"]
         if about["kind"] == MEMORY or about["labels"] != self._size:
             what = f"is no model of {self._size:,} labels behind a memory"
@@ -220,13 +228,13 @@ class _WithMemory:
     def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
         ids, scores = self._model.best(texts, min(max(k, PROPOSED), self._size))
         near = self._memory.nearest(self._reader.unit_vectors(texts))
-        both = self._memory.beside((ids, _calibrated(self._calibration, scores)), near, self._weight)
+        both = self._memory.beside((ids, self._calibration(scores)), near, self._weight)
         return mixed(both, (1.0, 1.0), k)
 
     def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
         near = self._memory.nearest(self._reader.unit_vectors(texts))
         trust = 1 - self._weight * self._memory.heard(near)[:, np.newaxis]
-        own = _calibrated(self._calibration, self._model.score(texts, labels))
+        own = self._calibration(self._model.score(texts, labels))
         return as_logits(trust * own + self._weight * self._memory.score(near, labels))
 
     def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
@@ -239,17 +247,12 @@ class _WithMemory:
 def _part(folder: Path, facts: dict[str, Any], threads: int) -> SlimPart:
     kinds: dict[str, Callable[[], SlimPart]] = {
         NETWORK: lambda: _Network(folder, threads),
+        BAG_OF_WORDS: lambda: read_plain_network(folder, WEIGHTS, facts, facts["labels"]),
         TREES: lambda: read_wide_model(folder, facts, facts["labels"], facts["size"]),
         MIX: lambda: _Mix(folder, facts, threads),
         MEMORY: lambda: _WithMemory(folder, facts, threads),
     }
     return kinds[facts["kind"]]()
-
-
-def _calibrated(calibration: dict[str, float], scores: Probabilities) -> npt.NDArray[np.float64]:
-    """Return the probabilities of scores; 0 for -inf."""
-    logits = calibration["slope"] * scores.astype(np.float64) + calibration["offset"]
-    return np.asarray(expit(logits), dtype=np.float64)
 
 
 def read_facts(path: Path) -> dict[str, Any]:
@@ -265,6 +268,21 @@ def read_facts(path: Path) -> dict[str, Any]:
     return found
 
 
+def _facts_of(folder: Path) -> dict[str, Any]:
+    """Return what a folder says of its model, whether it was exported or trained."""
+    if (folder / FACTS).is_file() or not (folder / CONFIG).is_file():
+        return _checked_facts(folder / FACTS)
+    found = read_trained(folder)
+    if found.encoder.get("kind") not in (TREES, MIX, MEMORY) and not can_be_plain(found.encoder):
+        remedy = "export the model with gandalf export, or load it with gandalf.load_model"
+        raise DataError("needs PyTorch", remedy=remedy, file=folder, kind=NEEDS_PYTORCH)
+    of_scores = {
+        "calibration": found.calibration or Calibration(),
+        "calibrated": found.calibration is not None,
+    }
+    return {**found.encoder, "labels": found.labels, "size": found.dim, **of_scores}
+
+
 def _checked_facts(path: Path) -> dict[str, Any]:
     """Return the facts with what an older release left out, or say what is wrong with them."""
     found: dict[str, Any] = {"kind": NETWORK, "size": 0} | read_facts(path)
@@ -272,8 +290,9 @@ def _checked_facts(path: Path) -> dict[str, Any]:
         what = f"is an exported model of the kind {str(found['kind'])[:40]!r}, which this release cannot run"
         raise DataError(what, remedy="pip install --upgrade gandalf-xmc", file=path.parent)
     try:
+        found["calibrated"] = bool(found.get("calibration"))
         given = found.get("calibration") or {"slope": 1.0, "offset": 0.0}
-        found["calibration"] = {name: float(given[name]) for name in ("slope", "offset")}
+        found["calibration"] = Calibration(*(float(given[name]) for name in ("slope", "offset")))
         found["labels"], found["size"] = int(found["labels"]), int(found["size"])
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"lacks or garbles a fact ({error})", remedy=EXPORT_AGAIN, file=path) from error

@@ -277,6 +277,24 @@ def test_an_export_predicts_the_same_without_pytorch(part, tmp_path):
     assert len(SlimPredictor(tmp_path / "slim").named(TEXTS[0], 3)) == 3
 
 
+def test_a_trained_folder_predicts_the_same_without_pytorch(part, tmp_path):
+    longer = part.with_labels([NewLabel("a new label that was added")])
+    save_model(longer, tmp_path / "model")
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['torch', 'onnxruntime', 'faiss']))\n"
+        "from gandalf.slim import SlimPredictor\n"
+        "import json; found = SlimPredictor(sys.argv[1]).predict(json.loads(sys.argv[2]), 5)\n"
+        "print(json.dumps([each.tolist() for each in found]))\n"
+    )
+    ran = python(code, tmp_path / "model", json.dumps(TEXTS))
+    assert ran.returncode == 0, ran.stderr
+    ids, scores = (np.array(each) for each in json.loads(ran.stdout))
+    exact, expected = Predictor(load_model(tmp_path / "model")).predict(TEXTS, 5)
+    np.testing.assert_allclose(scores, expected, atol=1e-4)
+    apart = np.abs(np.diff(expected, axis=1)).min(axis=1) > 1e-4
+    assert (ids[apart, :4] == exact[apart, :4]).all()
+
+
 def test_damage_of_an_export_gets_one_sentence(part, folder, tmp_path):
     done("export", folder, tmp_path / "slim")
     for path in sorted(each for each in (tmp_path / "slim").rglob("*") if each.is_file()):

@@ -202,12 +202,27 @@ def test_no_model_and_no_cuda(small_folder, tmp_path, monkeypatch):
     done(small_folder, "gzip", "--device", "cpu")
 
 
-def test_without_the_training_half_it_says_what_to_install(small_folder):
-    code = (
-        "import sys; sys.modules['torch'] = None\n"
-        "from gandalf.cli.main import app\n"
-        f"app(['predict', {str(small_folder)!r}, 'gzip'])\n"
-    )
-    result = command_line.python(code)
-    assert result.returncode == 2
-    assert result.stderr.strip() == "error: predicting needs torch; pip install 'gandalf-xmc[train]'"
+WITHOUT_TORCH = (
+    "import sys; sys.modules['torch'] = None\n"  # its import fails
+    "from gandalf.cli.main import app\n"
+    "app(['predict', *sys.argv[1:]])\n"
+)
+
+
+def test_a_text_needs_no_pytorch_where_words_are_all_that_a_model_reads(small_folder, small_predictor):
+    result = command_line.python(WITHOUT_TORCH, small_folder, "gzip", "--json", "--threshold", "0.1")
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert found["known"] and [each["text"] for each in found["labels"]] == [
+        name for name, _ in small_predictor.named("gzip", 5, threshold=0.1)
+    ]
+
+
+def test_without_the_training_half_it_says_what_to_install(small_folder, tmp_path):
+    save_model(small_model("inception"), tmp_path / "network")
+    (tmp_path / "texts.txt").write_text("gzip\n", "utf-8")
+    of_texts = (small_folder, tmp_path / "texts.txt", "-o", tmp_path / "out.jsonl")
+    for words in ((tmp_path / "network", "gzip"), of_texts):
+        result = command_line.python(WITHOUT_TORCH, *words)
+        assert result.returncode == 2
+        assert result.stderr.strip() == "error: predicting needs torch; pip install 'gandalf-xmc[train]'"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+import numpy.typing as npt
 import typer
 from rich.markup import escape
 from rich.table import Table
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from gandalf.model import Part
     from gandalf.predict.inputs import Chunk
     from gandalf.predict.predictor import Predictor
+    from gandalf.predict.tables import Named
 
 ON_SCREEN, IN_FILE = 5, 100  # labels for each text
 
@@ -94,10 +98,9 @@ def predict(
 
     [bold]gandalf predict my-model queries -o labels --cluster tcp://scheduler:8786[/]  Parquet, on Dask
     """
-    with engine("predicting"):
-        from gandalf.predict.files import check_output
-        from gandalf.predict.inputs import is_text
-        from gandalf.predict.stream import STANDARD_INPUT, texts_of_stream
+    from gandalf.predict.inputs import is_text
+    from gandalf.predict.stream import STANDARD_INPUT, texts_of_stream
+
     if cluster is not None:
         _on_cluster(cluster, model, source, out, top or IN_FILE, threshold, loading.device, json)
         return
@@ -107,12 +110,15 @@ def predict(
         raise DataError(
             "predictions for many texts need a file to go to", remedy="name it: -o predictions.jsonl"
         )
+    if out is None and single:
+        text = clean(source.data)
+        found = _quickly(model, loading, text, top or ON_SCREEN)
+        _show(found or _thoroughly(model, loading, text, top or ON_SCREEN), text, threshold, json)
+        return
+    with engine("predicting"):
+        from gandalf.predict.files import check_output
     if out is None:
-        predictor = _predictor(model, loading)
-        if stream:
-            _answer(predictor, texts_of_stream(), top or ON_SCREEN, threshold)
-        else:
-            _show(predictor, clean(source.data), top or ON_SCREEN, threshold, json)
+        _answer(_predictor(model, loading), texts_of_stream(), top or ON_SCREEN, threshold)
         return
     check_output(out, escape_formulas)
     refuse_to_write_into(out, model, None if single or stream else source)
@@ -216,29 +222,70 @@ def _answer(predictor: Predictor, chunks: Iterator[Chunk], top: int, threshold: 
         sys.stdout.flush()
 
 
-def _described(model: Part, label: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Found:
+    """The labels of one text."""
+
+    model: Named
+    labels: list[tuple[int, float]]  # best first
+    known: bool  # something in the text is
+    calibrated: bool
+
+
+def _quickly(folder: Path, loading: Loading, text: str, top: int) -> _Found | None:
+    """Predict without PyTorch, whose import takes longer than all else; None if the model needs it.
+
+    What is wrong with a folder is left to the usual way to say.
+    """
+    from gandalf.model.layout import CONFIG
+    from gandalf.slim import SlimPredictor
+
+    if loading.device == "cuda" or not (folder / CONFIG).is_file():
+        return None
+    try:
+        model = SlimPredictor(folder, verify=not loading.no_verify)
+    except DataError:
+        return None
+    places = model.predict(text, min(top, model.num_labels))
+    return _Found(model, _listed(*places), bool(model.knows([text])[0]), model.calibrated)
+
+
+def _thoroughly(folder: Path, loading: Loading, text: str, top: int) -> _Found:
+    with engine("predicting"):
+        predictor = _predictor(folder, loading)
+    model = predictor.model
+    places = predictor.predict(text, min(top, model.num_labels))
+    return _Found(model, _listed(*places), bool(model.knows([text])[0]), model.calibration is not None)
+
+
+def _listed(ids: npt.NDArray[np.int64], scores: npt.NDArray[np.float32]) -> list[tuple[int, float]]:
+    both = zip(ids.tolist(), scores.tolist(), strict=True)
+    return [(label, score) for label, score in both if label >= 0]
+
+
+def _described(model: Named, label: int) -> dict[str, Any]:
     ids = model.label_ids
     return {"label": label, "id": None if ids is None else ids[label], "text": model.label_texts[label]}
 
 
-def _show(predictor: Predictor, text: str, top: int, threshold: float | None, json: bool) -> None:
+def _show(found: _Found, text: str, threshold: float | None, json: bool) -> None:
     from gandalf.predict.tables import label_name
 
-    model = predictor.model
-    ids, scores = predictor.predict(text, min(top, model.num_labels), threshold=threshold)
-    found = [(label, score) for label, score in zip(ids.tolist(), scores.tolist(), strict=True) if label >= 0]
-    known = bool(model.knows([text])[0])
+    # As float32, which scores are.
+    labels = [each for each in found.labels if threshold is None or np.float32(each[1]) >= threshold]
     if json:
-        labels = [_described(model, label) | {"score": score} for label, score in found]
-        print_json({"text": text, "labels": labels, "known": known})
+        described = [_described(found.model, label) | {"score": score} for label, score in labels]
+        print_json({"text": text, "labels": described, "known": found.known})
         return
-    if not known:
+    if not found.known:
         console().print("nothing in this text is known to the model")
         return
     table = Table(title=escape(text), title_justify="left", box=None)
-    for heading in ("label", "probability" if model.calibration else "score", ""):
+    for heading in ("label", "probability" if found.calibrated else "score", ""):
         table.add_column(heading)
-    for label, score in found:
-        table.add_row(escape(clean(label_name(model, label))), f"{score:.3f}", bar(score, 1.0, width=30))
+    for label, score in labels:
+        table.add_row(
+            escape(clean(label_name(found.model, label))), f"{score:.3f}", bar(score, 1.0, width=30)
+        )
     none = "no label is found" if threshold is None else f"no label reaches {threshold}"
-    console().print(table if found else none)
+    console().print(table if labels else none)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from scipy.sparse import csr_array
 
@@ -18,9 +18,10 @@ from gandalf.data.formats.table_files import Table, find_column, open_table, tab
 from gandalf.data.formats.texts import Texts, clean
 from gandalf.data.load import bundled
 from gandalf.errors import DataError, Findings
-from gandalf.model import Part
-from gandalf.model.chosen_labels import added
 from gandalf.progress import track
+
+if TYPE_CHECKING:  # a text alone needs no PyTorch
+    from gandalf.model import Part
 
 CHUNK = 8_192  # texts handed on at once
 LINES = ".txt"  # one text a line
@@ -125,6 +126,8 @@ def check_labels(splits: Splits, model: Part, instead: str | None = None) -> Non
     remedy = "give the data that the model was trained on" + ("" if instead is None else f", or {instead}")
     if labels != model.num_labels:
         what = f"{splits.name!r} has {labels:,} labels, and the model {model.num_labels:,}"
+        from gandalf.model.chosen_labels import added  # not above: it needs PyTorch
+
         if added(model.config) and labels == model.num_labels - added(model.config):
             what += f", {added(model.config):,} of them added later"
             first = "" if instead is None else f"{instead}, or "
