@@ -92,7 +92,7 @@ def test_what_is_refused(exported, tmp_path):
     assert "no exported model" in fails(model, tmp_path, "--overwrite") and (tmp_path / "diary.txt").exists()
     assert "no such model folder" in fails(tmp_path / "none", tmp_path / "out")
     with pytest.raises(DataError, match="no exported model"):
-        SlimPredictor(model)
+        SlimPredictor(tmp_path)
     found = SlimPredictor(slim)
     for k in (0, 6):
         with pytest.raises(DataError, match=f"k is {k}"):
