@@ -67,13 +67,13 @@ http-test: install
 annif-test: install
 	$(PYTHON) -m venv $(VENV)-annif
 	$(VENV)-annif/bin/python -m pip install --quiet --disable-pip-version-check 'annif>=1.3'
-	ANNIF=$(CURDIR)/$(VENV)-annif/bin/annif $(BIN)/python -m pytest tests/test_serve_annif.py
+	ANNIF=$(CURDIR)/$(VENV)-annif/bin/annif $(BIN)/python -m pytest tests/serve/test_serve_annif.py
 
 # Fused kernels by Triton's interpreter, without a GPU; in an environment of its own, since Triton takes 1 GB.
 test-kernels:
 	$(PYTHON) -m venv $(VENV)-kernels
 	$(VENV)-kernels/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' 'triton>=3.9'
-	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(VENV)-kernels/bin/python -m pytest -n auto tests/test_train_fused.py tests/test_predict_fused.py
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(VENV)-kernels/bin/python -m pytest -n auto tests/train/test_train_fused.py tests/predict/test_predict_fused.py
 
 lint: install
 	$(BIN)/ruff check .

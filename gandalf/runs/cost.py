@@ -1,7 +1,7 @@
 """What a run will cost: updates, memory and time, here and on one GPU, before anything is read or trained.
 
 By the plan of memory that a run makes for itself, and by counting operations. Times are right to a factor of
-three (`tests/test_benchmarks.py` holds them against stored runs).
+three (`tests/lab/test_benchmarks.py` holds them against stored runs).
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def test_it_needs_no_engine():
 
 @every_system
 def test_the_page_on_systems_speaks_of_each(name):
-    page = (Path(__file__).resolve().parents[1] / "docs" / "reference" / "systems.md").read_text("utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "systems.md").read_text("utf-8")
     assert f"\n| `{name}` | " in page and f"\n### {name}\n" in page
 
 

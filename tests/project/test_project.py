@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ABOUT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 GROUPS = {"": ABOUT["dependencies"], **ABOUT["optional-dependencies"]}
 UNBOUND = {"dask", "pyarrow", "scipy-stubs"}  # count by date, or make a major release several times a year

@@ -28,7 +28,7 @@ from gandalf.lab.studies import ALL, OF_PAPER, STUDIES, Asked, entries, named
 from gandalf.lab.variants import Run, recipe_of
 from gandalf.metrics.predictions import without_filtered
 
-ENGINE = Path(__file__).parents[1] / "bench" / "results" / "engine"
+ENGINE = Path(__file__).parents[2] / "bench" / "results" / "engine"
 ASKED = Asked("man", ("astec", "inceptionxml"), (0, 1), 9599, 8808, ("encoder.dim=64",))
 
 

@@ -15,7 +15,7 @@ from bench.studies import DOCS, WEB, variant
 from gandalf.lab.basis import Basis
 from gandalf.lab.claims import Verdict
 
-PAGES = Path(__file__).resolve().parents[1] / "docs" / "lab"
+PAGES = Path(__file__).resolve().parents[2] / "docs" / "lab"
 
 
 def test_the_answer_counts_pairs_seeds_plateaus_and_losses_of_coverage():

@@ -104,6 +104,6 @@ def test_the_licence_names_the_bundled_texts():
     import tomllib
     from pathlib import Path
 
-    about = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    about = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
     assert "LicenseRef-" in about["license"]
     assert "gandalf/data/bundled/*/LICENSE.md" in about["license-files"]

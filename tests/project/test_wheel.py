@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LOOKS = (
     "import gandalf, importlib.resources as r\n"
     "from gandalf.cli.main import app\n"

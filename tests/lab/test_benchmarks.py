@@ -130,7 +130,7 @@ def test_costs_of_thinned_and_drawn_sets_are_told_by_their_names():
     assert steps == [math.ceil(n * 15 / 256) for n in (both, both - 294_805 / 2, 1_100)]
 
 
-RESULTS = Path(__file__).resolve().parents[1] / "bench" / "results"
+RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
 
 
 def test_times_are_right_to_a_factor_of_three():
