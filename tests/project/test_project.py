@@ -13,7 +13,12 @@ ROOT = Path(__file__).resolve().parents[2]
 ABOUT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 GROUPS = {"": ABOUT["dependencies"], **ABOUT["optional-dependencies"]}
 UNBOUND = {"dask", "pyarrow", "scipy-stubs"}  # count by date, or make a major release several times a year
-NOT_LOCKED = {"torch", "napkinxc", "fasttext-numpy2"}  # the CPU's build; extras of their own
+NOT_LOCKED = {
+    "torch",
+    "napkinxc",
+    "fasttext-numpy2",
+    "mkdocs-material",
+}  # the CPU's build; extras of their own
 PIN = re.compile(r"^([A-Za-z0-9_.-]+)==([^ ;\\]+)(.*(?:\n +--hash=.*)*)", re.MULTILINE)
 
 pytestmark = pytest.mark.skipif(find_spec("packaging") is None, reason="packaging comes with pytest")
