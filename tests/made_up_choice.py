@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 import gandalf
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.recipe import Recipe
-from gandalf.runs import auto
+from gandalf.runs import choose as auto
 from gandalf.settings import override
 from gandalf.systems import recipe
 

@@ -51,7 +51,7 @@ class TrainedOn:
 
     def background(self, model: Part) -> Background | None:
         """What explanations are drawn from."""
-        from gandalf.runs.background import background_of
+        from gandalf.runs.prepare import background_of
 
         return None if self.source is None else background_of(model, self.source.load())
 

@@ -22,7 +22,7 @@ from gandalf.wide.folder import PARTS
 
 if TYPE_CHECKING:
     from gandalf.model import Part
-    from gandalf.runs.mix_models import Mixed
+    from gandalf.runs.mix import Mixed
 
 Models = Annotated[
     list[Path], typer.Argument(metavar="MODEL MODEL ...", help="Folders of models with the same labels.")
@@ -64,7 +64,7 @@ def mix(
     """
     with engine("mixing models"):
         from gandalf.model import save_model
-        from gandalf.runs.mix_models import TOO_KIND, mix_models
+        from gandalf.runs.mix import TOO_KIND, mix_models
         from gandalf.runs.validation import test_scores
     _refuse_to_lose(out, models, source)
     with alone(out, parents=True):

@@ -22,7 +22,7 @@ from gandalf.graph.kind import InMemory, LabelGraph
 from gandalf.graph.label_graph import GraphOptions, counted_graph, need_sums
 from gandalf.graph.neighbours import Labelled, Neighbourhood, neighbourhood
 from gandalf.graph.postulate import recommended_targets
-from gandalf.runs.teacher import any_label_graph
+from gandalf.runs.graph import any_label_graph
 
 if TYPE_CHECKING:
     from distributed import Client

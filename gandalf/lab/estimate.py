@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from gandalf.data.dataset import Splits
 from gandalf.lab.store import Line
 from gandalf.lab.variants import Run, recipe_of
-from gandalf.runs.auto import CANDIDATES, SHORT
+from gandalf.runs.choose import CANDIDATES, SHORT
 from gandalf.runs.folder import Place
 from gandalf.runs.plan import resolved
 from gandalf.runs.prepare import epoch_steps

@@ -20,7 +20,7 @@ from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.predictions import first_after_filter, test_points, without_filtered
 from gandalf.model import Part
 from gandalf.predict.predictor import Predictor
-from gandalf.runs.auto import choose
+from gandalf.runs.choose import choose
 from gandalf.runs.folder import Place
 from gandalf.runs.session import train
 from gandalf.runs.trained import Trained

@@ -15,19 +15,20 @@ from torch.nn import functional as F
 
 from gandalf.augment.label_points import Keep, marked_points
 from gandalf.augment.synonyms import replaced, words_of
-from gandalf.data.dataset import Dataset
+from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.holdout import holdout
 from gandalf.data.lengths import MOST_PIECES, MOST_WORDS
 from gandalf.errors import DataError
 from gandalf.graph.estimates.walk import smoothing_graph
 from gandalf.graph.kind import LabelGraph
-from gandalf.graph.label_graph import GraphOptions
-from gandalf.model import Model, load_network
+from gandalf.model import Model, Part, load_network
 from gandalf.nets.encoders import build_encoder, encode_tokens
 from gandalf.nets.transformer import Transformer, longest_text, read_config
+from gandalf.predict.explain import Background, background
 from gandalf.recipe import Encoder, Recipe, Targets, Text
-from gandalf.runs.teacher import any_label_graph
+from gandalf.runs.graph import any_label_graph, graph_options
 from gandalf.runs.validation import Held
+from gandalf.settings import from_dict
 from gandalf.text.lengths import with_fitted_length
 from gandalf.text.pretrained import model_folder, need_transformers, pretrained_tokens
 from gandalf.text.subwords import Subwords, SubwordsOptions
@@ -113,22 +114,6 @@ def with_own_labels(made: Augmented, rest: Dataset, targets: Targets, seed: int)
     last = points[np.flatnonzero(is_label)]
     is_label = np.append(made.is_label, np.ones(len(last), dtype=bool))
     return replace(made, points=made.points + last, is_label=is_label, last=len(last))
-
-
-def graph_options(targets: Targets, seed: int) -> GraphOptions:
-    """Return the options of a run's graph; `none` and `auto` have no graph."""
-    if targets.targets in ("none", "auto"):
-        raise DataError(f"there is no label graph of {targets.targets} targets")
-    return GraphOptions(
-        targets=targets.targets,
-        delta=targets.delta,
-        top_k=targets.top_k,
-        scale=targets.scale,
-        strength=targets.strength,
-        shared_text=targets.shared_text,
-        seed=seed,
-        teacher=targets.teacher,
-    )
 
 
 @lru_cache(maxsize=1)
@@ -322,3 +307,25 @@ class Material:
     def own(self) -> slice:
         """The labels whose rows are this rank's."""
         return self.ranks.share(self.points.targets.shape[1])
+
+
+def background_of(model: Part, splits: Splits) -> Background:
+    """Return the points that the model was trained on and the graph of its recipe, made from all points.
+
+    A run holds some points out, so its own graph may differ a little. A model without label points, or
+    of unknown making, is explained by the graph of the default recipe.
+    """
+    if splits.origin is not None:
+        raise DataError(f"{splits.name!r} is an augmented set", remedy="give the original set")
+    targets, seed = _recipe(model)
+    graph = any_label_graph(splits.train, graph_options(targets, seed))
+    return background(model, splits.train, graph.matrix)
+
+
+def _recipe(model: Part) -> tuple[Targets, int]:
+    try:
+        recipe = from_dict(Recipe, model.config["recipe"])
+    except (KeyError, TypeError, DataError):
+        return Targets(), 0
+    known = recipe.targets if recipe.targets.targets not in ("none", "auto") else Targets()
+    return known, recipe.seed

@@ -24,10 +24,9 @@ from gandalf.nets.transformer import Transformer
 from gandalf.predict.inputs import check_labels
 from gandalf.recipe import Recipe
 from gandalf.runs.folder import Place
-from gandalf.runs.mix_models import Asked, held_points
-from gandalf.runs.mixing import Fitted, fit_mix
+from gandalf.runs.graph import any_label_graph
+from gandalf.runs.mix import Asked, Fitted, fit_mix, held_points
 from gandalf.runs.session import train
-from gandalf.runs.teacher import any_label_graph
 from gandalf.runs.trained import HeldAnswers, Trained
 from gandalf.runs.yardsticks import FIGURES
 from gandalf.wide.mixing import PROPOSED, mixed

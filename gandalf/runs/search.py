@@ -18,8 +18,7 @@ from gandalf.runs.budget import Clock, Size, fitted, patience, speed
 from gandalf.runs.checks import check_encoder, check_points, check_recipe
 from gandalf.runs.folder import CHECKPOINTS, Place
 from gandalf.runs.kept import store_trained, stored_trained
-from gandalf.runs.mix_models import Asked
-from gandalf.runs.mixing import Fitted, fit_mix
+from gandalf.runs.mix import Asked, Fitted, fit_mix
 from gandalf.runs.plan import resolved_device
 from gandalf.runs.prepare import cut
 from gandalf.runs.remember import MODEL as WHOLE

@@ -26,8 +26,8 @@ from gandalf.nets.transformer import Transformer
 from gandalf.recipe import Baselines, Recipe
 from gandalf.runs.build import assemble_encoder, encoder_options, some_texts
 from gandalf.runs.checks import check_encoder, check_points, check_ranks, check_recipe
-from gandalf.runs.first_stages import kept
 from gandalf.runs.folder import Place
+from gandalf.runs.graph import check_teacher
 from gandalf.runs.plan import check_kernel, fit_blocks, rank_shape, resolved, run_shape
 from gandalf.runs.prepare import (
     LabelTexts,
@@ -39,8 +39,7 @@ from gandalf.runs.prepare import (
     with_own_labels,
     with_synonyms,
 )
-from gandalf.runs.stages import begin, stages_of
-from gandalf.runs.teacher import check_teacher
+from gandalf.runs.stages import begin, kept, stages_of
 from gandalf.runs.trained import HeldAnswers, Trained, answers_of
 from gandalf.runs.trees import train_trees
 from gandalf.runs.validation import Held, Validate

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from filelock import FileLock
 from scipy.sparse import csr_array
 from scipy.special import logit
 
@@ -18,7 +21,6 @@ from gandalf.nets.heads import Composed, Encoded, Head
 from gandalf.recipe import MixName, Recipe
 from gandalf.runs.build import assemble_head
 from gandalf.runs.checks import check_order, check_shares
-from gandalf.runs.guided import RefreshMeans, guidance
 from gandalf.runs.prepare import (
     LabelTexts,
     Material,
@@ -27,10 +29,12 @@ from gandalf.runs.prepare import (
     plain,
     with_own_labels,
 )
-from gandalf.runs.shortlists import Refresh, RefreshRows
+from gandalf.runs.refresh import Refresh, RefreshMeans, RefreshRows, guidance
 from gandalf.runs.siamese import Cache, Siamese, pairs_alike, siamese
 from gandalf.runs.validation import Validate
+from gandalf.settings import to_dict
 from gandalf.train.batches import Order, Phase, Points
+from gandalf.train.checkpoint import Checkpoints, fingerprint
 from gandalf.train.glas import Glas
 from gandalf.train.head_update import RowOptions
 from gandalf.train.labels import Every, Labels, Shortlist
@@ -337,3 +341,33 @@ def glas_of(rest: Dataset, recipe: Recipe) -> Glas | None:
     data = logit(targets.data.astype(np.float64)).astype(np.float32)
     similarity = csr_array((data, targets.indices, targets.indptr), shape=targets.shape)
     return Glas(similarity, recipe.baselines.glas)
+
+
+@contextmanager
+def kept(folder: Path, material: Material) -> Iterator[Checkpoints]:
+    """Where the encoder of this run's first stage lies, or is to lie; who else wants it waits meanwhile."""
+    key = _key(material)
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / f"{key}.lock"):
+        yield Checkpoints(folder / key)
+
+
+def _key(material: Material) -> str:
+    """What the stage depends on: settings of its own, the points that take part in it, label texts."""
+    recipe, points, texts = material.recipe, material.points, material.texts
+    assert texts is not None
+    own = np.flatnonzero(~material.made.is_label | recipe.siamese.label_points)
+    targets = points.targets[own]
+    encoder = replace(recipe.encoder, rate=0.0, words_rate=0.0, frozen=False, dropout=pair_dropout(recipe))
+    settings = {
+        "seed": recipe.seed,
+        "device": recipe.device,
+        "text": to_dict(recipe.text),
+        "encoder": to_dict(encoder),
+        "siamese": to_dict(replace(recipe.siamese, pair_dropout=None)),
+        "precision": recipe.training.precision,
+        "clip": recipe.training.clip,
+        "validation": to_dict(recipe.validation),
+    }
+    arrays = (targets.data, targets.indices, targets.indptr, points.tokens[own], texts.tokens)
+    return fingerprint(settings, *(np.ascontiguousarray(each).data for each in arrays))[:24]

@@ -108,7 +108,7 @@ def train(
     if asked.system == AUTO:
         return search(splits, asked, place).trained
     if asked.targets.targets == "auto":
-        from gandalf.runs.auto import choose
+        from gandalf.runs.choose import choose
 
         asked = choose(splits, asked).recipe
     return train_with_memory(splits, asked, place)
@@ -247,7 +247,7 @@ def _chosen(splits: Splits, recipe: Recipe, folder: Path) -> tuple[Recipe, Any]:
         made = read_json(path)
         if made.get("asked") == json.loads(json.dumps(asked)):
             return from_dict(Recipe, made["recipe"], file=path), made["table"]
-    from gandalf.runs.auto import choose
+    from gandalf.runs.choose import choose
 
     choice = choose(splits, recipe)
     path.parent.mkdir(exist_ok=True)

@@ -9,7 +9,7 @@ from typing import Any
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Part
 from gandalf.recipe import Recipe
-from gandalf.runs.mixing import Fitted
+from gandalf.runs.mix import Fitted
 from gandalf.runs.remember import Trial
 from gandalf.runs.trained import Trained
 from gandalf.runs.yardsticks import FIGURES, Yardstick

@@ -31,7 +31,7 @@ from gandalf.predict.codes import Codes, build_codes
 from gandalf.predict.index import AT, Hnsw, RowsKind
 from gandalf.predict.index_files import stored_or_built
 from gandalf.predict.predictor import Predictor
-from gandalf.runs.background import background_of
+from gandalf.runs.prepare import background_of
 from gandalf.serve.api import Manner
 from gandalf.serve.app import create_app
 from gandalf.serve.connection import Connection

@@ -11,7 +11,7 @@ from made_up_choice import asked, best_of, faked, made_up
 
 import gandalf
 from gandalf.errors import DataError
-from gandalf.runs.auto import LIGHT_WEIGHT, choose
+from gandalf.runs.choose import LIGHT_WEIGHT, choose
 from gandalf.runs.start import train
 
 

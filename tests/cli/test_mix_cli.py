@@ -19,7 +19,7 @@ from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
 from gandalf.model import Mix, load_model, save_model
 from gandalf.model.with_memory import networks
-from gandalf.runs.mix_models import TOO_KIND, mix_models
+from gandalf.runs.mix import TOO_KIND, mix_models
 
 done = partial(command_line.done, "mix")
 fails = partial(command_line.fails, "mix")

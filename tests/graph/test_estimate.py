@@ -10,7 +10,7 @@ from small_runs import small_splits
 from gandalf.cli.reproduce import spoken
 from gandalf.lab.estimate import Pace, kind, passes, steps
 from gandalf.lab.variants import Run
-from gandalf.runs.auto import CANDIDATES
+from gandalf.runs.choose import CANDIDATES
 
 BASE = ("training.batch=32", "encoder.dim=8", "device=cpu")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from made_up_choice import asked, best_of, faked, hasten, made_up, topics
 
-from gandalf.runs import auto
+from gandalf.runs import choose as auto
 from gandalf.runs import session as run
-from gandalf.runs.auto import CANDIDATES, DEFAULT, LIGHT_WEIGHT, Candidate, Choice, _with, choose
+from gandalf.runs.choose import CANDIDATES, DEFAULT, LIGHT_WEIGHT, Candidate, Choice, _with, choose
 from gandalf.settings import override, to_dict
 
 

@@ -15,9 +15,9 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.holdout import holdout
 from gandalf.errors import DataError
 from gandalf.metrics.bootstrap import compare
-from gandalf.runs import auto
+from gandalf.runs import choose as auto
 from gandalf.runs import session as run
-from gandalf.runs.auto import CANDIDATES, DECIDING, DEFAULT, choose
+from gandalf.runs.choose import CANDIDATES, DECIDING, DEFAULT, choose
 from gandalf.runs.prepare import cut
 from gandalf.runs.start import train
 

@@ -22,7 +22,7 @@ from gandalf.memory.memory import LABEL, POINT
 from gandalf.model import Mix, ModelWithMemory, load_model, save_model
 from gandalf.model.examples import with_examples
 from gandalf.runs import remember as remember_module
-from gandalf.runs.mix_models import mix_models
+from gandalf.runs.mix import mix_models
 from gandalf.runs.remember import MemoryOptions, remember
 
 done, fails = partial(command_line.done, "remember"), partial(command_line.fails, "remember")

@@ -11,7 +11,7 @@ from small_systems import small_system, write_pretrained
 
 from gandalf.errors import DataError
 from gandalf.nets.encoders import set_dropout
-from gandalf.runs import auto
+from gandalf.runs import choose as auto
 from gandalf.runs import session as runs
 from gandalf.runs.folder import Place
 from gandalf.runs.session import train

@@ -92,7 +92,7 @@ def test_targets_are_chosen_once_for_a_run(splits, tmp_path, monkeypatch):
         recipe = override(wanted, [f"targets.targets={chosen[-1]}", "targets.label_weight=0.5"])
         return SimpleNamespace(recipe=recipe, table=[{"targets": "ratio", "P@1": 12.5}])
 
-    monkeypatch.setitem(sys.modules, "gandalf.runs.auto", SimpleNamespace(choose=choose))
+    monkeypatch.setitem(sys.modules, "gandalf.runs.choose", SimpleNamespace(choose=choose))
     with monkeypatch.context() as patch, pytest.raises(KilledError):
         at_step(patch, 20, killed)
         train_to_folder(splits, asked, Place(tmp_path / "out", minutes=0))

@@ -22,7 +22,7 @@ from gandalf.recipe import Search
 from gandalf.runs import search as searching
 from gandalf.runs.budget import MACHINE, PATIENCE, Clock, Size, fitted, patience
 from gandalf.runs.folder import Place, state_of
-from gandalf.runs.mixing import fit_mix
+from gandalf.runs.mix import fit_mix
 from gandalf.runs.repeats import repeated_answers
 from gandalf.runs.search import search
 from gandalf.runs.session import train
@@ -110,7 +110,7 @@ def test_parts_that_know_different_points_are_mixed_and_beat_both():
 
 
 def test_the_objective_is_the_mean_of_the_two_figures_as_evaluate_has_them():
-    from gandalf.runs.mixing import _Judge
+    from gandalf.runs.mix import _Judge
 
     splits = small_splits()
     held = train(replace(splits, test=None), small("validation.share=0.3")).held

@@ -18,8 +18,8 @@ import gandalf
 from gandalf.errors import DataError
 from gandalf.graph.estimates.teacher import teacher_targets
 from gandalf.model import load_model, save_model
+from gandalf.runs.graph import check_teacher
 from gandalf.runs.session import train
-from gandalf.runs.teacher import check_teacher
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The likeliest labels of every training point, looked up while the model learns: its hard negatives."""
+"""Hooks that refresh, every few steps, hard negatives, frozen rows and means of neighbours."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gandalf.data.dataset import Dataset
+from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.model.exact import top_k
 from gandalf.nets.encoders import encode_tokens
 from gandalf.nets.heads import Composed, Table
+from gandalf.train.guidance import Guidance
 from gandalf.train.labels import Shortlist
 from gandalf.train.loop import Training
 from gandalf.train.parallel.gather import merge_best_labels
@@ -96,3 +99,28 @@ def _by_index(vectors: Tensor, head: Table, number: int) -> Found | None:
 
 def _with_one(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return np.hstack([vectors, np.ones((len(vectors), 1), dtype=np.float32)])
+
+
+GRAPH = "shrunk"  # targets of the graph that guides, whatever those of the label points are
+
+
+def guidance(rest: Dataset, weight: float) -> Guidance | None:
+    """Return the guidance by the graph of these training points; None without a weight."""
+    return Guidance(label_graph(rest, GraphOptions(GRAPH)).matrix, weight) if weight else None
+
+
+class RefreshMeans:
+    """Hook that makes the means of neighbours anew from time to time."""
+
+    def __init__(self, guide: Guidance, tokens: npt.NDArray[np.int32], every: int) -> None:
+        self.guide, self.tokens, self.steps = guide, tokens, every
+
+    def every(self, training: Training) -> int:
+        """Return the number of steps between two refreshes."""
+        return self.steps
+
+    def __call__(self, training: Training) -> bool:
+        """Make them; never end the training."""
+        if training.step < training.steps:
+            self.guide.refresh(encode_tokens(training.encoder, self.tokens))
+        return False

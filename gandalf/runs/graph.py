@@ -1,4 +1,4 @@
-"""Label graph by any kind of targets; only a teacher's need PyTorch."""
+"""Label graph of a run, by any kind of targets; only a teacher's targets need PyTorch."""
 
 from __future__ import annotations
 
@@ -13,6 +13,24 @@ from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
 from gandalf.graph.kind import LabelGraph
 from gandalf.graph.label_graph import GraphOptions, label_graph
+from gandalf.recipe import Targets
+
+
+def graph_options(targets: Targets, seed: int) -> GraphOptions:
+    """Return the options of a run's graph; `none` and `auto` have no graph."""
+    if targets.targets in ("none", "auto"):
+        raise DataError(f"there is no label graph of {targets.targets} targets")
+    return GraphOptions(
+        targets=targets.targets,
+        delta=targets.delta,
+        top_k=targets.top_k,
+        scale=targets.scale,
+        strength=targets.strength,
+        shared_text=targets.shared_text,
+        seed=seed,
+        teacher=targets.teacher,
+    )
+
 
 TRAIN = "gandalf train DATA MODEL --system siamesexml --set siamese.alone=true"
 
