@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PEERS  ?= .peers
 
-.PHONY: install demo test coverage lock fuzz kill-test cluster-test http-test annif-test test-kernels lint format docs bench peers clean
+.PHONY: install demo test coverage lock fuzz kill-test cluster-test http-test annif-test trackers-test test-kernels lint format docs bench peers clean
 
 install: $(VENV)/.installed
 
@@ -69,6 +69,12 @@ annif-test: install
 	$(VENV)-annif/bin/python -m pip install --quiet --disable-pip-version-check 'annif>=1.3'
 	ANNIF=$(CURDIR)/$(VENV)-annif/bin/annif $(BIN)/python -m pytest tests/serve/test_serve_annif.py
 
+# MLflow and Weights & Biases get the figures of a run, by their own clients, on this machine alone.
+trackers-test: install
+	$(PYTHON) -m venv $(VENV)-trackers
+	$(VENV)-trackers/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,mlflow,wandb]'
+	$(VENV)-trackers/bin/python -m pytest tests/train/test_logs.py
+
 # Fused kernels by Triton's interpreter, without a GPU; in an environment of its own, since Triton takes 1 GB.
 test-kernels:
 	$(PYTHON) -m venv $(VENV)-kernels
@@ -107,4 +113,4 @@ peers: install
 	$(BIN)/python -m bench.peers_cpu man --venvs $(PEERS) --points D 'D + calibrated'
 
 clean:
-	rm -rf $(VENV) $(VENV)-kernels $(VENV)-http $(VENV)-annif $(VENV)-lock .coverage $(PEERS) .schemathesis demo-default demo-out site .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV)-kernels $(VENV)-http $(VENV)-annif $(VENV)-trackers $(VENV)-lock .coverage $(PEERS) .schemathesis demo-default demo-out site .mypy_cache .ruff_cache .pytest_cache

@@ -1,9 +1,10 @@
-"""Progress bars on a terminal, silence everywhere else."""
+"""Progress as bars on a terminal and, of commands, as lines elsewhere; a library is silent."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
@@ -20,6 +21,56 @@ from rich.progress import (
 
 Item = TypeVar("Item")
 _within_another: ContextVar[bool] = ContextVar("within_another", default=False)
+_by_lines: ContextVar[bool] = ContextVar("by_lines", default=False)
+EVERY = 30.0  # seconds between two lines
+_UNITS = ((3600.0, "h"), (60.0, "min"))
+
+
+class Lines:
+    """Progress for the log of a job: a line on standard error every half minute."""
+
+    def __init__(self, description: str, total: float | None, done: float = 0.0) -> None:
+        self._description, self._total, self._first, self._done = description, total, done, done
+        self._started = self._told = time.monotonic()
+        self.note = ""  # stands at the end of the line
+
+    def advance(self, amount: float) -> None:
+        """Move on; write a line if the last one is old enough."""
+        self._done += amount
+        now = time.monotonic()
+        if now - self._told >= EVERY:
+            self._told = now
+            sys.stderr.write(f"{self._line(now - self._started)}\n")
+            sys.stderr.flush()
+
+    def _line(self, seconds: float) -> str:
+        parts = []
+        if self._total:
+            parts.append(f"{min(self._done / self._total, 1):.0%}")
+            moved = self._done - self._first
+            if moved > 0:
+                parts.append(f"{in_words((self._total - self._done) * seconds / moved)} left")
+        return f"{self._description}: " + ", ".join([*parts, *([self.note] if self.note else [])])
+
+
+def in_words(seconds: float) -> str:
+    """Return a length of time to the precision that a forecast deserves."""
+    seconds = max(seconds, 0.0)
+    for length, unit in _UNITS:
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.{0 if seconds >= 10 * length else 1}f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def told_by_lines() -> None:
+    """Let progress be told by lines where no terminal shows bars: a command is running."""
+    _by_lines.set(True)
+
+
+def lines(description: str, total: float | None, done: float = 0.0) -> Lines | None:
+    """Return progress by lines; None where nobody reads them or another one tells it all."""
+    wanted = _by_lines.get() and not _within_another.get() and not sys.stderr.isatty()
+    return Lines(description, total, done) if wanted else None
 
 
 @contextmanager
@@ -51,10 +102,18 @@ def track(items: Iterable[Item], description: str, total: int | None = None) -> 
     """Yield the items, showing how far along they are."""
     bar = _bar()
     if bar is None:
-        yield from items
+        written = lines(description, total if total is not None else _length(items))
+        for item in items:
+            yield item
+            if written is not None:
+                written.advance(1)
         return
     with bar:
         yield from bar.track(items, total=total, description=description)
+
+
+def _length(items: Iterable[object]) -> int | None:
+    return len(items) if isinstance(items, Sized) else None
 
 
 class Meter:
@@ -63,11 +122,14 @@ class Meter:
     def __init__(self, bar: Progress | None, description: str, total: float) -> None:
         self._bar = bar
         self._task = None if bar is None else bar.add_task(description, total=total)
+        self._lines = lines(description, total) if bar is None else None
 
     def advance(self, amount: float) -> None:
         """Move the bar forward. Safe to call from several threads."""
         if self._bar is not None and self._task is not None:
             self._bar.advance(self._task, amount)
+        if self._lines is not None:
+            self._lines.advance(amount)
 
 
 @contextmanager

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from gandalf.cli.engine import engine
 from gandalf.cli.options import Json, Source, reads_data
 from gandalf.cli.output import console, print_json
 from gandalf.data.check import CheckReport
@@ -31,6 +33,10 @@ def check(source: Source, json: Json = False) -> None:
     [bold]gandalf check tickets.csv --text-column subject --label-column tags --separator ";"[/]
     """
     report = checked(source.data, source.options)
+    if report.forecast is not None and report.splits is not None and find_spec("torch") is not None:
+        with engine("a forecast of training"):
+            from gandalf.runs.forecast import with_runs
+        report = replace(report, forecast=with_runs(report.forecast, report.splits))
     report = replace(report, findings=tuple(problem.with_flags() for problem in report.findings))
     if json:
         print_json(report.as_dict())

@@ -41,7 +41,14 @@ class Running:
     resume: bool
     overwrite: bool
     tensorboard: bool
+    mlflow: bool
+    wandb: bool
     checkpoint_minutes: float
+
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        """Names of the trackers that are told."""
+        return tuple(name for name in ("tensorboard", "mlflow", "wandb") if getattr(self, name))
 
 
 def _option(kind: Any, flag: str, help: str, **more: Any) -> Any:  # noqa: ANN401  what Annotated makes
@@ -57,6 +64,8 @@ RUNNING = Bundle(
         ),
         "overwrite": (_option(bool, "--overwrite", "First remove a run or model that is in OUT."), False),
         "tensorboard": (_option(bool, "--tensorboard", "Log for TensorBoard too."), False),
+        "mlflow": (_option(bool, "--mlflow", "Log to MLflow too, where MLFLOW_TRACKING_URI says."), False),
+        "wandb": (_option(bool, "--wandb", "Log to Weights & Biases too."), False),
         "checkpoint_minutes": (
             _option(
                 float, "--checkpoint-minutes", "Between two checkpoints; 0: after every update.", min=0.0
@@ -98,9 +107,9 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
         from gandalf.train.parallel.several import joined
     with joined() as ranks, as_one(ranks):
         ranks.connect(recipe.device)
-        minutes, tensorboard = running.checkpoint_minutes, running.tensorboard
+        minutes, trackers = running.checkpoint_minutes, running.trackers
         tell = partial(typer.echo, err=True)
-        place = Place(out, running.resume, minutes, tensorboard, ranks=ranks, tell=tell)
+        place = Place(out, running.resume, minutes, trackers, ranks=ranks, tell=tell)
         try:
             _train(source, recipe, place, running.overwrite, json)
         except Interrupted as stopped:

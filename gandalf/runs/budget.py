@@ -97,6 +97,11 @@ def patience(operations: float) -> float:
     return min(max(MACHINE / operations, 1.0), PATIENCE)
 
 
+def search_minutes(asked: float | None, size: Size, operations: float) -> float:
+    """Return what a search may take: what was asked for, or what the data needs at this speed."""
+    return asked or size.minutes * patience(operations)
+
+
 def epoch_seconds(recipe: Recipe, size: Size, operations: float) -> float:
     """Return what an epoch of the recipe, whose device and batch are resolved, takes at this speed."""
     encoder = recipe.encoder

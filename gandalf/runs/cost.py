@@ -78,7 +78,8 @@ def cost(recipe: Recipe, size: Size, words: int, machine: Machine) -> Cost:
     shape = replace(
         shape, block=shape.block if shape.shortlist else block_that_fits(shape, machine.memory, None)
     )
-    steps = recipe.training.steps or math.ceil(size.both / found.training.batch * recipe.training.epochs)
+    epoch = math.ceil(size.both / found.training.batch)  # updates, as a run counts them
+    steps = recipe.training.steps or max(1, round(recipe.training.epochs * epoch))
     met = shape.block if shape.shortlist else size.labels
     products = met * shape.dim * (6 * shape.batch + machine.moving) / machine.operations
     step = ROWS_MADE[recipe.head.kind] * (products + machine.step)

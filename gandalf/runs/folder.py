@@ -38,7 +38,7 @@ class Place:
     folder: Path | None = None
     resume: bool = False
     minutes: float = 5.0  # between checkpoints
-    tensorboard: bool = False
+    trackers: tuple[str, ...] = ()  # names in `TRACKERS`: who else is told of loss and figures
     first_stages: Path | None = None  # folder of encoders that siamese stages left, for runs that share one
     title: str = ""  # of the bar; by default the system's name
     ranks: Ranks = ONE  # who train together

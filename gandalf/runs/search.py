@@ -14,7 +14,7 @@ from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions
 from gandalf.model import Calibration, Mix, Part
 from gandalf.recipe import Memory, Recipe
-from gandalf.runs.budget import Clock, Size, fitted, patience, speed
+from gandalf.runs.budget import Clock, Size, fitted, search_minutes, speed
 from gandalf.runs.checks import check_encoder, check_points, check_recipe
 from gandalf.runs.folder import CHECKPOINTS, Place
 from gandalf.runs.kept import store_trained, stored_trained
@@ -64,7 +64,7 @@ class _Search:
         self.recipe, self.place, self.teller = recipe, place, teller
         self.size = Size.of(splits.train)
         self.device = resolved_device(recipe.device)
-        self.minutes = recipe.search.minutes or self.size.minutes * patience(self._speed)
+        self.minutes = search_minutes(recipe.search.minutes, self.size, self._speed)
         self.clock = Clock(self.minutes)
         self.tried: list[Tried] = []
         self.trained: dict[str, Trained] = {}

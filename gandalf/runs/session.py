@@ -147,7 +147,7 @@ class _Run:
 
         steps = self.now.training.all_steps if resumed else None
         listeners = () if place.ranks.rank else place.listeners
-        with RunLog(place.log, place.tensorboard, steps, listeners) as log, stop.listening():
+        with RunLog(place.log, place.trackers, steps, listeners) as log, stop.listening():
             saving = Saving(place.title or self.recipe.system, stop, save, place.minutes, self.ranks)
             self._first(place, log, saving, fresh=not resumed)
             while self.now.over and self.now.name != self.stages[-1]:

@@ -81,6 +81,7 @@ def train(
     overwrite: bool = False,
     tell: Callable[[str], None] | None = None,
     listeners: Sequence[Listener] = (),
+    trackers: Sequence[str] = (),
     **changes: object,
 ) -> Trained:
     """Train a model on what `gandalf.load` gives or takes; with `out`, leave it there as a folder.
@@ -94,6 +95,7 @@ def train(
 
     `tell` is called with sentences such as how much memory training takes. Each of `listeners` is called as
     `listener(kind, step, values)` with the loss (kind "train") and held-out figures ("validation").
+    With `out`, they also go to `trackers`: "tensorboard", "mlflow", "wandb".
     """
     splits = _as_splits(data, {name: changes.pop(name) for name in OPTIONS if name in changes})
     if recipe is None:
@@ -102,7 +104,8 @@ def train(
     asked = changed(start, *settings, **changes)
     if out is None and (resume or overwrite):
         raise DataError("without a folder there is nothing to resume or overwrite", remedy="name it: out=...")
-    place = Place(None if out is None else Path(out), resume, tell=tell, listeners=tuple(listeners))
+    folder = None if out is None else Path(out)
+    place = Place(folder, resume, tell=tell, listeners=tuple(listeners), trackers=tuple(trackers))
     if out is not None:
         return train_to_folder(splits, asked, place, overwrite=overwrite).trained
     if asked.system == AUTO:

@@ -1,4 +1,4 @@
-"""What a run tells while it goes: lines of JSON and TensorBoard for later, a bar for whoever watches."""
+"""What a run tells while it goes: lines of JSON and trackers for later, a bar for whoever watches."""
 
 from __future__ import annotations
 
@@ -8,36 +8,26 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from gandalf.data.files import written
 from gandalf.errors import DataError
-from gandalf.progress import on_terminal
+from gandalf.progress import lines, on_terminal
+from gandalf.train.trackers import Tracker, open_tracker
 
 LOG = "log.jsonl"
+TRACKED = "tracked"  # kind of the line that holds a tracker's id
 EVENTS = "events.out.tfevents."  # how names begin of what TensorBoard's writer makes
 
 
 Listener = Callable[[str, int, Mapping[str, Any]], None]  # kind of event, step, values
 
 
-class Scalars(Protocol):
-    """The part of a TensorBoard writer that is used here."""
-
-    def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        """Note a number."""
-        ...
-
-    def close(self) -> None:
-        """Write what is still to be written."""
-        ...
-
-
 class RunLog:
-    """Appends to `log.jsonl` in a folder, one line for each event, and to TensorBoard if asked.
+    """Appends to `log.jsonl` in a folder, one line for each event, and to the named `TRACKERS`.
 
     `resumed` is the step a run goes on from: lines of later steps, which the run will write again, are
     dropped, and so is half a line that a killed run left. So write what belongs to a step before the
@@ -48,16 +38,21 @@ class RunLog:
     def __init__(
         self,
         folder: Path | None,
-        tensorboard: bool = False,
+        trackers: Sequence[str] = (),
         resumed: int | None = None,
         listeners: Sequence[Listener] = (),
     ) -> None:
         self._listeners = tuple(listeners)
         self._file: IO[bytes] | None = None
-        self._scalars = _scalars(folder, resumed) if tensorboard and folder is not None else None
+        self._trackers: list[Tracker] = []
         if folder is not None:
             self._path = folder / LOG
+            before = {} if resumed is None or not trackers else _tracked(self._path)
+            self._trackers = [open_tracker(name, folder, resumed, before.get(name)) for name in trackers]
             self._file = _opened(self._path, resumed)
+            for name, tracker in zip(trackers, self._trackers, strict=True):
+                if tracker.id is not None and tracker.id != before.get(name):
+                    self.write(TRACKED, 0, by=name, id=tracker.id)
 
     def write(self, kind: str, step: int, **values: object) -> None:
         """Note the values of a step under a kind such as "train" or "validation", and the time."""
@@ -68,15 +63,15 @@ class RunLog:
                 self._file.write(_line(line))
             except OSError as error:
                 raise DataError(f"cannot be written ({error.strerror or error})", file=self._path) from error
-        if self._scalars is not None:
+        for tracker in self._trackers:
             for name, number in _numbers(plain, kind).items():
-                self._scalars.add_scalar(name, number, step)
+                tracker.add_scalar(name, number, step)
         for listener in self._listeners:
             listener(kind, step, plain)
 
     def close(self) -> None:
         """Finish both logs."""
-        for log in (self._file, self._scalars):
+        for log in (self._file, *self._trackers):
             if log is not None:
                 log.close()
 
@@ -101,6 +96,11 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     raise DataError("is not the log of a run", file=path, remedy="give it another name")
 
 
+def _tracked(path: Path) -> dict[str, str]:
+    """Return the ids that trackers had before, by their names."""
+    return {line["by"]: line["id"] for line in read_log(path) if line["kind"] == TRACKED}
+
+
 def _opened(path: Path, resumed: int | None) -> IO[bytes]:
     kept = [] if resumed is None else [line for line in read_log(path) if line["step"] <= resumed]
     try:
@@ -114,17 +114,6 @@ def _opened(path: Path, resumed: int | None) -> IO[bytes]:
 
 def _line(values: Mapping[str, Any]) -> bytes:
     return (json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n").encode()
-
-
-def _scalars(folder: Path, resumed: int | None) -> Scalars:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        remedy = "pip install 'gandalf-xmc[tensorboard]'"
-        raise DataError("a log for TensorBoard needs tensorboard", remedy=remedy) from error
-    # TensorBoard hides what earlier files of the folder hold from `purge_step` on.
-    writer: Scalars = SummaryWriter(str(folder), purge_step=0 if resumed is None else resumed + 1)
-    return writer
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401
@@ -157,7 +146,7 @@ class _Rate(ProgressColumn):
 
 
 class TrainingBar:
-    """A bar on a terminal with loss, rate, validation figure and time left; nothing elsewhere."""
+    """A bar on a terminal with loss, rate, figure and time left; a command's lines elsewhere."""
 
     def __init__(self, description: str, total: int, done: int = 0) -> None:
         self._bar: Progress | None = on_terminal(
@@ -169,6 +158,7 @@ class TrainingBar:
             TextColumn("{task.fields[figure]}", markup=False),
             TimeRemainingColumn(),
         )
+        self._lines = lines(description, total, done) if self._bar is None else None
         if self._bar is not None:
             self._task = self._bar.add_task(description, total=total, completed=done, loss="", figure="")
 
@@ -182,11 +172,15 @@ class TrainingBar:
         if self._bar is not None:
             shown = {} if loss is None else {"loss": f"loss {loss:.4g}"}
             self._bar.update(self._task, advance=points, **shown)  # type: ignore[arg-type]
+        if self._lines is not None:
+            self._lines.advance(points)
 
     def validated(self, figure: str) -> None:
         """Show a figure of the validation, such as "P@1 41.2"."""
         if self._bar is not None:
             self._bar.update(self._task, figure=figure)
+        if self._lines is not None:
+            self._lines.note = figure
 
     def __enter__(self) -> TrainingBar:
         if self._bar is not None:

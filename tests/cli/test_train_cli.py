@@ -67,6 +67,23 @@ def test_the_recipe_left_trains_the_same_model_again(trained, made_up, tmp_path)
     assert content(tmp_path / "out")["model.safetensors"] == content(trained)["model.safetensors"]
 
 
+def test_texts_are_predicted_from_the_column_that_the_model_learnt_from(tmp_path):
+    table = tmp_path / "t.csv"
+    rows = "".join(f"{n},word{n % 3} {n % 5},topic{n % 3}\n" for n in range(40))
+    table.write_text(f"title,subject,topics\n{rows}", encoding="utf-8")
+    done(table, tmp_path / "m", "--text-column", "subject", *SMALL)
+    command_line.done("predict", tmp_path / "m", table, "-o", tmp_path / "p.jsonl")
+    first = json.loads((tmp_path / "p.jsonl").read_text("utf-8").splitlines()[0])
+    assert first["text"] == "word0 0"
+    # A column that is named wins, and a table without the column is read by guessing as ever.
+    named = ("--text-column", "title", "--overwrite")
+    command_line.done("predict", tmp_path / "m", table, "-o", tmp_path / "p.jsonl", *named)
+    assert json.loads((tmp_path / "p.jsonl").read_text("utf-8").splitlines()[1])["text"] == "1"
+    (tmp_path / "q.csv").write_text("title\nword1\n", encoding="utf-8")
+    command_line.done("predict", tmp_path / "m", tmp_path / "q.csv", "-o", tmp_path / "q.jsonl")
+    assert json.loads((tmp_path / "q.jsonl").read_text("utf-8"))["text"] == "word1"
+
+
 def test_tensorboard(made_up, tmp_path):
     done(made_up, tmp_path / "out", *SMALL, "--tensorboard")
     assert any(name.startswith("events.out.tfevents") for name in content(tmp_path / "out"))

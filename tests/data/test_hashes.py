@@ -62,6 +62,15 @@ def test_a_bit_that_only_the_hash_tells(copy):
         done(command[0], copy, command[1], "--no-verify")
 
 
+def test_a_run_that_can_be_resumed_is_not_called_damaged(copy):
+    (copy / "checkpoints").mkdir()
+    flip(copy / "model.safetensors")
+    said = fails("predict", copy, "disk usage")
+    assert "of a run that is not finished; finish the run: gandalf train DATA OUT --resume" in said
+    (copy / "config.json").write_text("{")
+    assert "--resume" in fails("predict", copy, "disk usage")
+
+
 def test_a_calibration_that_was_changed_is_refused(copy):
     config = json.loads((copy / "config.json").read_text("utf-8"))
     config["calibration"]["slope"] += 1

@@ -7,6 +7,8 @@ import os
 import pty
 import subprocess
 import sys
+import time
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from gandalf.errors import DataError
 from gandalf.train.logs import LOG, RunLog, read_log
+from gandalf.train.trackers import TRACKERS
 
 BAR = (
     "import time; from gandalf.train.logs import TrainingBar\n"
@@ -59,7 +62,7 @@ def test_lines_are_there_as_soon_as_they_are_written(tmp_path):
 
 def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with RunLog(None, tensorboard=True) as log:
+    with RunLog(None, trackers=["tensorboard"]) as log:
         log.write("train", 1, loss=0.5)
     assert not list(tmp_path.iterdir())
 
@@ -119,10 +122,10 @@ def test_a_full_disk_is_a_sentence(tmp_path):
 
 
 def test_tensorboard_shows_the_same_figures(tmp_path):
-    with RunLog(tmp_path, tensorboard=True) as log:
+    with RunLog(tmp_path, trackers=["tensorboard"]) as log:
         for step in range(1, 6):
             log.write("train", step, loss=float(step), name="x", figures={"P@1": step / 8})
-    with RunLog(tmp_path, tensorboard=True, resumed=3) as log:
+    with RunLog(tmp_path, trackers=["tensorboard"], resumed=3) as log:
         log.write("train", 4, loss=40.0)
     events = EventAccumulator(str(tmp_path)).Reload()
     assert events.Tags()["scalars"] == ["train/loss", "train/figures/P@1"]
@@ -135,9 +138,95 @@ def test_tensorboard_shows_the_same_figures(tmp_path):
 def test_a_missing_tensorboard_is_told_up_front(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(DataError, match=r"needs tensorboard; pip install 'gandalf-xmc\[tensorboard\]'"):
-        RunLog(tmp_path, tensorboard=True)
+        RunLog(tmp_path, trackers=["tensorboard"])
     assert not list(tmp_path.iterdir())
     RunLog(tmp_path).close()
+
+
+@pytest.fixture
+def mlflow_client(tmp_path, monkeypatch):
+    tracking = pytest.importorskip("mlflow.tracking", reason="needs the extra mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    return tracking.MlflowClient()
+
+
+@pytest.mark.filterwarnings("ignore")  # of MLflow's own parts
+def test_mlflow_shows_the_same_figures_in_one_run(tmp_path, mlflow_client):
+    folder = tmp_path / "run"
+    with RunLog(folder, trackers=["mlflow"]) as log:
+        for step in range(1, 4):
+            log.write("train", step, loss=float(step), name="x", figures={"P@1": step / 8})
+    with RunLog(folder, trackers=["mlflow"], resumed=3) as log:
+        log.write("train", 4, loss=40.0)
+    (first,) = [line for line in read_log(folder / LOG) if line["kind"] == "tracked"]
+    experiment = mlflow_client.get_experiment_by_name("gandalf")
+    (run,) = mlflow_client.search_runs([experiment.experiment_id])
+    assert run.info.run_id == first["id"] and run.info.run_name == "run"
+    told = mlflow_client.get_metric_history(first["id"], "train/loss")
+    assert [(each.step, each.value) for each in told] == [(1, 1.0), (2, 2.0), (3, 3.0), (4, 40.0)]
+    rates = mlflow_client.get_metric_history(first["id"], "train/figures/P_at_1")
+    assert [each.value for each in rates] == [1 / 8, 2 / 8, 3 / 8]
+    with RunLog(tmp_path / "other", trackers=["mlflow"]) as log:
+        log.write("train", 1, loss=1.0)
+    assert len(mlflow_client.search_runs([experiment.experiment_id])) == 2
+
+
+@pytest.mark.filterwarnings("ignore")  # of its own parts
+def test_weights_and_biases_gets_the_same_figures(tmp_path, monkeypatch):
+    pytest.importorskip("wandb", reason="needs the extra wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    folder = tmp_path / "run"
+    with RunLog(folder, trackers=["wandb"]) as log:
+        log.write("train", 1, loss=0.5, figures={"P@1": 0.25})
+    (line,) = [line for line in read_log(folder / LOG) if line["kind"] == "tracked"]
+    (written,) = (tmp_path / "wandb").glob(f"offline-run-*-{line['id']}/*.wandb")
+    names = (b"train/loss", b"train/figures/P@1")
+    for _ in range(100):  # its own process writes the file, and may do so after the run's end
+        if all(name in written.read_bytes() for name in names):
+            return
+        time.sleep(0.1)
+    pytest.fail(f"{written} holds {written.read_bytes()!r:.200}")
+
+
+class Kept:
+    """Stands in for a tracker: keeps what it is told."""
+
+    opened: ClassVar[list] = []
+
+    def __init__(self, folder, resumed, before):
+        self.id, self.told, self.closed = before or f"id{len(self.opened)}", [], False
+        self.opened.append(self)
+
+    def add_scalar(self, tag, scalar_value, global_step):
+        self.told.append((tag, scalar_value, global_step))
+
+    def close(self):
+        self.closed = True
+
+
+def test_a_resumed_run_goes_on_in_the_run_of_its_tracker(tmp_path, monkeypatch):
+    monkeypatch.setattr(Kept, "opened", [])
+    monkeypatch.setitem(TRACKERS, "kept", Kept)
+    for resumed in (None, 3, None):
+        with RunLog(tmp_path, trackers=["kept"], resumed=resumed) as log:
+            log.write("train", 4, loss=0.5, name="x", figures={"P@1": 1.0, "far": float("inf")})
+    assert [each.id for each in Kept.opened] == ["id0", "id0", "id2"]
+    expected = [("train/loss", 0.5, 4), ("train/figures/P@1", 1.0, 4)]
+    assert all(each.told == expected and each.closed for each in Kept.opened)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [("mlflow.tracking", "mlflow"), ("wandb", "wandb"), (None, "comet")]
+)
+def test_a_tracker_that_is_not_there_is_a_sentence(tmp_path, monkeypatch, module, name):
+    if module is not None:
+        monkeypatch.setitem(sys.modules, module, None)
+    sentence = "there is no tracker 'comet'" if module is None else rf"gandalf-xmc\[{name}\]"
+    with pytest.raises(DataError, match=sentence):
+        RunLog(tmp_path, trackers=[name])
+    assert not list(tmp_path.iterdir())
 
 
 def test_no_bar_where_nobody_watches():
