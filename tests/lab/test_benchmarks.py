@@ -102,7 +102,7 @@ def test_each_system_is_listed_with_its_own_recipe_and_its_cost(tmp_path):
     assert sum("astec" in each and "training.batch=255" in each for each in left) == len(left) / 2
     assert sum("inceptionxml" in each and "training.batch=128" in each for each in left) == len(left) / 2
     both = {each["system"]: each for each in found["costs"]}
-    assert both["astec"]["largest"][1]["steps"] == math.ceil((2_248_619 + 1_305_265) / 255 * 35)
+    assert both["astec"]["largest"][1]["steps"] == 35 * math.ceil((2_248_619 + 1_305_265) / 255)
     assert all(each["seconds"][0] > 86_400 and each["largest"][1]["memory"] > 2**30 for each in both.values())
     assert not (tmp_path / "out").exists()
 
@@ -127,7 +127,7 @@ def test_costs_of_thinned_and_drawn_sets_are_told_by_their_names():
     drawn = Run("synthetic?points=1000&labels=100", "astec", settings=settings)
     steps = [costs([run], stand_in(SMALL))[0].largest[1].steps for run in (whole, half, drawn)]
     both = 294_805 + 131_073
-    assert steps == [math.ceil(n * 15 / 256) for n in (both, both - 294_805 / 2, 1_100)]
+    assert steps == [15 * math.ceil(n / 256) for n in (both, both - 294_805 / 2, 1_100)]
 
 
 RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
