@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections.abc import Collection, Iterable, Iterator
@@ -14,6 +15,7 @@ from gandalf.data.compression import COMPRESS, DamagedError, as_is, chunks
 from gandalf.errors import DataError, Findings, argument
 
 COMPRESSIONS = ("", ".gz", ".zst")
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a full share of it, a limit on files
 BLOCK_BYTES = 8 << 20  # of text handed on at once: enough for NumPy to pay off, little beside a data set
 
 
@@ -188,6 +190,10 @@ def new_folder(path: Path, *, overwrite: bool = False, inner: Collection[str] = 
         try:
             yield temporary
             _take_name(temporary, path)
+        except OSError as error:
+            if error.errno not in NO_ROOM:  # the body may read files, too
+                raise
+            raise DataError(f"cannot be written ({error.strerror})", file=path) from error
         finally:
             if temporary.exists():
                 remove(temporary)

@@ -5,7 +5,6 @@ One line for each request. A line without its end was never acknowledged, and th
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
@@ -19,7 +18,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from gandalf.data.files import sync_path, written
+from gandalf.data.files import NO_ROOM, sync_path, written
 from gandalf.data.new_examples import Example
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
@@ -28,7 +27,6 @@ from gandalf.serve.limits import FullError, UnavailableError
 
 FORMAT = "gandalf added labels"
 RECORDS = {"format", "labels", "examples", "removed"}  # a line has at least one of these
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SHORTER = "the journal of the server is shorter than it was"
 LOCKED = 30.0  # seconds that another process may take to write
 KEPT = ("text", "id", "examples", "neighbours")  # of a label
@@ -269,7 +267,7 @@ class Journal:
         except (OSError, DataError) as error:
             log.error("%s: cannot be written (%s)", self.path, error)
             cause = error if isinstance(error, OSError) else error.__cause__
-            if isinstance(cause, OSError) and cause.errno in FULL:
+            if isinstance(cause, OSError) and cause.errno in NO_ROOM:
                 raise FullError("nothing can be added now: the disk of the server is full") from error
             raise UnavailableError("nothing can be added now: the journal cannot be written") from error
 

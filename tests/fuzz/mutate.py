@@ -61,7 +61,9 @@ def changed(path: Path, dice: random.Random) -> Iterator[str]:
     """Change a file for as long as the body runs; yield what was done to it."""
     kept = path.read_bytes()
     content, what = (
-        _json(kept, dice) if path.suffix == ".json" and dice.random() < 0.8 else _bytes(kept, dice)
+        mutated_json(kept, dice)
+        if path.suffix == ".json" and dice.random() < 0.8
+        else mutated_bytes(kept, dice)
     )
     path.write_bytes(content)
     try:
@@ -70,12 +72,12 @@ def changed(path: Path, dice: random.Random) -> Iterator[str]:
         path.write_bytes(kept)
 
 
-def _json(content: bytes, dice: random.Random) -> tuple[bytes, str]:
+def mutated_json(content: bytes, dice: random.Random) -> tuple[bytes, str]:
     """Put an odd value in one place."""
     try:
         found = json.loads(content)
     except ValueError:
-        return _bytes(content, dice)
+        return mutated_bytes(content, dice)
     places = list(_places(found))
     place, value = dice.choice(places), dice.choice(VALUES)
     if not place:
@@ -97,7 +99,7 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
             yield from _places(value[key], (*place, key))
 
 
-def _bytes(content: bytes, dice: random.Random) -> tuple[bytes, str]:
+def mutated_bytes(content: bytes, dice: random.Random) -> tuple[bytes, str]:
     """Flip bits, cut, repeat, or put an odd word in."""
     found, done = bytearray(content or b" "), []
     for _ in range(dice.randint(1, 3)):
