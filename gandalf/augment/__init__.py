@@ -1,1 +1,1 @@
-"""Dataset to Dataset: label points, sampling."""
+"""Augment a Dataset: append label points, draw points, replace words."""

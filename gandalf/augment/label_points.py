@@ -1,4 +1,4 @@
-"""Gandalf itself: label texts as extra training points, the label graph's rows as their soft targets."""
+"""Make label points: label texts as extra training points, with rows of the label graph as soft targets."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Points = Literal["both", "labels", "half", "uniform"]
 
 @dataclass(frozen=True)
 class Keep:
-    """Which points of the augmented set are kept.
+    """The choice of points of the augmented set.
 
-    keep: both (G = D + Z), labels (Z alone), half (of Z at most half as many as D has, drawn from it) or
-    uniform (U(G, N): as many as D has, drawn from G).
-    share, order: label points of only a share of the labels, at random or tail first.
+    keep: both (G = D + Z, the points and the label points), labels (Z alone), half (points drawn from Z, at
+    most half as many as D has) or uniform (U(G, N): as many points as D has, drawn from G).
+    share, order: make label points of only this share of the labels, at random or rare labels first.
     """
 
     keep: Points = "both"
@@ -40,7 +40,7 @@ class Keep:
 
 @dataclass(frozen=True, eq=False)
 class PointTexts:
-    """Texts of label points, and the label that each is of."""
+    """Texts of label points, and the label of each."""
 
     labels: npt.NDArray[np.int64]
     texts: Sequence[str] | None  # None for data without texts
@@ -53,9 +53,9 @@ class PointTexts:
 
 
 def point_texts(points: Dataset, labels: npt.NDArray[np.int64] | None = None) -> PointTexts:
-    """Return the texts that make label points of these labels (default: all), in label order.
+    """Return the texts of the label points of these labels (default: all), in label order.
 
-    First come the names, then the other texts. An empty text makes no point: nothing can be learnt from it.
+    First come the label texts, then the other label texts. An empty text makes no point.
     """
     chosen = np.arange(points.num_labels) if labels is None else labels
     if points.texts is None:
@@ -72,18 +72,18 @@ def point_texts(points: Dataset, labels: npt.NDArray[np.int64] | None = None) ->
 
 
 def augment(points: Dataset, graph: csr_array, keep: Keep | None = None) -> Dataset:
-    """Training points and label points as one data set: the label points follow, in label order."""
+    """Return the training points followed by the label points in label order."""
     return marked_points(points, graph, keep)[0]
 
 
 def marked_points(
     points: Dataset, graph: csr_array, keep: Keep | None = None
 ) -> tuple[Dataset, npt.NDArray[np.bool_]]:
-    """The same, and which of them are label points."""
+    """Like `augment`, and also return a mask of the label points."""
     keep = keep or Keep()
     without = points.label_features is None or points.other_label_texts is not None
     if points.texts is not None and points.features is not None and without:
-        points = replace(points, features=None)  # the texts can make features for points and labels alike
+        points = replace(points, features=None)  # features of all points can be made from the texts
     generator = np.random.default_rng(keep.seed)
     labels = sample_labels(points.label_frequencies, keep.share, keep.order, generator)
     of_labels = label_points(points, graph, labels)
@@ -94,9 +94,10 @@ def marked_points(
 
 
 def label_points(points: Dataset, graph: csr_array, labels: npt.NDArray[np.int64] | None = None) -> Dataset:
-    """Z: a point for each text of the labels (default: all), its targets the graph's row of the label.
+    """Return Z: a point for each text of the labels (default: all), with the label's row of the graph as
+    targets.
 
-    The filter has nothing to say about label points: a label's text is meant to find the label itself.
+    Label points have no excluded pairs, because a label text must find its own label.
     """
     number = points.num_labels
     if graph.shape != (number, number):
@@ -105,7 +106,7 @@ def label_points(points: Dataset, graph: csr_array, labels: npt.NDArray[np.int64
 
 
 def points_of_texts(points: Dataset, graph: csr_array, chosen: PointTexts) -> Dataset:
-    """The label points of these texts."""
+    """Return the label points of these texts."""
     if points.features is not None and points.label_features is None:
         raise DataError(
             "label points need label features, and this data set has none", remedy="add Yf.txt or use texts"
@@ -124,7 +125,7 @@ def points_of_texts(points: Dataset, graph: csr_array, chosen: PointTexts) -> Da
 
 
 def _names(points: Dataset, rows: npt.NDArray[np.int64]) -> list[str]:
-    # Prefixed, because on item-to-item data a label's own id is often a training point's id too.
+    # With a prefix, because on item-to-item data the id of a label is often also the id of a training point.
     ids = points.label_ids
     return [str(row) if ids is None else ids[row] for row in rows.tolist()]
 
@@ -145,7 +146,7 @@ def _uniform(points: int, labels: int, generator: np.random.Generator) -> npt.ND
     return sample_points(points + labels, points, generator)
 
 
-# Rows of D + Z that are kept, by the sizes of the two.
+# Functions from the numbers of points and label points to the kept rows of D + Z.
 KEEPS: dict[Points, Callable[[int, int, np.random.Generator], npt.NDArray[np.int64]]] = {
     "both": _both,
     "labels": _labels,

@@ -1,4 +1,4 @@
-"""Which label points to take: a share of the labels at random or tail first, or N rows of the whole."""
+"""Draw the labels that get label points, or rows of the augmented set."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gandalf.data.stats import label_bins
 from gandalf.errors import DataError
 
 Order = Literal["random", "tail"]
-Labels = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int64]
 
 
 def sample_labels(
     frequencies: npt.NDArray[np.int64], share: float, order: Order, generator: np.random.Generator
-) -> Labels:
-    """A share of the labels in label order: drawn at random, or from the rarest bin of labels on.
+) -> Ints:
+    """Return a share of the labels, sorted: drawn at random, or the rarest labels.
 
-    `tail` goes through five bins of equal positives from the tail, at random within a bin, as in the paper's
-    study of sub-sampling. Frequencies are always those of the original training points.
+    `tail` takes labels bin by bin (five bins of equal positives), the rarest bin first and at random within a
+    bin, as in the paper's study of sub-sampling. `frequencies` are those of the original training points.
     """
     if not 0 <= share <= 1:
         raise DataError(f"share is {share}, but it must lie in [0, 1]")
@@ -32,22 +32,22 @@ def sample_labels(
 
 
 def sample_points(points: int, number: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Rows of `number` points drawn uniformly without replacement, in their old order: U(G, N)."""
+    """Return `number` rows drawn uniformly without replacement, sorted: U(G, N)."""
     if number > points:
         raise DataError(f"cannot draw {number} of {points} points without replacement")
     return np.sort(generator.choice(points, size=number, replace=False))
 
 
-def _at_random(frequencies: npt.NDArray[np.int64], generator: np.random.Generator) -> Labels:
+def _at_random(frequencies: npt.NDArray[np.int64], generator: np.random.Generator) -> Ints:
     return generator.permutation(len(frequencies))
 
 
-def _tail_first(frequencies: npt.NDArray[np.int64], generator: np.random.Generator) -> Labels:
+def _tail_first(frequencies: npt.NDArray[np.int64], generator: np.random.Generator) -> Ints:
     shuffled = generator.permutation(len(frequencies))
     return shuffled[np.argsort(-label_bins(frequencies)[shuffled], kind="stable")]
 
 
-ORDERS: dict[Order, Callable[[npt.NDArray[np.int64], np.random.Generator], Labels]] = {
+ORDERS: dict[Order, Callable[[npt.NDArray[np.int64], np.random.Generator], Ints]] = {
     "random": _at_random,
     "tail": _tail_first,
 }

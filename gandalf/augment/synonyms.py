@@ -1,4 +1,4 @@
-"""Synonym replacement: the texts change, the targets stay."""
+"""Replace words of texts by synonyms, and keep the targets."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ _SPACE = re.compile(r"\s+")
 
 
 def words_of(texts: Sequence[str]) -> list[str]:
-    """The different words of the texts as they are written, sorted."""
+    """Return the distinct words of the texts as written, sorted."""
     return sorted({word for text in texts for word in _SPACE.split(text) if word})
 
 
 def replaced(
     points: Dataset, near: Mapping[str, Sequence[str]], share: float, generator: np.random.Generator
 ) -> Dataset:
-    """The points with this share of the words that have near ones replaced by one of those."""
+    """Return the points with this share of words drawn, and each drawn word in `near` replaced by a near
+    word."""
     texts, _ = points.need_texts("synonym replacement")
     return replace(points, texts=[_replaced(text, near, share, generator) for text in texts])
 

@@ -15,7 +15,7 @@ from gandalf.data.origin import Origin
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Problem
 
-Rows = npt.NDArray[np.integer[Any]] | npt.NDArray[np.bool_] | slice | Sequence[int]
+RowIndex = npt.NDArray[np.integer[Any]] | npt.NDArray[np.bool_] | slice | Sequence[int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ class Dataset:
         """Return the number of points with each label, soft targets counted as 1."""  # shape: (L,)
         return np.bincount(self.targets.indices, minlength=self.num_labels).astype(np.int64)
 
-    def __getitem__(self, rows: Rows) -> Dataset:
+    def __getitem__(self, rows: RowIndex) -> Dataset:
         """Return the points at `rows`, in that order; keep all labels."""
         index = np.arange(len(self))[rows]
         return replace(

@@ -1,4 +1,4 @@
-"""Writing a data set for other people's trainers: one table of formats, one folder out."""
+"""Write a data set in the format of another trainer; `FORMATS` lists the formats."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from gandalf.data.sparse_text import rows_as_text
 from gandalf.data.tf_idf import add_features
 from gandalf.errors import DataError, Problem, argument
 
-NO_WORDS = "<no words>"  # name of the extra libsvm feature, which no real word can have
+NO_WORDS = "<no words>"  # name of the extra libsvm feature; no word can be equal to it
 
 
 @dataclass(frozen=True)
 class Format:
-    """How a data set is written, and what the format can and must carry."""
+    """The function that writes a data set, and the abilities and needs of the format."""
 
     write: Callable[[Splits, Path], None]
     carries_soft: bool
@@ -40,7 +40,7 @@ class Format:
 
 @dataclass(frozen=True)
 class Writing:
-    """How a data set is written: what `export` takes."""
+    """Arguments of `export`."""
 
     format: str = "raw"
     harden: str | None = None
@@ -58,20 +58,21 @@ def export(
     overwrite: bool = False,
     origin: tuple[Mapping[str, Any], npt.NDArray[np.int64]] | None = None,
 ) -> tuple[Problem, ...]:
-    """Write training points, test points and label list into a new folder; return what had to be changed.
+    """Write training points, test points and labels into a new folder; return a note of each change to the
+    data.
 
-    Missing features are made from the texts where the format needs them, and `Xf.txt` names their columns.
-    `harden`, which formats that carry only 0 and 1 ask for, turns soft training targets into hard ones (with
-    `copies`, of three times as many points); every
-    annotated label of a test point then counts as 1, as it does in the metrics. All test points are always
-    written, in their order. The same arguments give the same bytes. `origin`, where the set was made from
-    another one, says how, and that one's label frequencies: both are kept in the folder.
+    If the format needs features and the data set has none, they are made from the texts, and `Xf.txt` names
+    their columns. `harden` turns soft training targets into hard ones; formats that carry only 0 and 1 need
+    it, and `copies` writes each training point three times. With `harden`, every positive of a test point
+    becomes 1, as in the metrics. All test points are written in their order. The same arguments give the same
+    bytes. For an augmented set, `origin` holds the record of its making and the label frequencies of the
+    original set; both are written to the folder.
     """
     chosen = _format(format)
     words: tuple[str, ...] = ()
     notes: tuple[Problem, ...] = ()
     if harden is not None or not chosen.carries_soft:
-        splits = _hard(splits, format, harden, seed)
+        splits = _with_hard_targets(splits, format, harden, seed)
     if chosen.needs_features and splits.train.features is None:
         splits, words = add_features(splits)
     if chosen.fill_rows:
@@ -86,7 +87,10 @@ def export(
 
 
 def write_libsvm(splits: Splits, folder: Path) -> None:
-    """`train.txt`, `test.txt` for omikuji and napkinXC: header "N D L", then "label,label feature:value"."""
+    """Write `train.txt` and `test.txt` for omikuji and napkinXC.
+
+    The header is "N D L", and each further line is "label,label feature:value feature:value".
+    """
     for name, points in _named(splits):
         features = _features(points)
         header = f"{len(points)} {features.shape[1]} {points.num_labels}\n"
@@ -98,9 +102,9 @@ def write_libsvm(splits: Splits, folder: Path) -> None:
 
 
 def write_fasttext(splits: Splits, folder: Path) -> None:
-    """`train.txt`, `test.txt` for fastText: "__label__12 text"; line 13 of `labels.txt` is label 12."""
+    """Write `train.txt` and `test.txt` for fastText: "__label__12 text" for label 12."""
     for name, points in _named(splits):
-        # A word of the text that looks like a label would become one.
+        # fastText would read a word of the text that begins with "__label__" as a label.
         texts = (_one_line(text).replace("__label__", "__label_") for text in _texts(points, "fasttext"))
         labels = ("".join(f"__label__{label} " for label in ids) for ids, _ in rows_as_text(points.targets))
         _write(folder / f"{name}.txt", (f"{a}{b}\n" for a, b in zip(labels, texts, strict=True)))
@@ -108,7 +112,7 @@ def write_fasttext(splits: Splits, folder: Path) -> None:
 
 
 def write_libmultilabel(splits: Splits, folder: Path) -> None:
-    """`train.txt`, `test.txt` for LibMultiLabel: label numbers between spaces, a tab, the text."""
+    """Write `train.txt` and `test.txt` for LibMultiLabel: "12 7", a tab, the text."""
     for name, points in _named(splits):
         texts = map(_one_line, _texts(points, "libmultilabel"))
         labels = (" ".join(map(str, ids)) for ids, _ in rows_as_text(points.targets))
@@ -117,12 +121,12 @@ def write_libmultilabel(splits: Splits, folder: Path) -> None:
 
 
 def write_pairs(splits: Splits, folder: Path) -> None:
-    """`pairs.jsonl`, `pairs_test.jsonl` for sentence-transformers: one line for each point and label of it.
+    """Write `pairs.jsonl` and `pairs_test.jsonl` for sentence-transformers: one line for each positive.
 
-    `anchor` is the point's text, `positive` the label's text, `score` the target. For
-    MultipleNegativesRankingLoss select the columns (anchor, positive); for CosineSimilarityLoss all three
-    stand as (sentence1, sentence2, score). Pairs in which either text is empty are left out. `test.txt` holds
-    the text of every test point in its order, for which predictions are asked.
+    `anchor` is the text of the point, `positive` the label text, `score` the target. For
+    MultipleNegativesRankingLoss select the columns (anchor, positive). For CosineSimilarityLoss the three
+    columns are (sentence1, sentence2, score). Pairs with an empty text are left out. `test.txt` holds the
+    texts of all test points in their order, for predictions.
     """
     for name, points in _named(splits):
         texts, label_texts = points.need_texts("the format pairs")
@@ -158,10 +162,10 @@ FORMATS: dict[str, Format] = {
 
 
 def fill_empty_rows(splits: Splits) -> tuple[Splits, tuple[Problem, ...]]:
-    """Give points without features one extra feature of their own, and say how many.
+    """Give points without features one extra feature, the column `NO_WORDS`, and note how many there are.
 
-    omikuji rejects a row without features. Dropping rows would shift the test points against the truth and
-    the filter, so the rows stay and share a column that says "no words".
+    omikuji rejects a row without features. Rows cannot be dropped, because then the test points would no
+    longer match their targets and the filter file.
     """
     empty = sum(int(np.sum(np.diff(_features(points).indptr) == 0)) for _, points in _named(splits))
     if not empty:
@@ -186,7 +190,7 @@ def _format(name: str) -> Format:
     return FORMATS[name]
 
 
-def _hard(splits: Splits, format: str, how: str | None, seed: int) -> Splits:
+def _with_hard_targets(splits: Splits, format: str, how: str | None, seed: int) -> Splits:
     train, test = splits.train, splits.test
     if how is not None:
         train = harden_points(train, how, seed=seed)
@@ -195,7 +199,7 @@ def _hard(splits: Splits, format: str, how: str | None, seed: int) -> Splits:
             f"{format} carries only 0 and 1, and this data set has soft targets",
             remedy="choose "
             + " or ".join(argument("harden", name) for name in POINT_HARDENINGS)
-            + ", or a format that carries them: "
+            + ", or a format that carries soft targets: "
             + ", ".join(name for name, one in FORMATS.items() if one.carries_soft),
         )
     if test is not None:
@@ -212,7 +216,8 @@ def _named(splits: Splits) -> Iterator[tuple[str, Dataset]]:
 def _features(points: Dataset) -> csr_array:
     if points.features is None:
         raise DataError(
-            "the format libsvm needs features for every split", remedy="use a data set with texts in both"
+            "the format libsvm needs features for every split",
+            remedy="use a data set with texts in both splits",
         )
     return points.features
 
@@ -231,7 +236,7 @@ def _one_line(text: str) -> str:
 
 
 def _write_beside(splits: Splits, folder: Path) -> None:
-    """`labels.txt`: the text of label 0, 1, ... (its id or its number where there are none); filter files."""
+    """Write `labels.txt`, with the text, id or number of each label, and the filter files."""
     train = splits.train
     names = train.label_texts or train.label_ids or [str(label) for label in range(train.num_labels)]
     _write(folder / "labels.txt", (_one_line(name) + "\n" for name in names))

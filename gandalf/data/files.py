@@ -19,7 +19,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a full share
 BLOCK_BYTES = 8 << 20  # of text handed on at once: enough for NumPy to pay off, little beside a data set
 
 
-class Block(NamedTuple):
+class TextBlock(NamedTuple):
     """Whole lines of a file, each ended by a newline, and the number of the first one."""
 
     first_line: int  # counted from 1
@@ -55,7 +55,7 @@ def plain_name(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".zst")
 
 
-def read_blocks(path: Path, findings: Findings, size: int = BLOCK_BYTES) -> Iterator[Block]:
+def read_blocks(path: Path, findings: Findings, size: int = BLOCK_BYTES) -> Iterator[TextBlock]:
     """Yield the file's decompressed bytes as blocks of whole lines of about `size` bytes, with a bar."""
     line, rest = 1, list[bytes]()
     try:
@@ -64,7 +64,7 @@ def read_blocks(path: Path, findings: Findings, size: int = BLOCK_BYTES) -> Iter
             if not end:
                 rest.append(chunk)
                 continue
-            block = Block(line, b"".join([*rest, chunk[:end]]))
+            block = TextBlock(line, b"".join([*rest, chunk[:end]]))
             rest = [chunk[end:]] if end < len(chunk) else []
             yield block
             line += block.data.count(b"\n")
@@ -78,7 +78,7 @@ def read_blocks(path: Path, findings: Findings, size: int = BLOCK_BYTES) -> Iter
         )
         return
     if any(rest):
-        yield Block(line, b"".join([*rest, b"\n"]))
+        yield TextBlock(line, b"".join([*rest, b"\n"]))
 
 
 def read_lines(path: Path, findings: Findings) -> Iterator[tuple[int, str]]:
@@ -251,7 +251,7 @@ def refuse_to_replace(path: Path, overwrite: bool, inner: Collection[str] = ()) 
         raise DataError("holds folders, so it is not replaced", file=path, remedy="choose another name")
 
 
-def _decode_each(block: Block, path: Path, findings: Findings) -> Iterator[str]:
+def _decode_each(block: TextBlock, path: Path, findings: Findings) -> Iterator[str]:
     for number, line in enumerate(block.data.split(b"\n"), start=block.first_line):
         try:
             yield line.decode("utf-8")

@@ -1,7 +1,7 @@
-"""A validation share cut from the training points, made to look like the test that it is to forecast.
+"""Hold out training points for validation, so that they resemble the test split.
 
-Nothing here reads a test split, and nothing of the held points reaches `rest`: which points are held
-depends on texts and seed alone, never on targets.
+This module never reads the test split. The choice of held-out points depends on texts and seed alone, never
+on targets, so `rest` carries no information about them.
 """
 
 from __future__ import annotations
@@ -23,61 +23,62 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Holdout:
-    """Training points cut in two; points that were held but have nothing left to ask are in neither."""
+    """Training points cut in two. Held-out points that lost all their targets are in neither half."""
 
-    rest: Dataset  # to train on, and to build graph, calibration and propensities from
-    held: Dataset  # to validate on: every point has a target, and none of its targets is excluded
-    rows: Ints  # the held points' rows in the data set that was cut, ascending
+    rest: Dataset  # for training, label graph, calibration of targets, and propensities
+    held: Dataset  # for validation; every point has a target that is not excluded
+    rows: Ints  # rows of the held-out points in the original data set, ascending
 
 
 def holdout(points: Dataset, share: float, seed: int, *, at_most: int | None = 2000) -> Holdout:
-    """Cut `share` of the training points, but no more than `at_most`, for validation.
+    """Hold out `share` of the training points, but at most `at_most`, for validation.
 
-    All points of one text go the same way: a held text has not been trained on. `points` are those
-    collected, without label points. Labels keep their columns.
+    `points` must not include label points. All points with the same text go to the same half, so that a
+    held-out text is never trained on. Labels keep their columns.
 
-    A test split does not ask everything that training points say, so held pairs are taken out of the truth
-    and may not be predicted either (they join `exclude`, and count neither as a hit nor as a miss):
+    Test splits leave some pairs out. To resemble them, these pairs of held-out points join `exclude`, so that
+    they count neither as a hit nor as a miss:
 
-    - where the points' filter is that of item-to-item data (it holds the pairs of an item with itself), an
-      item's own label, and reciprocal pairs: B -> A where A -> B is in `rest`;
-    - pairs whose label has no point in `rest`: the labels of these data sets are those that have training
-      points, and a model could know such a label from its text alone.
+    - on item-to-item data (the filter holds the pairs of an item with itself), the label that is the item
+      itself, and reciprocal pairs: B -> A if A -> B is in `rest`;
+    - pairs whose label has no point in `rest`. All labels of the public data sets have training points; a
+    model
+      could know any other label from its text alone.
 
-    A held point that this leaves without a target is dropped, as it is from test splits: metrics would count
-    it as a miss for every model.
+    Held-out points that lose all their targets are dropped, as in test splits, because they would be a miss
+    for every model.
     """
-    taken = _drawn(points, _number(len(points), share, at_most), np.random.default_rng(seed))
+    taken = _draw_points(points, _number_to_hold(len(points), share, at_most), np.random.default_rng(seed))
     rest, held = points[~taken], points[taken]
     exclude = csr_array(excluded_pairs(points, taken) + _without_points(held, rest))
     exclude.eliminate_zeros()
     targets = held.targets - held.targets.multiply(exclude)
     targets.eliminate_zeros()
     held = replace(held, targets=targets, exclude=exclude if exclude.nnz else held.exclude)
-    asked = np.flatnonzero(np.diff(held.targets.indptr))
-    if not len(asked):
+    with_targets = np.flatnonzero(np.diff(held.targets.indptr))
+    if not len(with_targets):
         raise DataError(
-            f"of {counted(len(held), 'point')} held for validation, none has a label that can be asked for",
-            remedy="hold a larger share, or another seed's",
+            f"none of the {counted(len(held), 'point')} held out for validation has a label left to predict",
+            remedy="hold out a larger share, or use another seed",
         )
-    return Holdout(rest, held[asked], np.flatnonzero(taken)[asked])
+    return Holdout(rest, held[with_targets], np.flatnonzero(taken)[with_targets])
 
 
-# ---- which points
+# ---- the choice of points
 
 
-def _number(points: int, share: float, at_most: int | None) -> int:
-    """How many points to hold at most: at least one, and never all."""
+def _number_to_hold(points: int, share: float, at_most: int | None) -> int:
+    """Return the number of points to hold out: at least one, and never all."""
     if not 0 < share < 1:
-        raise DataError(f"the share of points to hold is {share}, but it must lie between 0 and 1")
+        raise DataError(f"the share of points to hold out is {share}, but it must lie between 0 and 1")
     if at_most is not None and at_most < 1:
-        raise DataError(f"at most {at_most} points are to be held, but it must be at least 1")
+        raise DataError(f"at most {at_most} points are to be held out, but the number must be at least 1")
     number = max(1, round(share * points))
     return min(number, points - 1, points if at_most is None else at_most)
 
 
-def _drawn(points: Dataset, number: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Mark points of whole texts in random order, leaving out a text that has more points than are wanted."""
+def _draw_points(points: Dataset, number: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """Mark all points of random texts; skip a text with more points than are still needed."""
     (text,) = [np.arange(len(points))] if points.texts is None else text_groups(points.texts)
     _, text, size = np.unique(text, return_inverse=True, return_counts=True)
     chosen = np.zeros(len(size), dtype=bool)
@@ -90,41 +91,43 @@ def _drawn(points: Dataset, number: int, rng: np.random.Generator) -> npt.NDArra
     if not chosen.any():
         raise DataError(
             f"no validation share can be cut from {counted(len(points), 'training point')}"
-            f" of {counted(len(size), 'text')}",
-            remedy="hold a larger share, or collect points with other texts",
+            f" with {counted(len(size), 'distinct text')}",
+            remedy="hold out a larger share, or collect points with other texts",
         )
     return chosen[text]  # shape: (N,)
 
 
-# ---- which of their pairs
+# ---- the pairs to exclude
 
 
 def _without_points(held: Dataset, rest: Dataset) -> csr_array:
-    """H x L: held pairs whose label has no point left."""
+    """Return the pairs of held-out points whose label has no point in `rest`."""  # shape: (H, L)
     pairs = held.targets.astype(bool)
     pairs.data = rest.label_frequencies[pairs.indices] == 0
     return pairs
 
 
 def excluded_pairs(points: Dataset, taken: npt.NDArray[np.bool_]) -> csr_array:
-    """H x L: what the filter excludes already and, on item-to-item data, own labels and reciprocal pairs."""
+    """Return the pairs of `taken` points that the filter excludes and, on item-to-item data, an item's own
+    label and reciprocal pairs."""  # shape: (H, L)
     nothing = csr_array((int(taken.sum()), points.num_labels), dtype=bool)
     exclude = nothing if points.exclude is None else points.exclude[taken]
-    itself = _itself(points)
+    itself = _own_labels(points)
     if itself is None:
         return exclude
     of_held, of_rest = itself[taken], itself[~taken]
     carried = csr_array(points.targets[~taken].astype(bool).T)
-    # Held items, the rest's points that carry them, and the labels that those points are.
+    # Held-out item -> points of the rest with this item as label -> the labels that are those points.
     return csr_array(exclude + of_held + of_held @ carried @ of_rest)
 
 
-def _itself(points: Dataset) -> csr_array | None:
-    """N x L: which labels are the very item that a point is; None where the filter says nothing of items.
+def _own_labels(points: Dataset) -> csr_array | None:
+    """Return the pairs of a point and the label that is the same item, or None if this is no item-to-item
+    data.
 
-    On item-to-item data the filter of training points holds exactly these pairs, and the filter of the test
-    split the reciprocal ones too. Identifiers tell items of one name apart; texts serve where they do not.
-    """
+    On item-to-item data the filter of the training points holds exactly these pairs, and the filter of the
+    test split also the reciprocal ones. Pairs are found by ids, else by texts.
+    """  # shape: (N, L)
     if points.exclude is None or points.exclude.nnz == 0:
         return None
     for same in (_same_ids(points), _same_texts(points)):
@@ -147,7 +150,7 @@ def _same_texts(points: Dataset) -> csr_array | None:
 
 
 def _equal(of_points: Sequence[Hashable], of_labels: Sequence[Hashable]) -> csr_array:
-    """N x L: where the two are equal."""
+    """Return the pairs of point and label with equal values."""  # shape: (N, L)
     numbers = {each: number for number, each in enumerate(dict.fromkeys(of_labels))}
     rows = [row for row, each in enumerate(of_points) if each in numbers]
     groups = [numbers[of_points[row]] for row in rows]

@@ -1,4 +1,4 @@
-"""Labels as a Python program hands them over: lists of names, or an indicator matrix of any library."""
+"""Read texts and labels that a Python program passes: lists, columns of any library, indicator matrices."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from gandalf.data.formats.texts import clean
 from gandalf.errors import DataError
 
 Name = str | int
-Classes = npt.NDArray[Any]  # L names: integers, or objects that are strings
+Classes = npt.NDArray[Any]  # L names: integers, or an object array of strings
 LabelTexts = Mapping[Any, str] | Sequence[str]
 
 
 @dataclass(frozen=True, eq=False)
 class Indicators:
-    """Which labels each point has, and what the labels are called."""
+    """The labels of each point, and the names of the labels."""
 
     targets: csr_array  # N x L
     names: list[Name]  # L
 
     @property
     def classes(self) -> Classes:
-        """The names as an array."""
+        """Return the names as an array."""
         return classes_of(self.names)
 
 
 def classes_of(names: list[Name]) -> Classes:
-    """Return names as an array; of strings, one of objects, since fixed width wastes memory on long ones."""
+    """Return names as an array: of integers, or of objects, since strings of fixed width waste memory."""
     whole = all(isinstance(name, int) for name in names)
     return np.array(names, dtype=np.int64 if whole else object)
 
@@ -44,29 +44,31 @@ def indicators(
     *,
     drop_others: bool = False,
 ) -> Indicators:
-    """Read N lists of names, or an N x L matrix; `names` are all that there may be, in their order.
+    """Read N lists of names, or an N x L matrix; `names` lists all allowed names in their order.
 
-    Without `names`, those of lists are the ones that occur, sorted, and a matrix's are 0 to L - 1. A list
-    with another name is an error, or `drop_others` drops the name.
+    Without `names`, the names of lists are sorted, and the names of a matrix are 0 to L - 1. A name that is
+    not allowed is an error; with `drop_others` it is dropped.
     """
     if len(getattr(labels, "shape", ())) == 2:
         return _of_matrix(csr_array(labels), names)
     rows = [_row(row, at) for at, row in enumerate(labels)]
     if names is None:
-        # Numbers first: the two cannot be compared.
+        # Numbers before strings, because Python cannot compare the two.
         names = sorted({name for row in rows for name in row}, key=lambda name: (isinstance(name, str), name))
     place = {name: at for at, name in enumerate(names)}
     pairs = [(at, name) for at, row in enumerate(rows) for name in row if not drop_others or name in place]
     for at, name in pairs:
         if name not in place:
-            raise DataError(f"point {at:,} has the label {name!r}, which is none of the {len(place):,} named")
+            raise DataError(
+                f"point {at:,} has the label {name!r}, which is not among the {len(place):,} names"
+            )
     columns = [place[name] for _, name in pairs]
     found = binary_pairs([at for at, _ in pairs], columns, (len(rows), len(place)))
     return Indicators(found.astype(np.float32), list(names))
 
 
 def texts_of_labels(names: Sequence[Name], given: LabelTexts | None) -> list[str]:
-    """The text of each label; a name is its own where none is given."""
+    """Return the text of each label; without `given`, the names are the texts."""
     if given is None:
         return [str(name) for name in names]
     texts = [given[name] for name in names] if isinstance(given, Mapping) else list(given)
@@ -79,7 +81,7 @@ def texts_of_labels(names: Sequence[Name], given: LabelTexts | None) -> list[str
 
 
 def known_names(given: LabelTexts | None) -> list[Name] | None:
-    """Names of all labels, as far as label texts tell: a mapping's keys, or numbers; None if they do not."""
+    """Return the names of labels: the keys of a mapping of label texts, or numbers; None without texts."""
     if given is None:
         return None
     if isinstance(given, str):
@@ -90,7 +92,9 @@ def known_names(given: LabelTexts | None) -> list[Name] | None:
 def _of_matrix(matrix: csr_array, names: Sequence[Name] | None) -> Indicators:
     names = list(range(matrix.shape[1])) if names is None else list(names)
     if matrix.shape[1] != len(names):
-        raise DataError(f"the matrix of labels has {matrix.shape[1]:,} columns for {len(names):,} labels")
+        raise DataError(
+            f"the label matrix has {matrix.shape[1]:,} columns, but there are {len(names):,} labels"
+        )
     return Indicators(matrix, names)
 
 
@@ -106,7 +110,7 @@ def _name(name: object) -> Name:
     if isinstance(name, np.generic):
         name = name.item()
     if isinstance(name, bool) or not isinstance(name, str | int):
-        raise DataError(f"a label is called by a string or a whole number, not {name!r}")
+        raise DataError(f"the name of a label must be a string or a whole number, not {name!r}")
     return name
 
 
@@ -114,7 +118,7 @@ def _name(name: object) -> Name:
 
 
 def text_list(texts: Any) -> list[str]:  # noqa: ANN401  of any library
-    """Return clean texts of a list, of a Series or an Arrow array, or of a frame or array of one column."""
+    """Return the cleaned texts of a list, a Series, an Arrow array, or a frame or array of one column."""
     if isinstance(texts, str):
         raise DataError("the texts are one string", remedy="write [text]")
     found = _one_column(texts)
@@ -126,19 +130,19 @@ def text_list(texts: Any) -> list[str]:  # noqa: ANN401  of any library
 
 def _one_column(values: Any) -> list[Any]:  # noqa: ANN401
     shape: tuple[int, ...] = getattr(values, "shape", ())
-    if len(shape) == 2:  # iterating over a frame would give the names of its columns
+    if len(shape) == 2:  # iterating over a frame would give its column names
         if shape[1] != 1:
             raise DataError(
                 f"the texts have {shape[1]:,} columns", remedy="give one of them, such as frame['title']"
             )
         return list(np.asarray(values, dtype=object).ravel())
-    if hasattr(values, "to_pylist"):  # an Arrow array, whose entries are no strings
+    if hasattr(values, "to_pylist"):  # an Arrow array, whose entries are not Python strings
         return list(values.to_pylist())
     return list(values)
 
 
 def as_mapping(values: Any) -> Mapping[Any, str] | Sequence[str]:  # noqa: ANN401
-    """Return a Series with an index as a mapping, any other column as a list."""
+    """Return a Series as a mapping from its index, and any other column as a list."""
     if isinstance(values, Mapping | str):
         return values
     if hasattr(values, "index") and hasattr(values, "to_dict") and len(getattr(values, "shape", ())) == 1:

@@ -1,4 +1,4 @@
-"""From a name to a data set: which layout a source has, and which sets come with the package."""
+"""Load a data set: recognise the layout of a source, or find a bundled set by name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INSTEAD = dict.fromkeys(("labels", "test"), ", and give the folder that holds a
 
 
 def bundled() -> dict[str, Path]:
-    """The data sets that come with the package, by name."""
+    """Return the folders of the bundled data sets by name."""
     folder = Path(str(resources.files("gandalf.data"))) / "bundled"
     return {entry.name: entry for entry in sorted(folder.iterdir()) if entry.is_dir()}
 
@@ -38,16 +38,16 @@ def load(
     findings: Findings | None = None,
     **table: Unpack[TableArguments],
 ) -> Splits:
-    """Read a data set: a folder or file of any known layout, a table in memory, or the name of a bundled set.
+    """Read a data set from a folder or file of any known layout, a table in memory, or a bundled set by name.
 
     A table in memory is a DataFrame of pandas or polars, an Arrow table, a dataset of Hugging Face, a list of
-    dicts, or a dict of these by split. Columns and the like can be named: `text_column`, `label_column`,
+    dicts, or a dict of these by split. These arguments describe a table: `text_column`, `label_column`,
     `weight_column`, `separator`, `labels` (label texts) and `test` (test points).
-    A bundled name wins over a folder of the same name; write `./man` for the folder.
+    The name of a bundled set wins over a folder of the same name; write `./man` for the folder.
     """
     options = (options or TableOptions()).with_arguments(table)
     findings = Findings() if findings is None else findings
-    _refuse_missing(options)
+    _refuse_missing_files(options)
     if not isinstance(source, str | PathLike):
         return _load_frame(source, options, findings)
     of_package = bundled().get(str(source))
@@ -56,24 +56,24 @@ def load(
     origin = read_origin(path)
     if origin is not None and origin.format in ONE_WAY:
         raise DataError(
-            f"is written for a trainer, in the format {origin.format}, and cannot be read back",
-            remedy=f"give the original set, {origin.name}",
+            f"is written for a trainer in the format {origin.format}, which cannot be read back",
+            remedy=f"give the original data set, {origin.name}",
             file=path,
             kind="unknown-layout",
         )
     layout = _layout_of(path, options)
-    _refuse_unheeded(layout, source, options)
+    _refuse_unused_options(layout, source, options)
     splits = layout.read(path, findings, options)
     name = set_name(path) if of_package is None else _bundled_name(path)
     if origin is not None:
         _check_origin(origin, splits, path)
-        name = origin.name  # the constants of the metrics go by it
+        name = origin.name  # propensity constants depend on the name
     return replace(splits, name=name, findings=tuple(findings.problems), origin=origin)
 
 
 def _load_frame(source: Any, options: TableOptions, findings: Findings) -> Splits:  # noqa: ANN401
     if isinstance(source, Splits | Dataset):
-        raise DataError(f"a {type(source).__name__} is read already", remedy="use it as it is")
+        raise DataError(f"a {type(source).__name__} is loaded already", remedy="use it as it is")
     train, test = split_frames(source, findings)
     options = replace(options, test=options.test or test)
     splits = read_table(train, findings, options)
@@ -88,25 +88,25 @@ def _layout_of(path: Path, options: TableOptions) -> Layout:
             kind="unknown-source",
         )
     if options.names_columns and _has_table(path):
-        return LAYOUTS[-1]  # to name columns is to say that the source is a table
+        return LAYOUTS[-1]  # the caller who names columns means a table
     found = next((layout for layout in LAYOUTS if layout.recognise(path)), None)
     if found is not None:
         return found
     raise DataError(
-        f"is in no layout that can be read: {_contents(path)}",
-        remedy=f"docs/guide/data.md describes those that can: {', '.join(layout.name for layout in LAYOUTS)}",
+        f"has no layout that can be read: {_contents(path)}",
+        remedy=f"use one of the layouts in docs/guide/data.md: {', '.join(layout.name for layout in LAYOUTS)}",
         file=path,
         kind="unknown-layout",
     )
 
 
 def _has_table(path: Path) -> bool:
-    """Whether there is a table that is nothing but one; `trn.json` belongs to the raw layout."""
+    """Return True if there is a table; `trn.json` does not count, since it belongs to the raw layout."""
     train = (path,) if path.is_file() else train_files(path)
     return bool(train) and is_table(train[0]) and plain_name(train[0]) != "trn.json"
 
 
-def _refuse_missing(options: TableOptions) -> None:
+def _refuse_missing_files(options: TableOptions) -> None:
     for name, path in options.given.items():
         if isinstance(path, Path) and (not path.exists() or path.is_dir()):
             what = "is a folder" if path.is_dir() else "does not exist"
@@ -128,20 +128,20 @@ def _check_origin(origin: Origin, splits: Splits, path: Path) -> None:
         )
 
 
-def _refuse_unheeded(layout: Layout, source: str | PathLike[str], options: TableOptions) -> None:
+def _refuse_unused_options(layout: Layout, source: str | PathLike[str], options: TableOptions) -> None:
     for name in options.given:
         if name not in layout.heeds:
             option = argument(name)
             raise DataError(
-                f"is in the {layout.name} layout, which has its own place for what {option} gives to a table",
-                remedy=f"leave {option} out" + _INSTEAD.get(name, ", or give the table's file itself"),
+                f"is in the {layout.name} layout, and {option} applies to tables only",
+                remedy=f"leave {option} out" + _INSTEAD.get(name, ", or give the file of the table"),
                 file=str(source),
             )
 
 
 def _contents(path: Path) -> str:
     if not path.is_dir():
-        return "the file's name ends in none of the known ways"
+        return "the suffix of the file's name is unknown"
     names = sorted(entry.name for entry in path.iterdir())
     if not names:
         return "the folder is empty"
@@ -150,7 +150,7 @@ def _contents(path: Path) -> str:
 
 
 def set_name(path: Path) -> str:
-    """What a data set is called by its folder or file."""
+    """Return the name of a data set by its folder or file."""
     return path.resolve().name if path.is_dir() else Path(plain_name(path)).stem
 
 

@@ -1,4 +1,4 @@
-"""Examples for a trained model: texts whose labels are known, from a table or a data set."""
+"""Define `Example`, a text with known labels that is added to a trained model."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gandalf.errors import DataError
 
 @dataclass(frozen=True)
 class Example:
-    """A text and labels that it is known to have; a value below 0 says that it does not have the label."""
+    """A text and its known labels; a value below 0 means that the text does not have the label."""
 
     text: str
-    labels: Sequence[str | int]  # ids or texts, or, as integers, numbers of labels
+    labels: Sequence[str | int]  # label ids or label texts; integers are label numbers
     values: Sequence[float] | None = None  # one for each label, from -1 to 1; None: all are 1
-    id: str | None = None  # by which it can be removed; None: one is made up
+    id: str | None = None  # for removing the example later; None: an id is generated
 
     def checked(self) -> Example:
-        """Return the example, or say what is wrong with it."""
+        """Return the example; raise a DataError if it is not valid."""
         if not isinstance(self.text, str) or not self.text.strip():
             raise DataError("an example has no text", remedy="give the text that has the labels")
         if isinstance(self.labels, str) or not self.labels:

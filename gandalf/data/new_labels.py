@@ -1,4 +1,4 @@
-"""Labels that a trained model is to learn without training: what is known of each, and files of them."""
+"""Read new labels, which are added to a trained model without training."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ NEIGHBOUR_COLUMNS = ("neighbours", "neighbors", "neighbour", "neighbor")
 
 @dataclass(frozen=True)
 class NewLabel:
-    """A label's text, texts that are known to have it, known labels that are like it, and where it stands."""
+    """A new label: its text, texts that have it, similar known labels, and its place in a file."""
 
     text: str
     id: str | None = None
     examples: Sequence[str] = ()
-    neighbours: Sequence[str | int] = ()  # ids, texts or, as integers, numbers of known labels
+    neighbours: Sequence[str | int] = ()  # ids or texts of known labels; integers are label numbers
     file: Path | None = None
     line: int | None = None
 
     def refused(self, what: str, remedy: str) -> DataError:
-        """What is wrong with this label, said with its place."""
+        """Return an error that names the place of this label."""
         return DataError(what, remedy=remedy, file=self.file, line=self.line, kind="bad-label")
 
 
@@ -42,15 +42,17 @@ def new_labels(
     examples: Sequence[Sequence[str]] | None = None,
     neighbours: Sequence[Sequence[str | int]] | None = None,
 ) -> list[NewLabel]:
-    """Labels from lists of the same length; a list of a label's examples or neighbours may be empty."""
+    """Make new labels from lists of equal length; the examples or neighbours of a label may be empty."""
     given = {"texts": texts, "ids": ids, "examples": examples, "neighbours": neighbours}
     for name, each in given.items():
         if isinstance(each, str) or (name in ("examples", "neighbours") and _holds_text(each)):
-            raise DataError(f"{name} holds a text where a list is expected", remedy="put it in a list")
+            raise DataError(
+                f"{name} holds a string, but a list is expected", remedy="put the string in a list"
+            )
         if name == "texts" and not all(isinstance(text, str) for text in texts):
-            raise DataError("a label's text is no text", remedy="give strings")
+            raise DataError("the text of a label is not a string", remedy="give strings")
         if each is not None and len(each) != len(texts):
-            raise DataError(f"{name} has {len(each):,} entries, and there are {len(texts):,} texts")
+            raise DataError(f"{name} has {len(each):,} entries, but there are {len(texts):,} texts")
     return [
         NewLabel(
             text,
@@ -67,13 +69,13 @@ def _holds_text(lists: Sequence[object] | None) -> bool:
 
 
 def read_new_labels(path: Path, separator: str = ";") -> list[NewLabel]:
-    """The labels of a file: one text a line, or a table with a column of texts and perhaps more.
+    """Read the new labels of a file: one label text on each line, or a table with a column of label texts.
 
-    A table may also have the columns `id`, `examples` and `neighbours`; a cell holds several as a list or
-    with a separator between them.
+    A table may also have the columns `id`, `examples` and `neighbours`. A cell holds several values as a
+    list, or with a separator between them.
     """
     if not path.is_file():
-        what = "there is no such file" if not path.exists() else "is no file"
+        what = "there is no such file" if not path.exists() else "is not a file"
         raise DataError(what, remedy="give a .txt file with a label's text on each line", file=path)
     if Path(plain_name(path)).suffix.lower() == LINES:
         lines = read_lines(path, Findings())
@@ -82,9 +84,9 @@ def read_new_labels(path: Path, separator: str = ";") -> list[NewLabel]:
         found = list(_of_table(path, separator))
     else:
         remedy = f"give a file whose name ends in {', '.join([LINES, *table_names('')])}"
-        raise DataError("is no file of labels by its name", remedy=remedy, file=path)
+        raise DataError("has an unknown suffix for a file of labels", remedy=remedy, file=path)
     if not found:
-        raise DataError("holds no label", remedy="write one label's text a line", file=path)
+        raise DataError("holds no label", remedy="write one label text on each line", file=path)
     return found
 
 
@@ -93,10 +95,11 @@ def _of_table(path: Path, separator: str) -> Iterator[NewLabel]:
         _refuse_misspelt(row, path, line)
         text = _cell(row, TEXT_COLUMNS)
         if text is not None and not isinstance(text, str):
-            raise DataError("the label's text is no text", remedy="write a string", file=path, line=line)
+            raise DataError("the label text is not a string", remedy="write a string", file=path, line=line)
         if text is None and not {str(name).casefold() for name in row} & {*TEXT_COLUMNS}:
-            what = f"there is no label text; the columns are: {', '.join(map(str, row)) or 'none'}"
-            raise DataError(what, remedy="call it 'text'", file=path, line=line, kind="missing-column")
+            what = f"there is no column of label texts; the columns are: {', '.join(map(str, row)) or 'none'}"
+            remedy = "name the column of label texts 'text'"
+            raise DataError(what, remedy=remedy, file=path, line=line, kind="missing-column")
         yield NewLabel(
             key_of(text),
             key_of(_cell(row, ID_COLUMNS)) or None,
@@ -108,23 +111,23 @@ def _of_table(path: Path, separator: str) -> Iterator[NewLabel]:
 
 
 def _cell(row: Row, names: Sequence[str]) -> Any:  # noqa: ANN401  a cell can hold anything
-    """What the row has under the first of these names; rows of JSON lines need not have the same."""
+    """Return the first value that is not None in the columns `names`; JSON lines may lack columns."""
     folded = {str(name).casefold(): value for name, value in row.items()}
     return next((folded[name] for name in names if folded.get(name) is not None), None)
 
 
 def _refuse_misspelt(row: Row, path: Path, line: int) -> None:
-    """A column whose name is nearly one that is read was meant to be; any other may be there for others."""
+    """Refuse a column with a name similar to a known one; ignore all other unknown columns."""
     known = (*TEXT_COLUMNS, *ID_COLUMNS, *EXAMPLE_COLUMNS, *NEIGHBOUR_COLUMNS)
     for name in map(str, row):
         near = get_close_matches(name.casefold(), known, 1, cutoff=0.8)
         if near and name.casefold() not in known:
-            what = f"there is a column {name!r}, which is not read"
+            what = f"the column {name!r} is not known"
             raise DataError(what, remedy=f"did you mean {near[0]!r}?", file=path, line=line, kind="bad-label")
 
 
 def _items(cell: Any, separator: str, path: Path, line: int) -> tuple[str, ...]:  # noqa: ANN401
     if isinstance(cell, dict):
-        what = "examples and neighbours are lists of texts, and here is an object"
+        what = "examples and neighbours must be lists of texts, but this is a JSON object"
         raise DataError(what, remedy='write ["one", "another"]', file=path, line=line, kind="bad-label")
     return tuple(key_of(item) for item in split_labels(cell, separator))

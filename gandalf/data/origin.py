@@ -1,7 +1,7 @@
-"""An augmented folder remembers the set it was made from: metrics speak of that one, never of the copy.
+"""Record in an augmented folder the data set it was made from, for use by the metrics.
 
-Propensities and label frequencies change when label points are added; published code has got this wrong and
-printed figures that compare with nobody's.
+Label points change label frequencies and so propensities. Metrics must use the original frequencies, or their
+figures cannot be compared with published ones.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy.typing as npt
 from gandalf.data.files import written
 from gandalf.errors import DataError
 
-RECORD = "gandalf.json"  # how the folder was made
-ONE_WAY = ("libmultilabel", "pairs")  # formats that do not say all of a data set
-FREQUENCIES = "label_frequencies.txt"  # training points of each label in the original set, one number a line
+RECORD = "gandalf.json"  # the arguments that made the folder
+ONE_WAY = ("libmultilabel", "pairs")  # formats that cannot be read back, since they drop part of the data
+FREQUENCIES = "label_frequencies.txt"  # label frequencies of the original set, one number a line
 
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """What an augmented set was made from."""
+    """The data set that an augmented set was made from."""
 
     name: str
     points: int
@@ -34,7 +34,7 @@ class Origin:
 
 
 def write_origin(folder: Path, record: Mapping[str, Any], frequencies: npt.NDArray[np.int64]) -> None:
-    """Keep in a filled folder how it was made, D's frequencies, and the names of all that was written."""
+    """Write the record, with a list of the folder's files, and the original label frequencies."""
     with written(folder / FREQUENCIES) as file:
         file.writelines(f"{number}\n" for number in frequencies)
     files = sorted([RECORD, *(path.name for path in folder.iterdir())])
@@ -43,7 +43,7 @@ def write_origin(folder: Path, record: Mapping[str, Any], frequencies: npt.NDArr
 
 
 def foreign_files(folder: Path) -> list[str]:
-    """Names in the folder that `write_origin` did not list: all of them where there is no record of ours."""
+    """Return the names in the folder that its record does not list; without a record, all names."""
     record = _record(folder)
     ours = record.get("files", []) if str(record.get("made_by", "")).startswith("gandalf ") else []
     return sorted(path.name for path in folder.iterdir() if path.name not in ours)
@@ -58,20 +58,20 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def read_origin(folder: Path) -> Origin | None:
-    """The origin of an augmented folder; None for any other folder or file."""
+    """Return the origin of an augmented folder, or None for any other folder or file."""
     record, counts = folder / RECORD, folder / FREQUENCIES
     if not record.is_file():
         return None
     try:
         facts = json.loads(record.read_text("utf-8"))
         words = counts.read_text("ascii").split()
-        if not all(map(str.isdigit, words)):  # Python would read 1_0
-            raise ValueError(f"{FREQUENCIES} holds something that is no count")
+        if not all(map(str.isdigit, words)):  # int() would accept 1_0
+            raise ValueError(f"{FREQUENCIES} holds a value that is no count")
         frequencies = np.array([int(word) for word in words], dtype=np.int64)
         return Origin(str(facts["data"]), int(facts["points"]), frequencies, str(facts["format"]))
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise DataError(
-            f"does not say what the folder was made from ({error})",
+            f"does not name the origin of the folder ({error})",
             remedy=f"write the folder again with gandalf augment, or remove {RECORD}",
             file=record,
         ) from error

@@ -1,4 +1,8 @@
-"""Sparse matrices as text: "rows cols", then `index:value` pairs; or labels and features in one old file."""
+"""Read and write sparse matrices as text files.
+
+The usual file has a header "rows columns" and lines of `index:value` pairs. The old single file has a header
+"points features labels" and lines with both labels and features.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from gandalf.data.files import Block, first_line, read_blocks, written
+from gandalf.data.files import TextBlock, first_line, read_blocks, written
 from gandalf.data.matrix_builder import (
     FEATURE,
     INTEGER,
@@ -33,13 +37,13 @@ from gandalf.errors import DataError, Findings
 _COUNT = re.compile(r"[0-9]{1,9}")
 _INTEGER = re.compile(INTEGER.pattern.encode())
 _NUMBER = re.compile(NUMBER.pattern.encode(), re.IGNORECASE)
-_DIGITS = 40  # of an index that are read: Python refuses thousands, and it is out of range long before
+_DIGITS = 40  # digits of an index that are read; Python refuses thousands, and 40 are far out of range
 _ROWS_AT_ONCE = 1 << 16
 _NEWLINE, _SPACE, _COLON = b"\n :"
 
 
 def header_of(path: Path, numbers: int) -> list[int] | None:
-    """The whole numbers in the file's first line, if they are `numbers` of them and nothing else."""
+    """Return the whole numbers of the first line, or None unless it has exactly `numbers` of them."""
     words = first_line(path).split()
     good = len(words) == numbers and all(_COUNT.fullmatch(word) for word in words)
     return [int(word) for word in words] if good else None
@@ -76,7 +80,7 @@ def write_sparse(matrix: csr_array, path: Path) -> None:
 
 
 def rows_as_text(matrix: csr_array) -> Iterator[tuple[list[str], list[str]]]:
-    """Each row as the texts of its columns and of its values."""
+    """Yield the columns and the values of each row as text."""
     for start in range(0, matrix.shape[0], _ROWS_AT_ONCE):
         bounds = matrix.indptr[start : start + _ROWS_AT_ONCE + 1]
         indices = list(map(str, matrix.indices[bounds[0] : bounds[-1]].tolist()))
@@ -87,27 +91,27 @@ def rows_as_text(matrix: csr_array) -> Iterator[tuple[list[str], list[str]]]:
 
 
 def shortest(values: npt.ArrayLike) -> list[str]:
-    """Each value with the fewest digits that read back to the same float32."""
-    # Targets repeat a lot (most are 1.0), and formatting is what takes the time.
+    """Return each value as text, with the fewest digits that read back to the same float32."""
+    # Format only distinct values, because formatting is slow and most targets are 1.0.
     distinct, where = np.unique(np.asarray(values, dtype=np.float32), return_inverse=True)
     texts = distinct.astype(str).tolist()
     return [texts[i] for i in where.tolist()]
 
 
-# ---- the file around the rows
+# ---- header and number of rows
 
 
 def _need_header(path: Path, names: tuple[str, ...]) -> list[int]:
     found = header_of(path, len(names))
     if found is None:
         raise DataError(
-            f"the first line should give the numbers of {_listed(names)}, and is '{first_line(path)[:60]}'",
-            remedy=f"put a line '{' '.join(names)}' of whole numbers at the top",
+            f"the first line must give the numbers of {_listed(names)}, but is '{first_line(path)[:60]}'",
+            remedy=f"begin the file with a line '{' '.join(names)}' of whole numbers",
             file=path,
             line=1,
             kind="missing-header",
         )
-    need_room(8 * max(found[1:]), path, "calls in its first line for numbers that take")  # one a column
+    need_room(8 * max(found[1:]), path, "has a first line with sizes that take")  # 8 bytes for each column
     return found
 
 
@@ -115,23 +119,23 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(names[:-1]) + " and " + names[-1]
 
 
-def _body(path: Path, findings: Findings) -> Iterator[Block]:
-    """The file's blocks without the header line."""
+def _body(path: Path, findings: Findings) -> Iterator[TextBlock]:
+    """Yield the blocks of the file without the header line."""
     for block in read_blocks(path, findings):
         header = block.first_line == 1
-        body = Block(2, block.data.split(b"\n", 1)[1]) if header else block
+        body = TextBlock(2, block.data.split(b"\n", 1)[1]) if header else block
         if body.data:
             yield body
 
 
 def _of_height(matrix: csr_array, rows: int, path: Path, findings: Findings) -> csr_array:
     found = matrix.shape[0]
-    # Blank lines at the end that the header does not ask for are an editor's doing, not rows.
+    # Ignore blank lines at the end beyond the rows of the header: editors append them.
     surplus_is_blank = found > rows and matrix.indptr[rows] == matrix.indptr[-1]
     if found != rows and not surplus_is_blank:
         row_findings(findings, found, rows).error(
             "header-mismatch",
-            f"the header says {counted(rows, 'row')}, and {counted(found, 'follows', 'follow')}",
+            f"the header says {counted(rows, 'row')}, but {counted(found, 'follows', 'follow')}",
             remedy="correct the header, or copy the file again if it was cut short",
             file=path,
             line=1,
@@ -139,7 +143,7 @@ def _of_height(matrix: csr_array, rows: int, path: Path, findings: Findings) -> 
     return fit_rows(matrix, rows)
 
 
-# ---- blocks of lines: NumPy where every line is as it should be, else line by line to name the odd one
+# ---- blocks of lines: NumPy parses a valid block at once; any other block is read line by line for messages
 
 
 class _Parsed(NamedTuple):
@@ -148,17 +152,17 @@ class _Parsed(NamedTuple):
     values: Floats
 
 
-def _add_pairs(matrix: MatrixBuilder, block: Block) -> None:
+def _add_pairs(matrix: MatrixBuilder, block: TextBlock) -> None:
     _add(matrix, block, _parse_pairs, _pairs_of_line)
 
 
-def _add_labels(matrix: MatrixBuilder, block: Block) -> None:
+def _add_labels(matrix: MatrixBuilder, block: TextBlock) -> None:
     _add(matrix, block, _parse_labels, _labels_of_line)
 
 
 def _add(
     matrix: MatrixBuilder,
-    block: Block,
+    block: TextBlock,
     at_once: Callable[[bytes], _Parsed | None],
     one_line: Callable[[MatrixBuilder, bytes, int], tuple[list[int], list[float]]],
 ) -> None:
@@ -172,12 +176,12 @@ def _add(
 
 
 def _parse_pairs(data: bytes) -> _Parsed | None:
-    """The `index:value` pairs of whole lines, or None if anything about them is odd."""
+    """Parse the `index:value` pairs of whole lines; return None if a pair is not valid."""
     codes = np.frombuffer(data, dtype=np.uint8)
     colons = np.flatnonzero(codes == _COLON)
     blank = codes <= _SPACE
     starts = np.flatnonzero(~blank & np.concatenate(([True], blank[:-1])))
-    # Exactly one colon in each word, and not at its front: word k starts before colon k, the next one after.
+    # Each word has exactly one colon, not at its start: word k starts before colon k, word k + 1 after it.
     if len(starts) != len(colons) or not (starts < colons).all() or not (colons[:-1] < starts[1:]).all():
         return None
     numbers = _numbers(data.replace(b":", b" "), 2 * len(colons))
@@ -187,7 +191,7 @@ def _parse_pairs(data: bytes) -> _Parsed | None:
 
 
 def _parse_labels(data: bytes) -> _Parsed | None:
-    """The comma-separated labels of whole lines, or None if anything about them is odd."""
+    """Parse the comma-separated labels of whole lines; return None if a label is not valid."""
     codes = np.frombuffer(data, dtype=np.uint8)
     inside = codes > _SPACE
     inside &= codes != ord(",")
@@ -200,12 +204,12 @@ def _parse_labels(data: bytes) -> _Parsed | None:
 
 def _numbers(data: bytes, expected: int) -> npt.NDArray[np.float64] | None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # how NumPy says that it met something else
+        warnings.simplefilter("error", DeprecationWarning)  # NumPy's signal for text that is no number
         try:
             numbers = np.fromstring(data.decode("ascii"), dtype=np.float64, sep=" ")
         except (ValueError, DeprecationWarning):
             return None
-    # Text of nothing but spaces is read as one number in some versions of NumPy.
+    # Some versions of NumPy read blank text as one number.
     numbers = numbers if expected else numbers[:0]
     return numbers if len(numbers) == expected else None
 
@@ -215,17 +219,17 @@ def _whole(numbers: npt.NDArray[np.float64]) -> bool:
 
 
 def _as_float32(numbers: npt.NDArray[np.float64]) -> Floats:
-    with np.errstate(over="ignore"):  # what is beyond float32 becomes inf and is reported as such
+    with np.errstate(over="ignore"):  # a value beyond float32 becomes inf, and the builder reports it
         return numbers.astype(np.float32)
 
 
 def _per_line(codes: npt.NDArray[np.uint8], positions: npt.NDArray[np.intp]) -> Ints:
-    """How many of the (ascending) byte positions lie in each line."""
+    """Count the byte positions, which ascend, in each line."""
     ends = np.searchsorted(positions, np.flatnonzero(codes == _NEWLINE))
     return np.diff(ends, prepend=0).astype(np.int64)
 
 
-def _parted(block: Block) -> tuple[Block, Block]:
+def _parted(block: TextBlock) -> tuple[TextBlock, TextBlock]:
     """Cut every line at its first space: the labels before it, the features after it."""
     codes = np.frombuffer(block.data, dtype=np.uint8)
     newlines = np.flatnonzero(codes == _NEWLINE)
@@ -239,22 +243,22 @@ def _parted(block: Block) -> tuple[Block, Block]:
     steps[cuts] -= 1
     of_labels = np.cumsum(steps[:-1], dtype=np.int8).astype(bool)
     labels, pairs = codes[of_labels | (codes == _NEWLINE)], codes[~of_labels]
-    return Block(block.first_line, labels.tobytes()), Block(block.first_line, pairs.tobytes())
+    return TextBlock(block.first_line, labels.tobytes()), TextBlock(block.first_line, pairs.tobytes())
 
 
 def _has_features_first(codes: npt.NDArray[np.uint8], begins: npt.NDArray[np.intp]) -> bool:
-    """Whether some line without labels forgets the space that should open it."""
+    """Return True if a line without labels lacks its leading space."""
     marks = np.flatnonzero((codes == _SPACE) | (codes == _NEWLINE) | (codes == _COLON))
     return bool((codes[marks[np.searchsorted(marks, begins)]] == _COLON).any())
 
 
-def _parted_by_line(block: Block) -> tuple[Block, Block]:
+def _parted_by_line(block: TextBlock) -> tuple[TextBlock, TextBlock]:
     labels, pairs = [], []
     for line in block.data.split(b"\n")[:-1]:
         head, _, tail = line.partition(b" ")
         labels.append(b"" if b":" in head else head)
         pairs.append(line if b":" in head else tail)
-    return tuple(Block(block.first_line, b"\n".join([*part, b""])) for part in (labels, pairs))  # type: ignore[return-value]
+    return tuple(TextBlock(block.first_line, b"\n".join([*part, b""])) for part in (labels, pairs))  # type: ignore[return-value]
 
 
 def _pairs_of_line(matrix: MatrixBuilder, text: bytes, line: int) -> tuple[list[int], list[float]]:
@@ -283,7 +287,7 @@ def _labels_of_line(matrix: MatrixBuilder, text: bytes, line: int) -> tuple[list
 
 
 def _bad_number(matrix: MatrixBuilder, word: bytes, line: int) -> None:
-    what = f"'{_shown(word)}' holds something that is no number"
+    what = f"'{_shown(word)}' contains something other than a number"
     remedy = f"write whole numbers for {matrix.column.noun}s and decimal numbers for values"
     matrix.findings.error("bad-number", what, remedy=remedy, file=matrix.file, line=line)
 

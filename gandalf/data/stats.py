@@ -1,4 +1,4 @@
-"""The figures that describe a data set: the table of the paper's data section, and what warns of trouble."""
+"""Compute the figures that describe a data set: those of the paper's table, and more that reveal problems."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ TAIL = 5  # a tail label has at most this many training points
 
 
 @dataclass(frozen=True)
-class Bin:
-    """Labels of similar frequency; all bins of a data set hold about the same number of positives."""
+class FrequencyBin:
+    """Labels of similar frequency; all bins of a data set hold about equally many positives."""
 
     labels: int
     positives: int
@@ -28,13 +28,13 @@ class Bin:
 
     @property
     def mean_frequency(self) -> float:
-        """Training points per label of this bin."""
+        """Return the mean number of training points of a label in this bin."""
         return self.positives / self.labels if self.labels else 0.0
 
 
 @dataclass(frozen=True)
 class Stats:
-    """A data set in figures; None where it has no texts, features or test split. Shares lie in 0..1."""
+    """Figures of a data set. A figure is None if the data it needs is missing. Shares lie in 0..1."""
 
     name: str
     layout: str
@@ -44,7 +44,7 @@ class Stats:
     points_per_label: float  # APpL
     labels_per_point: float  # ALpP
     words_per_point: float | None  # AWpP: words between spaces, as in the paper
-    split_words_per_point: float | None  # the same after identifiers are split into words
+    split_words_per_point: float | None  # AWpP after identifiers are split into words
     words_per_label: float | None
     features: int | None  # D
     positives: int
@@ -54,16 +54,16 @@ class Stats:
     unlabelled_share: float  # training points without labels
     known_test_share: float | None  # test points whose text is a label's text
     shared_label_text_share: float | None  # labels whose text another label has too
-    excluded_pairs: int  # pairs never to be predicted, in the test split
-    bins: tuple[Bin, ...]  # head first
+    excluded_pairs: int  # in the test split
+    bins: tuple[FrequencyBin, ...]  # head first
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain numbers and lists, ready for JSON."""
+        """Return plain values for JSON."""
         return asdict(self)
 
 
 def stats(splits: Splits) -> Stats:
-    """Count everything once; seconds at 300K points."""
+    """Compute the figures of a data set; takes seconds for 300K points."""
     train, test = splits.train, splits.test
     points, labels, positives = len(train), train.num_labels, int(train.targets.nnz)
     frequencies = train.label_frequencies
@@ -93,10 +93,10 @@ def stats(splits: Splits) -> Stats:
 
 
 def label_bins(frequencies: npt.NDArray[np.integer[Any]], bins: int = BINS) -> npt.NDArray[np.int64]:
-    """Bin of each label, 0 = head: labels by falling training frequency, cut at equal shares of positives.
+    """Return the bin of each label, 0 for the most frequent labels; bins hold equal shares of the positives.
 
-    A label goes where its first positive falls, ties in frequency by label index; labels without training
-    points go to the last bin.
+    Labels are sorted by falling frequency, ties by label number. A label belongs to the bin of its first
+    positive. Labels without training points belong to the last bin.
     """  # shape: (L,)
     order = np.argsort(-frequencies, kind="stable")
     ends = np.cumsum(frequencies[order])
@@ -106,16 +106,18 @@ def label_bins(frequencies: npt.NDArray[np.integer[Any]], bins: int = BINS) -> n
     return np.where(frequencies == 0, bins - 1, of_label)
 
 
-def frequency_bins(frequencies: npt.NDArray[np.int64], bins: int = BINS) -> tuple[Bin, ...]:
-    """Size and range of the bins of equal positives, head first."""
+def frequency_bins(frequencies: npt.NDArray[np.int64], bins: int = BINS) -> tuple[FrequencyBin, ...]:
+    """Return the bins of `label_bins`, the most frequent labels first."""
     of_label = label_bins(frequencies, bins)
     return tuple(_bin(frequencies[of_label == number]) for number in range(bins))
 
 
-def _bin(frequencies: npt.NDArray[np.int64]) -> Bin:
+def _bin(frequencies: npt.NDArray[np.int64]) -> FrequencyBin:
     if not len(frequencies):
-        return Bin(0, 0, 0, 0)
-    return Bin(len(frequencies), int(frequencies.sum()), int(frequencies.max()), int(frequencies.min()))
+        return FrequencyBin(0, 0, 0, 0)
+    return FrequencyBin(
+        len(frequencies), int(frequencies.sum()), int(frequencies.max()), int(frequencies.min())
+    )
 
 
 def _ratio(part: int, whole: int) -> float:

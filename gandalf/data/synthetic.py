@@ -1,8 +1,8 @@
-"""Made-up data sets of any size whose true conditional probabilities are known.
+"""Generate data sets of any size whose true conditional probabilities are known.
 
-The law is a mixture of topics: a point draws a topic, then carries each label of that topic independently
-with the label's probability in it. So P(Y_i, Y_j) is a sum over the few topics that hold both labels.
-Label frequencies follow a power law, as in the public sets: most labels have a handful of points.
+The distribution is a mixture of topics. A point draws a topic, then each label of the topic independently
+with its probability. So P(Y_i, Y_j) is a sum over the few topics that hold both labels. Label frequencies
+follow a power law, as in the public sets: most labels have only a few points.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ PAPER_SHAPES: dict[str, tuple[int, int, float, float]] = {
 }
 
 RAREST = 2.0  # expected points of the rarest label, so that nearly every label has one
-HIGHEST = 0.9  # probability of a label in its topic: above it two labels would be one
+HIGHEST = 0.9  # highest probability of a label in its topic; above it, two labels would hardly differ
 TOPIC_WORDS = 8
 BATCH = 4_000_000  # pairs drawn at once
 
 
 @dataclass(frozen=True)
 class Synthetic:
-    """A data set and the law it was drawn from."""
+    """A data set and the distribution it was drawn from."""
 
     splits: Splits
     topics: csr_array  # T x L float64: probability of each label in each topic
     weights: Floats  # shape: (T,), probability of each topic
 
     def truth(self) -> csr_array:
-        """P(Y_i | Y_j) in row j, column i: what the ratio of counts tends to with many points."""
+        """Return P(Y_i | Y_j) in row j, column i: the limit of the ratio of counts for many points."""
         joint = csr_array(self.topics.T @ (diags_array(self.weights) @ self.topics))
         given = self.topics.T @ self.weights  # shape: (L,)
         truth = csr_array(diags_array(1 / given) @ joint)
@@ -69,11 +69,11 @@ def synthetic(
 ) -> Synthetic:
     """Draw `points` training points and a tenth as many test points.
 
-    A share `known` of the points are items: their text is the text of a label. With probability `postulate`
-    it is one of their own labels (so the targets given the text of j follow P(. | Y_j)), otherwise the text
-    of an unrelated label. Texts never change the targets, so `truth` holds whatever these two are.
-    Topics hold 3 to `breadth` times as many labels as a point carries: the broader, the more pairs of
-    labels are seen together once and never again.
+    A share `known` of the points are items: their text is a label text. With probability `postulate` it is
+    the text of one of the point's labels, so that targets given the text of j follow P(. | Y_j); otherwise it
+    is the text of an unrelated label. Texts never change targets, so `truth` does not depend on these two
+    arguments. A topic holds 3 to `breadth` times as many labels as a point. With broader topics, more pairs
+    of labels occur together only once.
     """
     _check_shape(points, labels, labels_per_point)
     rng = np.random.default_rng(seed)
@@ -100,7 +100,7 @@ def _check_shape(points: int, labels: int, labels_per_point: float) -> None:
 
 
 def _power_law(labels: int, mean: float, points: int) -> Floats:
-    """Expected points of each label: quantiles of a power law between bounds that give the mean asked for."""
+    """Return the expected points of each label: quantiles of a power law with the given mean."""
     low, high = max(min(RAREST, mean / 2), mean / 20), max(0.01 * points, 4 * mean)
     u = (np.arange(labels) + 0.5) / labels  # shape: (L,)
 
@@ -118,26 +118,27 @@ def _power_law(labels: int, mean: float, points: int) -> Floats:
 def _topics(
     frequency: Floats, points: int, breadth: float, rng: np.random.Generator
 ) -> tuple[csr_array, Floats]:
-    """Probabilities of the labels in topics (T x L), and the number of points to draw from each topic."""
+    """Return the probabilities of labels in topics (T x L), and the points to draw from each topic."""
     label, mass = _memberships(frequency, rng)
     per_point = frequency.sum() / points
-    # Labels of a topic are of roughly like frequency: rare ones meet frequent ones, as in real sets.
+    # Labels of a topic have roughly similar frequencies, so rare labels occur with frequent ones, as in real
+    # sets.
     order = np.argsort(np.log(mass) + rng.normal(size=len(mass)))
     label, mass = label[order], mass[order]
-    # Close topics, whose labels nearly always come together, up to broad ones, whose pairs are seen once.
+    # Labels of a narrow topic nearly always occur together; pairs of a broad topic occur once.
     members = np.exp(rng.uniform(np.log(3), np.log(breadth), size=len(mass))) * per_point
     ends = np.cumsum(np.maximum(members, 2).astype(np.int64))
     topic = np.searchsorted(ends, np.arange(len(mass)), side="right")  # shape: (memberships,)
     sizes = _sizes(topic, mass, points, rng)
     topics = csr_array((mass / sizes[topic], (topic, label)), shape=(len(sizes), len(frequency)))
     topics.sum_duplicates()
-    topics.data = np.minimum(topics.data, HIGHEST)  # a label twice in the same topic
+    topics.data = np.minimum(topics.data, HIGHEST)  # a label may be twice in the same topic
     return topics, sizes
 
 
 def _memberships(frequency: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
-    """Each label in one to three topics, the most frequent in more; its expected points shared among them."""
-    # A head label in few topics would be on nearly all of their points and leave no room for others.
+    """Assign each label to topics, and divide the label's expected points among them."""
+    # 1 to 3 topics; more for a frequent label, which would otherwise be on nearly all points of its topics.
     times = np.maximum(
         rng.choice([1, 2, 3], p=[0.6, 0.3, 0.1], size=len(frequency)),
         np.ceil(frequency / (10 * frequency.mean())).astype(np.int64),
@@ -147,7 +148,7 @@ def _memberships(frequency: Floats, rng: np.random.Generator) -> tuple[Ints, Flo
 
 
 def _sizes(topic: Ints, mass: Floats, points: int, rng: np.random.Generator) -> Floats:
-    """Points to draw from each topic, such that as many as asked for carry a label."""  # shape: (T,)
+    """Return the points to draw from each topic, so that `points` of them have a label."""  # shape: (T,)
     first = np.flatnonzero(np.diff(topic, prepend=-1))  # where each topic begins
     total, largest = np.add.reduceat(mass, first), np.maximum.reduceat(mass, first)
     spread = np.exp(rng.normal(0, 0.3, size=len(first)))  # some topics give more labels a point than others
@@ -167,10 +168,10 @@ def _sizes(topic: Ints, mass: Floats, points: int, rng: np.random.Generator) -> 
 def _points(
     topics: csr_array, sizes: Floats, number: int, rng: np.random.Generator
 ) -> tuple[csr_array, Ints]:
-    """`number` points of the mixture that carry a label, in random order, and the topic of each.
+    """Draw `number` points with at least one label, in random order; return their targets and topics.
 
-    Points without a label are dropped. That divides P(Y_i, Y_j) and P(Y_j) by the same number, the share of
-    points with a label, and so leaves P(Y_i | Y_j) as it was.
+    Dropping points without a label divides P(Y_i, Y_j) and P(Y_j) by the same number, so P(Y_i | Y_j) does
+    not change.
     """
     empty = np.exp(np.add.reduceat(np.log1p(-topics.data), topics.indptr[:-1]))
     per_round = 1.01 * number / (sizes * (1 - empty)).sum()
@@ -196,10 +197,10 @@ def _rounds(
 
 
 def _batch(topics: csr_array, sizes: Ints, rng: np.random.Generator) -> tuple[csr_array, Ints]:
-    """So many points from each topic, those without a label dropped.
+    """Draw `sizes` points from the topics, and drop the points without a label.
 
-    Events of a Poisson process with rate -log(1 - p) hit a point at least once with probability p,
-    independently of the others: the work is that of the labels drawn, not of all that could be.
+    A Poisson process with rate -log(1 - p) hits a point at least once with probability p, independently of
+    other points. So the work grows with the labels drawn, not with all labels of the topics.
     """
     topic = np.repeat(np.arange(len(sizes)), np.diff(topics.indptr))  # shape: (memberships,)
     events = rng.poisson(-np.log1p(-topics.data) * sizes[topic])
@@ -213,7 +214,7 @@ def _batch(topics: csr_array, sizes: Ints, rng: np.random.Generator) -> tuple[cs
 
 
 class _Writer:
-    """Writes texts: a label is words of its topics and one of its own; a point is words of both kinds."""
+    """Write texts of points and labels, from words of topics and one word for each label."""
 
     def __init__(self, topics: csr_array, words_per_point: float, rng: np.random.Generator) -> None:
         self._rng, self._mean = rng, words_per_point
@@ -228,12 +229,12 @@ class _Writer:
         self.label_texts = self._joined(words, ends)
 
     def of_points(self, targets: csr_array, topic_of: Ints, known: float, postulate: float) -> list[str]:
-        """Texts of points, the items among them bearing a label's text."""
+        """Return the texts of points; the text of an item is a label text."""
         lengths = 1 + self._rng.poisson(max(self._mean - 1, 0), size=len(topic_of))
         point = np.repeat(np.arange(len(topic_of)), lengths)
         own = self._first_own + random_entries(targets, point, self._rng)
         of_topic = self._rng.random(len(point)) < 0.5
-        # Labels' texts end in a word of their own. Points' texts do not, so none is an item by accident.
+        # Label texts end in the label's own word. Texts of points do not, so no point is an item by accident.
         ends = np.cumsum(lengths)
         of_topic[ends - 1] = True
         words = np.where(of_topic, self._topic_words(topic_of[point]), own)
@@ -243,9 +244,9 @@ class _Writer:
         return texts
 
     def _items(self, targets: csr_array, known: float, postulate: float) -> tuple[Ints, Ints]:
-        """Which points are items, and the label whose text each of them bears."""
-        # A point becomes an item of each of its labels at the same rate: then the points that bear the text
-        # of j are like all points that carry j. (Where rate x labels passes 1, large points fall short.)
+        """Return the rows of points that are items, and the label whose text each of them has."""
+        # A point becomes an item of each of its labels at the same rate, so the points with the text of j are
+        # distributed like all points with label j. (Points with rate x labels > 1 fall short.)
         sizes = np.diff(targets.indptr)
         rate = known / sizes.mean()
         items = np.flatnonzero(self._rng.random(len(sizes)) < _raised(rate, sizes, known) * sizes)
@@ -264,14 +265,14 @@ class _Writer:
 
 
 def _raised(rate: float, sizes: npt.NDArray[Any], known: float) -> float:
-    """The rate at which a share `known` of the points become items, although none does so more than once."""
+    """Return the rate at which a share `known` of the points become items, each at most once."""
     for _ in range(30):
         rate *= known / max(float(np.minimum(1, rate * sizes).mean()), 1e-12)
     return rate
 
 
 def _word(number: int) -> str:
-    """A pronounceable made-up word, another for each number."""
+    """Return a pronounceable word that is different for each number."""
     syllables: list[str] = []
     while number or len(syllables) < 2:
         number, digit = divmod(number, 100)

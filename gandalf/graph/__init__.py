@@ -1,1 +1,1 @@
-"""Label graphs: co-occurrence, estimates of P(i | j), walks, and the diagnosis."""
+"""Build label graphs from training points, and diagnose them."""

@@ -1,8 +1,8 @@
-"""Counts of labels that occur together on a point, and the graph of conditional probabilities they give.
+"""Count labels that occur together on a point, and build the graph of conditional probabilities.
 
-Row j of every matrix here belongs to the label whose *text is the input*; column i is a label it may carry.
-The full matrix of counts is far larger than the graph. So all cores count blocks of labels, and each block
-meets the threshold before the next one begins.
+In every matrix here, row j belongs to the label whose *text is the input*, and column i to a possible target.
+The full matrix of counts is far larger than the graph. So threads count blocks of labels, and apply the
+threshold to each block at once.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.errors import DataError
-from gandalf.graph.joint_sums import BLOCK_PRODUCTS, Block, Floats, Rows, blocks, both_ways, plan
+from gandalf.graph.joint_sums import BLOCK_PRODUCTS, Floats, LabelRange, RowBlock, blocks, both_ways, plan
 from gandalf.graph.own_points import SEEN, OwnSums, leave_out, own_sums
 from gandalf.progress import meter
 
 
 class Estimate(Protocol):
-    """Estimate of P(i | j) from three counts: of i and j together, of j and of i.
+    """An estimate of P(i | j) from three counts: of i and j together, of j, and of i.
 
-    `score` meets the threshold. `target` turns a score into the value in the graph, in (0, 1].
-    `below_ratio` promises score <= joint / given, so that pairs below the threshold need no score.
+    The threshold is compared with `score`. `target` turns a score into the value in the graph, in (0, 1].
+    If `below_ratio` is True, score <= joint / given, so that pairs with a lower ratio need no score.
     """
 
     @property
@@ -44,7 +44,7 @@ class Estimate(Protocol):
         """Return the value in the graph for each score."""
 
 
-class Keep(NamedTuple):
+class PairRule(NamedTuple):
     """Rule for the pairs that the graph keeps: estimate, threshold, and most entries of a row."""
 
     estimate: Estimate
@@ -53,18 +53,18 @@ class Keep(NamedTuple):
 
 
 def frequencies(targets: csr_array) -> Floats:
-    """Sum each label's targets: its number of points where targets are 0 or 1."""  # shape: (L,)
+    """Sum the targets of each label; for hard targets this is the number of points."""  # shape: (L,)
     total = np.zeros(targets.shape[1])
-    for start in range(0, targets.nnz, BLOCK_PRODUCTS):  # `bincount` copies what it gets to float64
+    for start in range(0, targets.nnz, BLOCK_PRODUCTS):  # in pieces: `bincount` copies its input to float64
         piece = slice(start, start + BLOCK_PRODUCTS)
         total += np.bincount(targets.indices[piece], targets.data[piece], minlength=len(total))
     return total
 
 
 def counts(targets: csr_array, labels: npt.ArrayLike | None = None) -> csr_array:
-    """Return the joint sums of the given labels (rows, in the order given; all by default) with every label.
+    """Return the joint sums of `labels` (rows, in this order; default: all) with every label.
 
-    The entry of a label with itself is its frequency. No entry is dropped: ask for few labels of a large set.
+    The entry of a label with itself is its frequency. No entry is dropped, so give few labels of a large set.
     """
     rows = np.arange(targets.shape[1]) if labels is None else np.asarray(labels, dtype=np.int64)
     points, by_label = both_ways(targets)
@@ -86,46 +86,48 @@ def conditional_graph(
 ) -> csr_array:
     """Return the label graph (L x L, float32): the diagonal, and entries with a score strictly above `delta`.
 
-    `top_k` keeps at most that many entries of a row: its diagonal and the largest scores, the smaller label
-    of equals. `own` (L x N, see `own_points`) names points to leave out of each label's counts. The result
-    does not depend on the number of threads (default: one for each core).
+    `top_k` keeps at most that many entries of a row: its diagonal and the largest scores; of equal scores,
+    the smaller label. `own` (L x N, see `own_points`) marks points to leave out of each label's counts. The
+    result does not depend on the number of threads (default: one for each core).
     """
     check_threshold(delta, top_k)
     frequency = frequencies(targets)
-    keep = Keep(estimate, delta, top_k)
-    least = np.zeros(len(frequency)) if own is not None else least_joint(keep, frequency)
+    rule = PairRule(estimate, delta, top_k)
+    least = np.zeros(len(frequency)) if own is not None else least_joint(rule, frequency)
     work, joint_sums = plan(*both_ways(targets))
 
-    def rows(block: Block) -> Rows:
+    def rows(block: LabelRange) -> RowBlock:
         mine = None
         if own is not None:
             mine = own_sums(csr_array(own[slice(*block)]), targets, np.arange(*block))
-        return graph_rows(joint_sums(block, least), block, frequency, keep, mine)
+        return graph_rows(joint_sums(block, least), block, frequency, rule, mine)
 
     return _stacked(_in_threads(rows, blocks(work), work, threads), len(frequency))
 
 
-def least_joint(keep: Keep, frequency: Floats) -> Floats:
-    """Return the joint sum that each label's pairs must exceed to be worth a score."""  # shape: (L,)
-    if not keep.estimate.below_ratio:
+def least_joint(rule: PairRule, frequency: Floats) -> Floats:
+    """Return the joint sum that a pair of each label must exceed to pass the threshold."""  # shape: (L,)
+    if not rule.estimate.below_ratio:
         return np.zeros(len(frequency))
-    # A little below delta x given, lest rounding drop a pair that the exact comparison would keep.
-    return np.asarray((1 - 1e-9) * keep.delta * frequency)
+    # Slightly below delta x given, so that rounding drops no pair that the exact comparison keeps.
+    return np.asarray((1 - 1e-9) * rule.delta * frequency)
 
 
-def graph_rows(joint: Rows, block: Block, frequency: Floats, keep: Keep, own: OwnSums | None = None) -> Rows:
-    """Return the graph's rows of a block of labels, from their joint sums with all labels.
+def graph_rows(
+    joint: RowBlock, block: LabelRange, frequency: Floats, rule: PairRule, own: OwnSums | None = None
+) -> RowBlock:
+    """Return the rows of the graph for a block of labels, from their joint sums with all labels.
 
     `own` holds the sums of the points to leave out of each label's counts.
     """
     pairs = _pairs(joint, block, frequency)
     if own is not None:
         pairs = _left_out(pairs, block, own, frequency)
-    return _thresholded(pairs, np.arange(*block), frequency, keep)
+    return _thresholded(pairs, np.arange(*block), frequency, rule)
 
 
 def check_threshold(delta: float, top_k: int | None = None) -> None:
-    """Refuse a threshold that is no probability below 1, and a row of no entries."""
+    """Raise a DataError unless 0 <= delta < 1 and top_k is at least 1."""
     if not 0 <= delta < 1:
         raise DataError(f"delta is {delta}, but a threshold on a probability lies in [0, 1)")
     if top_k is not None and top_k < 1:
@@ -135,7 +137,8 @@ def check_threshold(delta: float, top_k: int | None = None) -> None:
 def largest_entries(
     row: npt.NDArray[np.int64], column: npt.NDArray[np.integer[Any]], score: Floats, k: int
 ) -> npt.NDArray[np.int64]:
-    """Return the places of the k largest entries of each row, the smaller label of equals; rows ascend."""
+    """Return the positions of the k largest entries of each row, the smaller label if equal; rows must
+    ascend."""
     order = np.lexsort((column, -score, row))
     rank = np.arange(len(order)) - np.searchsorted(row, row)  # rows ascend before and after the sort
     return np.sort(order[rank < k])
@@ -144,12 +147,12 @@ def largest_entries(
 def sample_by_pairs(
     work: npt.NDArray[np.int64], labels: npt.NDArray[np.int64], generator: np.random.Generator, most: int
 ) -> npt.NDArray[np.int64]:
-    """Draw labels until they have about `most` pairs; return them sorted.
+    """Draw labels until they have about `most` pairs; return the drawn labels sorted.
 
     `work` is `products_by_label` of the targets.
     """
     drawn = generator.permutation(labels)
-    at_most = work[drawn]  # pairs of each
+    at_most = work[drawn]  # upper bound of the pairs of each label
     enough = int(np.searchsorted(np.cumsum(at_most), most)) + 1
     return np.sort(drawn[:enough])
 
@@ -165,11 +168,11 @@ class _Pairs(NamedTuple):
 
 
 def _in_threads(
-    rows: Callable[[Block], Rows],
-    blocks: list[Block],
+    rows: Callable[[LabelRange], RowBlock],
+    blocks: list[LabelRange],
     work: npt.NDArray[np.int64],
     threads: int | None,
-) -> Iterator[Rows]:
+) -> Iterator[RowBlock]:
     """Yield the rows of the blocks in order, computed in threads."""
     with (
         ThreadPoolExecutor(threads or os.cpu_count()) as pool,
@@ -180,13 +183,13 @@ def _in_threads(
             yield part
 
 
-def _pairs(joint: Rows, block: Block, frequency: Floats) -> _Pairs:
+def _pairs(joint: RowBlock, block: LabelRange, frequency: Floats) -> _Pairs:
     row, column = np.repeat(np.arange(*block), joint.lengths), joint.columns
     return _Pairs(row, column, joint.values.astype(np.float64), frequency[row], frequency[column])
 
 
-def _left_out(pairs: _Pairs, block: Block, own: OwnSums, frequency: Floats) -> _Pairs:
-    """Leave each label's own points out of the counts; drop pairs that occur together nowhere else."""
+def _left_out(pairs: _Pairs, block: LabelRange, own: OwnSums, frequency: Floats) -> _Pairs:
+    """Leave each label's own points out of the counts; drop pairs that then no longer occur together."""
     places = pairs.row - block[0], pairs.column.astype(np.int64), pairs.joint
     found = leave_out(own, np.arange(*block), places, frequency)
     seen = found.joint > SEEN
@@ -194,9 +197,9 @@ def _left_out(pairs: _Pairs, block: Block, own: OwnSums, frequency: Floats) -> _
     return _Pairs(*labels, found.joint[seen], found.given[seen], found.other[seen])
 
 
-def _thresholded(pairs: _Pairs, labels: npt.NDArray[np.int64], frequency: Floats, keep: Keep) -> Rows:
-    """Return the graph's rows of consecutive labels, given all their pairs."""
-    estimate, delta, top_k = keep
+def _thresholded(pairs: _Pairs, labels: npt.NDArray[np.int64], frequency: Floats, rule: PairRule) -> RowBlock:
+    """Return the rows of the graph for consecutive labels, from all their pairs."""
+    estimate, delta, top_k = rule
     score = estimate.score(pairs.joint, pairs.given, pairs.other)
     kept = (score > delta) & (pairs.column != pairs.row)
     row, column, score = pairs.row[kept], pairs.column[kept], score[kept]
@@ -206,9 +209,9 @@ def _thresholded(pairs: _Pairs, labels: npt.NDArray[np.int64], frequency: Floats
     first = labels[0] if len(labels) else 0
     lengths = np.bincount(row - first, minlength=len(labels))
     below = np.bincount(row[column < row] - first, minlength=len(labels))
-    own = np.cumsum(lengths) - lengths + below  # where each label's own entry goes
+    own = np.cumsum(lengths) - lengths + below  # position of each label's diagonal entry
     values = estimate.target(score).astype(np.float32)
-    return Rows(
+    return RowBlock(
         lengths + 1,
         np.insert(column, own, labels),
         np.insert(values, own, _own_targets(frequency[labels], estimate)),
@@ -216,16 +219,16 @@ def _thresholded(pairs: _Pairs, labels: npt.NDArray[np.int64], frequency: Floats
 
 
 def _own_targets(frequency: Floats, estimate: Estimate) -> Floats:
-    """Return each label's target for its own text; a label without points counts as seen once."""
+    """Return the diagonal of the graph; a label without points counts as seen once."""
     if estimate.unit_diagonal:
         return np.ones(len(frequency))
     seen = np.where(frequency > 0, frequency, 1.0)
     return estimate.target(estimate.score(seen, seen, seen))
 
 
-def _stacked(parts: Iterable[Rows], labels: int) -> csr_array:
-    """Stack the rows, as they come, into one L x L matrix."""
-    # The arrays grow in place: no second copy of the graph in memory.
+def _stacked(parts: Iterable[RowBlock], labels: int) -> csr_array:
+    """Stack the rows into one L x L matrix."""
+    # The arrays grow in place, to avoid a second copy of the graph in memory.
     columns, values = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
     lengths = [np.zeros(1, dtype=np.int64)]
     for part in parts:
@@ -234,7 +237,7 @@ def _stacked(parts: Iterable[Rows], labels: int) -> csr_array:
             whole.resize(end + len(piece), refcheck=False)
             whole[end:] = piece
         lengths.append(part.lengths)
-    # SciPy copies unless both kinds of index have one type; int32 is enough for all but enormous graphs.
+    # SciPy copies the index arrays if their types differ. int32 is enough below 2**31 entries.
     wide = np.int32 if len(columns) < 2**31 else np.int64
     indptr = np.cumsum(np.concatenate(lengths), dtype=wide)
     return csr_array((values, columns.astype(wide, copy=False), indptr), shape=(labels, labels))

@@ -1,6 +1,7 @@
-"""Joint sums in blocks of consecutive labels: how often two labels occur on one point.
+"""Compute joint sums in blocks of consecutive labels: how often two labels occur on one point.
 
-Sums over parts of the points add up to the sum over all points, so parts may be counted apart.
+Sums over parts of the points add up to the sum over all points, so a cluster can compute the parts
+separately.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from gandalf.compiled import compiled
 from gandalf.data.sparse_rows import products_by_label
 
 Floats = npt.NDArray[np.float64]
-Block = tuple[int, int]  # labels [first, last)
+LabelRange = tuple[int, int]  # labels first, ..., last - 1 of a block
 Array = npt.NDArray[Any]
 Arrays = tuple[Array, Array, Array]  # indptr, indices, data
 Kernel = Callable[..., tuple[Array, Array, Array]]
 
-# Products of one block: some 50 MB of memory (an index, a count, a score and copies of them).
+# Products of one block; they take about 50 MB (an index, a count, a score and copies).
 BLOCK_PRODUCTS = 2_000_000
-# From so many products on, loading the compiled loop pays.
+# With at least this many products, loading the compiled loop saves time.
 LARGE = 50_000_000
-EXACT = 2**24  # float32 counts exactly up to here
+EXACT = 2**24  # float32 represents all integers up to this value
 
 
-class Rows(NamedTuple):
+class RowBlock(NamedTuple):
     """Consecutive rows of a sparse matrix, sorted by column."""
 
     lengths: npt.NDArray[np.int64]  # shape: (rows,)
@@ -39,16 +40,16 @@ class Rows(NamedTuple):
 
 
 def both_ways(targets: csr_array) -> tuple[csr_array, csr_array]:
-    """Return the targets by point and by label, in numbers wide enough for exact sums.
+    """Return the targets by point and by label, in a type that sums exactly.
 
-    Large sets have targets of 0 or 1: these are not copied, and the second matrix holds booleans.
+    Hard targets are not copied, and their second matrix holds booleans, which saves memory for large sets.
     """
     points = csr_array(targets)
     if not points.has_canonical_format or (points.data == 0).any():
         points = points.copy()
         points.sum_duplicates()
         points.eliminate_zeros()
-    if points.nnz < 2**31:  # halves the memory to read
+    if points.nnz < 2**31:  # int32 indices halve the memory traffic
         narrow = points.indices.astype(np.int32, copy=False), points.indptr.astype(np.int32, copy=False)
         points = csr_array((points.data, *narrow), shape=points.shape)
     if points.shape[0] >= EXACT or not (points.data == 1).all():
@@ -58,19 +59,19 @@ def both_ways(targets: csr_array) -> tuple[csr_array, csr_array]:
     return points.astype(np.float32, copy=False), csr_array(ones.T)
 
 
-def blocks(work: npt.NDArray[np.integer[Any]], budget: int = BLOCK_PRODUCTS) -> list[Block]:
-    """Cut the labels where their work passes a multiple of the budget."""
+def blocks(work: npt.NDArray[np.integer[Any]], budget: int = BLOCK_PRODUCTS) -> list[LabelRange]:
+    """Cut the labels into blocks of about `budget` products each."""
     cuts = np.flatnonzero(np.diff(np.cumsum(work, dtype=np.int64) // budget)) + 1
     return list(pairwise([0, *cuts.tolist(), len(work)]))
 
 
 def plan(
     points: csr_array, by_label: csr_array
-) -> tuple[npt.NDArray[np.int64], Callable[[Block, Floats], Rows]]:
-    """Return the products behind each row, and the function that sums a block.
+) -> tuple[npt.NDArray[np.int64], Callable[[LabelRange, Floats], RowBlock]]:
+    """Return the number of products of each label, and the function that sums a block.
 
-    That function returns the block's joint sums above `least`. Give the targets by point and by label, as
-    `both_ways` returns them.
+    The function returns the joint sums of a block that are above `least`. The two arguments are the results
+    of `both_ways`.
     """
     work = products_by_label(points)
     kernel = compiled(_joint_rows) if work.sum() >= LARGE else None
@@ -79,32 +80,37 @@ def plan(
     return work, partial(_by_kernel, kernel, _arrays(points), _arrays(by_label), work)
 
 
-def _by_scipy(points: csr_array, by_label: csr_array, block: Block, least: Floats) -> Rows:
+def _by_scipy(points: csr_array, by_label: csr_array, block: LabelRange, least: Floats) -> RowBlock:
     joint = csr_array(by_label[slice(*block)].astype(points.dtype) @ points)
     joint.data[joint.data <= np.repeat(least[slice(*block)], np.diff(joint.indptr))] = 0
     joint.eliminate_zeros()
     joint.sort_indices()
-    return Rows(np.diff(joint.indptr), joint.indices, joint.data)
+    return RowBlock(np.diff(joint.indptr), joint.indices, joint.data)
 
 
 def _by_kernel(
-    kernel: Kernel, points: Arrays, by_label: Arrays, work: npt.NDArray[np.int64], block: Block, least: Floats
-) -> Rows:
+    kernel: Kernel,
+    points: Arrays,
+    by_label: Arrays,
+    work: npt.NDArray[np.int64],
+    block: LabelRange,
+    least: Floats,
+) -> RowBlock:
     room = int(np.minimum(work[slice(*block)], len(work)).sum())
     lengths, columns, sums = kernel(by_label, points, block, least, room)
-    return Rows(lengths, columns.view(f"i{columns.itemsize}"), sums)
+    return RowBlock(lengths, columns.view(f"i{columns.itemsize}"), sums)
 
 
 def _arrays(matrix: csr_array) -> Arrays:
     """Return the arrays of a matrix that the compiled loop reads."""
-    # An empty array stands for targets that are all 1; its type is that of the sums.
+    # An empty array means that all targets are 1; its type is the type of the sums.
     values = matrix.data if matrix.dtype == np.float64 else np.empty(0, dtype=np.float32)
-    # numba checks every signed index for counting from the end, which takes a quarter of the time.
+    # Unsigned, because numba checks signed indices for negative values, which takes a quarter of the time.
     unsigned = f"u{matrix.indices.itemsize}"
     return matrix.indptr.view(unsigned), matrix.indices.view(unsigned), values
 
 
-# The one loop worth compiling: joint sums of a block, kept only above `least`.
+# The loop that numba compiles: joint sums of a block, kept if above `least`.
 def _joint_rows(
     labels: Arrays,
     points: Arrays,
@@ -112,10 +118,10 @@ def _joint_rows(
     least: Array,
     room: int,
 ) -> tuple[Array, Array, Array]:
-    """Return lengths, sorted columns and joint sums above least[label] of the rows of labels [first, last).
+    """Return lengths, sorted columns and joint sums of a block's rows, for sums above least[label].
 
-    `labels` and `points` are (indptr, indices, data) of both directions; empty `data` means that every
-    target is 1. `room` bounds the entries of the block.
+    `labels` and `points` are (indptr, indices, data) of the targets by label and by point; empty `data` means
+    that every target is 1. `room` is an upper bound of the entries of the block.
     """
     (label_start, label_points, label_values), (point_start, point_labels, point_values) = labels, points
     first, last = block

@@ -1,4 +1,5 @@
-"""Kind of targets: how the label graph is built, what it needs and which options are its own."""
+"""Define `TargetKind`: how one kind of targets builds the label graph, what it needs, which options it
+reads."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset
-from gandalf.graph.cooccurrence import Estimate, Keep, conditional_graph
+from gandalf.graph.cooccurrence import Estimate, PairRule, conditional_graph
 from gandalf.graph.joint_sums import Floats
 from gandalf.graph.matched_pairs import Matches, Pairs, match
 
@@ -21,15 +22,16 @@ if TYPE_CHECKING:
 
 Vectors = npt.NDArray[np.floating[Any]]
 Details = dict[str, float | str]
-# sums: over points, which a cluster counts in parts. texts: sums, and the texts of points and labels.
-# points: every single point. vectors: a trained encoder's vectors of the label texts.
+# sums: sums over points, which a cluster computes in parts. texts: sums, and texts of points and labels.
+# points: all points in this process. vectors: a trained encoder's vectors of the label texts.
 Needs = Literal["sums", "texts", "points", "vectors"]
 Scorer = Callable[[Pairs, "Shrunk", int], Floats]
 
 
 @dataclass(frozen=True)
 class LabelGraph:
-    """Label graph (L x L, row j = targets of label j's text), with its estimate and what was fitted."""
+    """A label graph (L x L, row j = targets of a point with the text of label j), its estimate and fitted
+    values."""
 
     matrix: csr_array
     estimate: str
@@ -40,8 +42,8 @@ class LabelGraph:
 class TargetKind:
     """One way to make the targets of label points."""
 
-    help: str  # a clause for `--targets`
-    build: Callable[[Any, GraphOptions], LabelGraph]  # from `InMemory`; with sums or texts, any `Counted`
+    help: str  # a clause for the help of `--targets`
+    build: Callable[[Any, GraphOptions], LabelGraph]  # takes `InMemory`; with sums or texts, any `Counted`
     needs: Needs = "sums"
     options: tuple[str, ...] = ()  # of `OWN_OPTIONS`: the options that this kind reads
     # Scores of matched pairs, for the diagnosis, from the fitted shrunk estimate and a seed; None: no scores.
@@ -49,11 +51,11 @@ class TargetKind:
 
 
 class Counted(Protocol):
-    """Training points as sums, whether they lie in this process or on a cluster."""
+    """Training points that can be counted, in this process or on a cluster."""
 
     @property
     def num_labels(self) -> int:
-        """Number of labels L."""
+        """Return the number of labels, L."""
 
     @property
     def has_texts(self) -> bool:
@@ -65,7 +67,7 @@ class Counted(Protocol):
     def matches(self, seed: int) -> Matches:
         """Match labels to points by text; return the pairs that can be observed on them."""
 
-    def graph(self, keep: Keep, matches: Matches | None = None) -> csr_array:
+    def graph(self, rule: PairRule, matches: Matches | None = None) -> csr_array:
         """Return the label graph; given `matches`, leave own points out of each label's counts."""
 
 
@@ -79,7 +81,7 @@ class InMemory:
 
     @property
     def num_labels(self) -> int:
-        """Number of labels L."""
+        """Return the number of labels, L."""
         return self.points.num_labels
 
     @property
@@ -97,13 +99,13 @@ class InMemory:
         """Match labels to points by text; return the pairs that can be observed on them."""
         return match(self.points, seed=seed)
 
-    def graph(self, keep: Keep, matches: Matches | None = None) -> csr_array:
+    def graph(self, rule: PairRule, matches: Matches | None = None) -> csr_array:
         """Return the label graph; given `matches`, leave own points out of each label's counts."""
         return conditional_graph(
             self.points.targets,
-            keep.estimate,
-            delta=keep.delta,
-            top_k=keep.top_k,
+            rule.estimate,
+            delta=rule.delta,
+            top_k=rule.top_k,
             own=None if matches is None else matches.own,
             threads=self.threads,
         )
@@ -118,8 +120,8 @@ def build_from_sums(
     matches: Matches | None = None,
 ) -> LabelGraph:
     """Build the graph of an estimate that scores pairs of labels by their counts."""
-    keep = Keep(estimate, options.delta, options.top_k)
-    return LabelGraph(points.graph(keep, matches), name, details or {})
+    rule = PairRule(estimate, options.delta, options.top_k)
+    return LabelGraph(points.graph(rule, matches), name, details or {})
 
 
 def score_pairs(estimate: Estimate, pairs: Pairs) -> Floats:

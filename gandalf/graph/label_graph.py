@@ -1,4 +1,4 @@
-"""Label graph of training points, by the name of a kind of targets."""
+"""Build the label graph of training points by the name of a kind of targets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 else:
     TargetName = Literal[tuple(KINDS)]
 SharedText = Literal["own", "pool"]
-# Options that only some kinds of targets read, in the words of messages.
+# Options that only some kinds of targets read, and their nouns in messages.
 OWN_OPTIONS = {"strength": "a strength of shrinkage", "teacher": "a teacher"}
 
 
@@ -30,10 +30,10 @@ class GraphOptions:
     """Options of the targets of label points.
 
     targets: a name in `estimates.KINDS`; ratio is the paper's. delta: entries must be strictly greater.
-    top_k: entries kept in a row, itself among them. scale: multiplies targets off the diagonal.
-    strength: of shrinkage; None fits it to the data. shared_text: labels with the same text each keep their
-    `own` row, as in the paper, or `pool` the finished rows into one mean (whose values may lie below delta).
-    teacher: folder of the model whose encoder teaches, for teacher targets.
+    top_k: entries kept in a row, the diagonal included. scale: factor of the entries off the diagonal.
+    strength: strength of shrinkage; None fits it to the data. shared_text: for labels with the same text,
+    keep the `own` row of each, as in the paper, or `pool` the finished rows into their mean (which may lie
+    below delta). teacher: for teacher targets, the model folder of the teacher.
     """
 
     targets: TargetName = "ratio"
@@ -53,12 +53,12 @@ class GraphOptions:
             )
         check_threshold(self.delta, self.top_k)
         if not 0 <= self.scale <= 1:
-            raise DataError(f"scale is {self.scale}, but targets can only be scaled by a number in [0, 1]")
+            raise DataError(f"scale is {self.scale}, but it must lie in [0, 1]")
         for name, words in OWN_OPTIONS.items():
             if getattr(self, name) is not None and name not in KINDS[self.targets].options:
                 reader = next(each for each, kind in KINDS.items() if name in kind.options)
                 raise DataError(
-                    f"{words} says nothing about {self.targets} targets",
+                    f"{words} has no effect on {self.targets} targets",
                     remedy=f"leave it out, or choose {reader} targets",
                 )
         if self.shared_text not in SHARED_TEXT:
@@ -69,14 +69,14 @@ class GraphOptions:
 
     @property
     def needs(self) -> str:
-        """The data that this kind of targets needs."""
+        """Return the data that this kind of targets needs."""
         return KINDS[self.targets].needs
 
 
 def label_graph(
     points: Dataset, options: GraphOptions | None = None, vectors: Vectors | None = None
 ) -> LabelGraph:
-    """Build the label graph of the training points. Give it D, never an augmented set.
+    """Build the label graph of the original training points D, which must not be augmented.
 
     Teacher targets need the teacher's `vectors` of the label texts (L x dim).
     """
@@ -89,17 +89,17 @@ def label_graph(
 def counted_graph(
     points: Counted, options: GraphOptions, label_texts: Sequence[str] | None = None
 ) -> LabelGraph:
-    """Build the label graph of points in any place, by targets that are made of sums over points."""
+    """Build the label graph of points on a cluster; the kind of targets must need sums or texts only."""
     need_sums(options)
     return _finished(KINDS[options.targets].build(points, options), options, label_texts)
 
 
 def need_sums(options: GraphOptions) -> None:
-    """Refuse targets that are not made of sums over points."""
+    """Raise a DataError if the kind of targets needs more than sums over points."""
     if options.needs not in ("sums", "texts"):
         counted = ", ".join(name for name, kind in KINDS.items() if kind.needs in ("sums", "texts"))
         raise DataError(
-            f"{options.targets} targets are not sums over points, so a cluster cannot count them in parts",
+            f"{options.targets} targets are not sums over points, so a cluster cannot compute them in parts",
             remedy=f"choose from {counted}, or leave --cluster out",
         )
 
@@ -114,10 +114,10 @@ def _unpooled(label_texts: Sequence[str] | None, matrix: csr_array) -> csr_array
 
 
 def _pooled(label_texts: Sequence[str] | None, matrix: csr_array) -> csr_array:
-    """Give all labels of one text the same row: the mean of their rows, and their own target for each.
+    """Give all labels with one text the same row: the mean of their rows, with each label's diagonal value.
 
-    A model sees the text alone, so rows that contradict each other teach it their mean anyway. But the mean
-    would also halve each label's target of itself, which nobody wants.
+    A model sees the text alone, so it would learn the mean of different rows anyway. The diagonal values are
+    kept, because their mean would halve each label's target for its own text.
     """
     if label_texts is None:
         raise DataError(
@@ -137,12 +137,12 @@ def _pooled(label_texts: Sequence[str] | None, matrix: csr_array) -> csr_array:
 
 
 def _largest(matrix: csr_array, top_k: int | None) -> csr_array:
-    """Keep the `top_k` largest entries of each row: pooled rows may hold more."""
+    """Keep the `top_k` largest entries of each row; pooled rows may hold more."""
     if top_k is None or np.diff(matrix.indptr).max(initial=0) <= top_k:
         return matrix
     row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    itself_first = np.where(matrix.indices == row, np.inf, matrix.data.astype(np.float64))
-    best = largest_entries(row, matrix.indices, itself_first, top_k)
+    diagonal_first = np.where(matrix.indices == row, np.inf, matrix.data.astype(np.float64))
+    best = largest_entries(row, matrix.indices, diagonal_first, top_k)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row[best], minlength=matrix.shape[0]))])
     return csr_array((matrix.data[best], matrix.indices[best], indptr), shape=matrix.shape)
 

@@ -21,19 +21,19 @@ from gandalf.graph.joint_sums import Floats
 from gandalf.graph.own_points import SEEN, OwnSums, entries, leave_out, own_points, own_sums
 
 MAX_PAIRS = 2_000_000
-Labels = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Ordered pairs (input label j, other label i != j) that occur together outside j's own points.
+    """Ordered pairs (input label j, other label i != j) that occur together outside the matched points of j.
 
-    The counts leave the matched points of j out: `observed` is made of these.
+    The counts leave out the matched points of j, because `observed` is computed from them.
     """
 
-    given_label: Labels  # j; shape: (P,)
-    other_label: Labels  # i
-    text: Labels  # number of j's text: a fold holds all pairs of one text
+    given_label: Ints  # j; shape: (P,)
+    other_label: Ints  # i
+    text: Ints  # number of the text of j; all pairs of one text are in one fold
     joint: Floats
     given: Floats
     other: Floats
@@ -55,7 +55,7 @@ class Matches:
     texts: int  # distinct texts among them
     several_points: int  # matched texts that more than one point has
     shared_texts: int  # labels that share their text with another label
-    links: float  # observed targets in all, off the diagonal, on the sampled labels
+    links: float  # sum of the observed targets off the diagonal, over the sampled labels
     pairs: Pairs
     own: csr_array | None = None  # L x N: the points that have each label's text; None on a cluster
 
@@ -64,20 +64,20 @@ class Matches:
 class MatchedLabels:
     """Matched labels, from the number of each label's text and the number of points of each text."""
 
-    text: Labels  # of each label; an empty text has a number below 0 and matches nothing; shape: (L,)
-    size: Labels  # points of each text; shape: (texts,)
+    text: Ints  # of each label; an empty text has a number below 0 and matches nothing; shape: (L,)
+    size: Ints  # points of each text; shape: (texts,)
 
     @property
-    def labels(self) -> Labels:
-        """Matched labels, sorted."""
+    def labels(self) -> Ints:
+        """Return the matched labels, sorted."""
         points_of = np.where(self.text >= 0, self.size[np.maximum(self.text, 0)], 0)
         return np.flatnonzero(points_of)
 
-    def sample(self, work: Labels, seed: int, most_pairs: int = MAX_PAIRS) -> Labels:
+    def sample(self, work: Ints, seed: int, most_pairs: int = MAX_PAIRS) -> Ints:
         """Draw the labels whose pairs are observed: all, or a sample; `work` is `products_by_label`."""
         return sample_by_pairs(work, self.labels, np.random.default_rng(seed), most_pairs)
 
-    def observed(self, labels: Labels, joint: csr_array, sums: OwnSums, frequency: Floats) -> Matches:
+    def observed(self, labels: Ints, joint: csr_array, sums: OwnSums, frequency: Floats) -> Matches:
         """Collect the pairs of these labels, from their joint counts and the sums of their own points."""
         pairs, links = _pairs(self.text, labels, joint, sums, frequency)
         texts = np.unique(self.text[self.labels])
@@ -105,13 +105,13 @@ def match(points: Dataset, *, seed: int = 0, most_pairs: int = MAX_PAIRS) -> Mat
     return replace(found, own=own_points(of_points, of_labels))
 
 
-def _group_sizes(groups: Labels, number: int) -> Labels:
+def _group_sizes(groups: Ints, number: int) -> Ints:
     # Empty texts have negative numbers: they match nothing.
     return np.bincount(groups[groups >= 0], minlength=number)
 
 
 def _pairs(
-    of_labels: Labels, labels: Labels, joint: csr_array, sums: OwnSums, frequency: Floats
+    of_labels: Ints, labels: Ints, joint: csr_array, sums: OwnSums, frequency: Floats
 ) -> tuple[Pairs, float]:
     """Return the pairs of the given matched labels with all others, and the sum of their observed targets."""
     row = np.repeat(np.arange(len(labels)), np.diff(joint.indptr))

@@ -1,4 +1,4 @@
-"""Looking at the graph: finding a label by what a person would type, and its neighbours with their counts."""
+"""Look at the graph: find a label by a query, and return its neighbours with their counts."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from gandalf.graph.joint_sums import Floats
 
 @dataclass(frozen=True)
 class Neighbour:
-    """One target of a label's text."""
+    """One target of the point with a label's text."""
 
     label: int
     text: str
-    together: float  # points that carry both
-    frequency: float  # points that carry the neighbour
+    together: float  # points with both labels
+    frequency: float  # points with the neighbour
     target: float
 
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """A label with the targets of its text."""
+    """A label, and the targets of the point with its text."""
 
     label: int
     text: str
@@ -40,30 +40,30 @@ class Neighbourhood:
 
 
 class Labelled(Protocol):
-    """Points, seen through their labels."""
+    """Points whose labels can be looked up."""
 
     @property
     def label_texts(self) -> Sequence[str] | None:
-        """Text of each label."""
+        """Return the text of each label."""
 
     @property
     def label_ids(self) -> Sequence[str] | None:
-        """Identifier of each label."""
+        """Return the id of each label."""
 
     @property
     def num_labels(self) -> int:
-        """Number of labels L."""
+        """Return the number of labels, L."""
 
     @property
     def label_frequencies(self) -> npt.NDArray[np.int64]:
-        """Number of points that carry each label."""
+        """Return the number of points with each label."""
 
 
 def find_labels(points: Labelled, query: str) -> list[int]:
-    """Labels that answer to the query, the likeliest first, or a sentence if there are none.
+    """Return the labels that match the query, frequent labels first; raise a DataError if none does.
 
-    Tried in turn, and the first that finds any decides: the label's id, its whole text, the text's first
-    words, words anywhere in it, its number. Within one kind, frequent labels come first.
+    The query is compared in turn with the ids, the whole texts, the first words of texts, words anywhere in
+    texts, any part of texts, and the numbers of labels. The first comparison that matches a label decides.
     """
     texts = [text_key(text) for text in points.label_texts or ()]
     words = [f" {' '.join(split_words(text))} " for text in points.label_texts or ()]
@@ -84,14 +84,15 @@ def find_labels(points: Labelled, query: str) -> list[int]:
 
 
 def neighbourhood(points: Dataset, graph: csr_array, label: int) -> Neighbourhood:
-    """Return the label's row of the graph with the counts behind it."""
+    """Return the label's row of the graph with the counts of its entries."""
     return described(points, graph, label, counts(points.targets, [label]), frequencies(points.targets))
 
 
 def described(
     points: Labelled, graph: csr_array, label: int, together: csr_array, frequency: Floats
 ) -> Neighbourhood:
-    """Do as `neighbourhood`, from the label's joint sums with all labels and all labels' sums."""
+    """Like `neighbourhood`, but with given counts: the label's joint sums with all labels, and all
+    frequencies."""
     row = graph[[label]]
     joint = dict(zip(together.indices.tolist(), together.data.tolist(), strict=True))
     neighbours = [
@@ -104,7 +105,7 @@ def described(
 
 
 def typical_labels(points: Labelled, graph: csr_array, number: int = 3) -> list[int]:
-    """Choose a few labels to show, from the head to the tail of the labels with several neighbours."""
+    """Choose labels to show, from frequent to rare, among the labels with several neighbours."""
     known = np.flatnonzero(np.diff(graph.indptr) > 3)
     if not len(known):
         known = np.arange(points.num_labels)

@@ -1,7 +1,7 @@
-"""Own points of a label, which have its very text, and the counts of a pair without them.
+"""Find the own points of a label, whose text is the label text, and count pairs without them.
 
-Own points show the targets of the label's text. Counts that *predict* those targets must leave the own
-points out: a point that carries i adds to the frequency of i.
+The own points show the targets of the label text. Counts that *predict* these targets must leave the own
+points out, because an own point with label i adds to the frequency of i.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, csr_matrix
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-SEEN = 1e-9  # smaller joint sums are 0: sums of graded targets may miss 0 by rounding
+SEEN = 1e-9  # smaller joint sums count as 0, because sums of soft targets have rounding errors
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class OwnSums:
     """Sums of the targets of R labels' own points. Sums over parts of the points add up."""
 
     number: Ints  # own points of each label; shape: (R,)
-    of_self: Floats  # their targets of the label itself; shape: (R,)
-    carried: csr_array  # their targets; shape: (R, L)
-    with_self: csr_array  # their targets, each times the target of the label itself; shape: (R, L)
+    of_self: Floats  # sum of their targets of the label itself; shape: (R,)
+    carried: csr_array  # sum of their targets; shape: (R, L)
+    with_self: csr_array  # sum of their targets times their target of the label itself; shape: (R, L)
 
     def __add__(self, other: OwnSums) -> OwnSums:
         return OwnSums(
@@ -47,13 +47,13 @@ class PairCounts:
 
 
 def own_points(of_points: Ints, of_labels: Ints) -> csr_array:
-    """Return labels x points, 1 where the point has the label's text, from the numbers of their texts."""
+    """Return a matrix (labels x points) with 1 if text numbers are equal."""
     order = np.argsort(of_points, kind="stable")
     first = np.searchsorted(of_points[order], of_labels)
     last = np.searchsorted(of_points[order], of_labels, side="right")
     indptr = np.concatenate([[0], np.cumsum(last - first)])
     places = np.arange(indptr[-1]) + np.repeat(first - indptr[:-1], last - first)
-    # The index type of the targets: SciPy would otherwise copy them to a wider type again and again.
+    # Use the index type of the targets; otherwise SciPy copies them to a wider type for each product.
     wide = np.int32 if indptr[-1] < 2**31 else np.int64
     indices, indptr = order[places].astype(wide), indptr.astype(wide)
     ones = np.ones(len(indices), dtype=np.float32)
@@ -62,13 +62,13 @@ def own_points(of_points: Ints, of_labels: Ints) -> csr_array:
 
 def own_sums(own: csr_array, targets: csr_array, labels: Ints) -> OwnSums:
     """Sum the targets of the own points of `labels`, the rows of `own`."""
-    mine = csr_array(targets[own.indices])  # one row for each own point: work does not grow with N
+    mine = csr_array(targets[own.indices])  # one row for each own point, so the cost does not grow with N
     if not (mine.data == 1).all():
-        # Joint sums of graded targets are float64: with less, differences would miss 0.
+        # Joint sums of soft targets are float64; in float32 differences would not become 0.
         mine, own = mine.astype(np.float64), own.astype(np.float64)
     places = np.arange(own.nnz, dtype=own.indices.dtype)
     holder = np.repeat(np.arange(len(labels)), np.diff(own.indptr))
-    # Own points that carry the label itself are in its joint counts and its frequency.
+    # Only own points with the label itself are in its joint counts and its frequency.
     self_target = entries(mine, places, labels[holder]).astype(mine.dtype)
     carried, with_self = (
         csr_array(csr_array((weight, places, own.indptr), shape=(len(labels), own.nnz)) @ mine)
@@ -93,5 +93,5 @@ def leave_out(sums: OwnSums, labels: Ints, pairs: tuple[Ints, Ints, Floats], fre
 def entries(matrix: csr_array, rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer]) -> Floats:
     """Return the entries of a sparse matrix at the given places."""
     if not len(rows):
-        return np.empty(0)  # for no places SciPy returns a matrix, not numbers
+        return np.empty(0)  # without places SciPy returns a matrix, not an array
     return np.asarray(csr_matrix(matrix)[rows, columns], dtype=np.float64).ravel()

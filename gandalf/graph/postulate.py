@@ -1,11 +1,12 @@
 """Diagnosis: measure whether the label-feature postulate holds on a data set.
 
-For labels whose text is a training text, the diagnosis compares the targets of those points with each
-estimate from all *other* points. It fits estimates on the texts of other folds.
+The diagnosis looks at labels whose text is a training text. It compares the targets of the points with this
+text with each estimate, which is made from all *other* points. Estimates are fitted on the texts of other
+folds.
 
-It answers two questions. Is P(Y_i | X = z_j) equal to P(Y_i | Y_j)? The shrunk estimate stands for the right
-side: it is fitted to predict held-out co-occurrences and reads no text. Is the ratio of counts a good
-estimate of P(Y_i | Y_j)? It is too high wherever counts are small, whether the postulate holds or not.
+It answers two questions. First, is P(Y_i | X = z_j) equal to P(Y_i | Y_j)? The shrunk estimate stands for the
+right side, because it predicts held-out co-occurrences without reading texts. Second, is the ratio of counts
+a good estimate of P(Y_i | Y_j)? The ratio is too high for small counts, whether the postulate holds or not.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from gandalf.graph.matched_pairs import Matches, match
 from gandalf.graph.together import Together, shrinkage_words, together
 
 EDGES = np.linspace(0.0, 1.0, 11)  # of the reliability table
-FLOOR = 1e-3  # the log loss clips estimates to [FLOOR, 1 - FLOOR]: at 0 and 1 it is infinite
-# Observed / shrunk: from HOLDS on the postulate holds, below FAILS it fails.
+FLOOR = 1e-3  # the log loss clips estimates to [FLOOR, 1 - FLOOR], because it is infinite at 0 and 1
+# Limits of (mean observed target / mean shrunk estimate): the postulate holds from HOLDS, and fails below
+# FAILS.
 HOLDS, FAILS = 0.75, 0.4
-SURE = 1.2  # from this ratio / shrunk on, the ratio is too sure of itself
-RARELY = 0.01  # below this promise nobody can tell whether the postulate holds
-FEW = 0.1  # below this share of pairs kept, label points teach little but their own label
+SURE = 1.2  # from this value of (mean ratio / mean shrunk estimate), the ratio is called too sure
+RARELY = 0.01  # if the mean shrunk estimate is below this, the data do not tell whether the postulate holds
+FEW = 0.1  # below this share of kept pairs, label points teach little besides their own label
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class ReliabilityRow:
 
 @dataclass(frozen=True)
 class EstimateQuality:
-    """Distance of one estimate from the observed targets of held-out texts."""
+    """Errors of one estimate against the observed targets of held-out texts."""
 
     name: str
     log_loss: float
@@ -169,7 +171,7 @@ def log_loss(score: Floats, observed: Floats) -> float:
 
 
 def reliability(score: Floats, observed: Floats) -> tuple[ReliabilityRow, ...]:
-    """Return mean estimate and mean observed target in ten equal steps of the estimate that hold pairs."""
+    """Return mean estimate and mean observed target for each tenth of [0, 1] that holds estimates."""
     step = np.clip(np.ceil(score * 10 - 1e-9).astype(np.int64) - 1, 0, 9)
     rows = []
     for at in np.unique(step):
@@ -199,7 +201,7 @@ def _unknown(why_not: str, shrunk: Shrunk, company: Together) -> str:
 
 
 def _verdict(qualities: tuple[EstimateQuality, ...], observed: Floats, recommended: str) -> str:
-    """Say in plain words: does the postulate hold, is the ratio right, which targets to use."""
+    """Return sentences: whether the postulate holds, whether the ratio is right, which targets to use."""
     by_name = {q.name: q for q in qualities}
     seen, best = float(observed.mean()), by_name[recommended]
     ratio, shrunk = by_name["ratio"].mean_estimate, by_name["shrunk"].mean_estimate

@@ -1,1 +1,1 @@
-"""(predictions, truth) to numbers."""
+"""Score predictions against true labels."""

@@ -1,4 +1,4 @@
-"""Is the difference between two prediction sets real? A paired bootstrap over the test points."""
+"""Test whether two prediction sets differ, by a paired bootstrap over the test points."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gandalf.metrics.evaluate import Scores
 from gandalf.metrics.ranking import Doubles, percent
 
 RESAMPLES = 1000
-BLOCK_CELLS = 1 << 22  # weights held at once
+BLOCK_CELLS = 1 << 22  # weights in memory at once
 
 
 @dataclass(frozen=True)
 class Difference:
-    """First minus second, in percent points, with its 95 % interval and two-sided p-value."""
+    """First minus second figure, in percentage points, with its 95 % interval and two-sided p-value."""
 
     difference: float
     low: float
@@ -28,11 +28,11 @@ class Difference:
 
     @property
     def real(self) -> bool:
-        """Whether the interval excludes 0."""
+        """Return True if the interval excludes 0."""
         return self.low > 0 or self.high < 0
 
     def as_dict(self) -> dict[str, Any]:
-        """The four numbers and the verdict."""
+        """Return the four numbers and `real`."""
         return {**asdict(self), "real": self.real}
 
 
@@ -41,7 +41,7 @@ Differences = dict[str, Difference]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Differences by metric, over all test points and over the two kinds of text."""
+    """Differences by metric, over all test points, over known texts and over new texts."""
 
     every: Differences
     label_text: Differences | None
@@ -51,7 +51,7 @@ class Comparison:
         return self.every[name]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain numbers in the shape of `Scores.as_dict`: all points at the top level."""
+        """Return plain values for JSON in the layout of `Scores.as_dict`: all points at the top level."""
         return {
             **_plain(self.every),
             "label_text": None if self.label_text is None else _plain(self.label_text),
@@ -60,15 +60,15 @@ class Comparison:
 
 
 def compare(first: Scores, second: Scores, *, seed: int = 0, resamples: int = RESAMPLES) -> Comparison:
-    """Draw test points with replacement, the same for both, and see how the (filtered) difference varies.
+    """Draw test points with replacement, and measure how the difference of the filtered figures varies.
 
-    Coverage and macro precision are left out: they are not sums over points, and a resample, which repeats
-    some points and misses a third of them, would be biased for both.
+    Both prediction sets use the same resamples. Coverage and macro precision are left out: they are not sums
+    over points, and a resample, which misses a third of the points, would be biased for both.
     """
     one, two = first.contributions, second.contributions
     if one.names != two.names or one.gains.shape != two.gains.shape:
         raise DataError(
-            "the two scores are of other points or other k", remedy="evaluate both on the same data"
+            "the two scores are of different points or different k", remedy="evaluate both on the same data"
         )
     known = first.known
     halves = [np.ones(one.gains.shape[1], dtype=bool)] if known is None else [known, ~known]
@@ -85,7 +85,7 @@ def compare(first: Scores, second: Scores, *, seed: int = 0, resamples: int = RE
 def _resampled(
     columns: Doubles, halves: list[npt.NDArray[np.bool_]], rng: np.random.Generator, resamples: int
 ) -> Iterator[list[Doubles]]:
-    """Column sums over each half for block after block of resamples; a resample is a weight on each point."""
+    """Yield column sums over each half, by blocks of resamples; a resample is a weight for each point."""
     points = columns.shape[1]
     parts = [np.ascontiguousarray(columns[:, half].T) for half in halves]  # shape: (n, 3 M) each
     size = max(1, min(resamples, BLOCK_CELLS // points))
@@ -96,11 +96,11 @@ def _resampled(
 
 
 def _differences(names: tuple[str, ...], observed: Doubles, drawn: Doubles) -> Differences:
-    """Observed difference of every metric beside its spread over the resamples."""
+    """Return the observed difference of every metric, with its spread over the resamples."""
     seen, varied = _difference(observed)[0], _difference(drawn)  # shape: (M,), (R, M)
     low, high = np.percentile(varied, [2.5, 97.5], axis=0)
     opposite = np.minimum((varied <= 0).sum(axis=0), (varied >= 0).sum(axis=0))
-    p = np.minimum(1.0, 2.0 * (1 + opposite) / (1 + len(varied)))  # never 0: the data itself is one draw
+    p = np.minimum(1.0, 2.0 * (1 + opposite) / (1 + len(varied)))  # never 0: the data count as one resample
     return {
         name: Difference(*(float(column[at]) for column in (seen, low, high, p)))
         for at, name in enumerate(names)

@@ -1,4 +1,4 @@
-"""Every figure of a prediction set: filtered, unfiltered, and split by whether the text is a label's text."""
+"""Compute all figures of a prediction set: filtered, unfiltered, and by known and new texts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.matching import known_points
 from gandalf.data.stats import label_bins
 from gandalf.errors import DataError
-from gandalf.metrics.bins import PLACES, Bin, bin_contributions, describe_bins
+from gandalf.metrics.bins import PLACES, BinContribution, bin_contributions, describe_bins
 from gandalf.metrics.predictions import Source, as_predictions, test_points
 from gandalf.metrics.propensity import Constants, constants, inverse_propensities
 from gandalf.metrics.ranking import (
     Contributions,
+    PointSubset,
     Ranking,
-    Rows,
     contributions,
     coverage,
     judge,
@@ -30,52 +30,52 @@ from gandalf.metrics.ranking import (
 
 KS = (1, 3, 5)
 DEFAULT_KS = "leave it out for 1, 3 and 5"
-HIGHEST_K = 2**31 - 1  # what any machine's integers hold; no data set has as many labels
+HIGHEST_K = 2**31 - 1  # fits into every integer type; no data set has as many labels
 EVERY = slice(None)
 
 
 @dataclass(frozen=True)
 class SubsetFigures:
-    """The figures over some of the test points, in percent; empty where there are no such points."""
+    """Figures over a subset of the test points, in percent; `values` is empty if the subset is empty."""
 
     points: int
     values: dict[str, float]
     bins: tuple[float, ...]  # contribution of each label bin to P@5
 
     def as_dict(self) -> dict[str, Any]:
-        """The values by name, with the number of points and the bins."""
+        """Return the values by name, with the number of points and the bins."""
         return {**self.values, "points": self.points, "bins": list(self.bins)}
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What `evaluate` found; `scores["P@1"]` is the filtered figure in percent."""
+    """The result of `evaluate`; `scores["P@1"]` is the filtered figure in percent."""
 
     filtered: SubsetFigures
     unfiltered: SubsetFigures
     label_text: (
         SubsetFigures | None
-    )  # test points whose text is a label's text; None where there are no texts
-    new_text: SubsetFigures | None  # the other test points
-    bins: tuple[Bin, ...]
+    )  # test points with a known text, which is a label text; None without texts
+    new_text: SubsetFigures | None  # test points with a new text
+    bins: tuple[BinContribution, ...]
     propensity: Constants
     labels: int
     ks: tuple[int, ...]
-    most_labels: int  # predicted for any one point
-    # Kept for the bootstrap, which resamples points.
+    most_labels: int  # most predictions of any point
+    # For the bootstrap, which resamples points:
     contributions: Contributions = field(repr=False)
-    known: npt.NDArray[np.bool_] | None = field(repr=False)  # shape: (N,) whether the text is a label's
+    known: npt.NDArray[np.bool_] | None = field(repr=False)  # shape: (N,) True for a known text
 
     def __getitem__(self, name: str) -> float:
         return self.filtered.values[name]
 
     @property
     def unanswered_ks(self) -> tuple[int, ...]:
-        """Each k of which every point has fewer predictions: the places left empty count as misses."""
+        """Return each k for which every point has fewer than k predictions; empty places count as misses."""
         return tuple(k for k in self.ks if self.most_labels < min(k, self.labels))
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, the filtered figures at the top level."""
+        """Return plain values for JSON, the filtered figures at the top level."""
         used = self.propensity
         return {
             **self.filtered.as_dict(),
@@ -99,9 +99,9 @@ def evaluate(
 ) -> Scores:
     """Score predictions for the test points of `splits`: a sparse matrix, (ids, scores), or a file.
 
-    Pairs that the test split excludes are dropped before the top k are taken; the figures without that
-    stand under `unfiltered`. Propensities and label frequencies are those of the training
-    points before any augmentation. A and B default to the constants of the data set's name.
+    Excluded pairs of the test split are dropped before the top k are chosen; `unfiltered` holds the figures
+    without this step. Propensities and label frequencies are those of the training points before
+    augmentation. A and B default to the constants that belong to the name of the data set.
     """
     test, ks = test_points(splits), _checked_ks(ks)
     candidates = as_predictions(predictions, splits)
@@ -132,7 +132,7 @@ def evaluate(
 
 @dataclass(frozen=True, eq=False)
 class _Scorer:
-    """One ranking of all test points, from which the figures over any subset are summed."""
+    """A ranking of all test points, from which figures over any subset are summed."""
 
     ranking: Ranking
     truth: csr_array
@@ -152,7 +152,7 @@ class _Scorer:
         judged = judge(ranking, test.targets, weights, k)
         return _Scorer(ranking, test.targets, contributions(judged, ks), ks)
 
-    def part(self, rows: Rows, of_label: npt.NDArray[np.int64]) -> SubsetFigures:
+    def part(self, rows: PointSubset, of_label: npt.NDArray[np.int64]) -> SubsetFigures:
         ranking = self.ranking[rows]
         if len(ranking.ids) == 0:
             return SubsetFigures(0, {}, ())

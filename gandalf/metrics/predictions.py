@@ -1,4 +1,4 @@
-"""Anyone's predictions as one CSR matrix: the stored entries of a row are its candidates."""
+"""Read predictions of any model as a CSR matrix; the stored entries of a row are its candidates."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from gandalf.data.matrix_files import check_sparse, read_npz
 from gandalf.errors import DataError, argument
 from gandalf.metrics.ranked_lists import read_ranked_lists
 
-# A sparse matrix of scores; ids and scores of k places, -1 where there is no prediction; or a file.
+# A sparse matrix of scores; or ids and scores of k places, with id -1 for no prediction; or a file.
 Source = csr_array | csr_matrix | tuple[npt.ArrayLike, npt.ArrayLike] | str | Path
 
-NO_TEST_SPLIT = "no-test-split"  # the kind of that problem: whoever knows a better remedy says it
+NO_TEST_SPLIT = "no-test-split"  # kind of this problem, so that callers can give a better remedy
 ONCE = "give each label at most one score for each point"
 
 
 def as_predictions(source: Source, splits: Splits) -> csr_array:
-    """Predictions for the test points as N x L scores with sorted indices, checked against the data.
+    """Return predictions for the test points as N x L scores with sorted indices, checked against the data.
 
-    `source` is a SciPy sparse matrix, a pair (ids, scores) of N x k arrays with -1 for no prediction, or the
-    path of a file that `read_predictions` understands. A score of -inf is no prediction; 0 is one.
+    `source` is a SciPy sparse matrix, a pair (ids, scores) of N x k arrays with id -1 for no prediction, or a
+    path for `read_predictions`. A score of -inf means no prediction; a score of 0 is a prediction.
     """
     if isinstance(source, str | Path):
         return read_predictions(source, splits)
@@ -41,7 +41,7 @@ def as_predictions(source: Source, splits: Splits) -> csr_array:
 
 
 def read_predictions(path: str | Path, splits: Splits) -> csr_array:
-    """Read a SciPy `.npz` matrix, or JSON lines (also compressed) with one test point a line."""
+    """Read a SciPy `.npz` matrix, or JSON lines (also compressed) with one test point on each line."""
     path = Path(path)
     if not path.is_file():
         raise DataError(
@@ -56,7 +56,7 @@ def read_predictions(path: str | Path, splits: Splits) -> csr_array:
 
 
 def test_points(splits: Splits) -> Dataset:
-    """The test split, or one sentence saying that there is none."""
+    """Return the test split; raise a DataError if there is none or it is empty."""
     if splits.test is None:
         raise DataError(
             f"the data set {splits.name!r} has no test split to evaluate on",
@@ -87,13 +87,13 @@ def _from_places(ids: npt.ArrayLike, scores: npt.ArrayLike, splits: Splits) -> c
 
 
 def _checked(given: Any, splits: Splits, path: Path | None) -> csr_array:  # noqa: ANN401  any SciPy form
-    """Format, shape, duplicates and NaN; then without -inf, in canonical order, in floating point."""
+    """Check format, shape, duplicates and NaN; return a canonical floating-point matrix without -inf."""
     check_sparse(given, path)
-    _check_shape(given.shape, splits, path)  # before a conversion makes room for as many rows as it says
+    _check_shape(given.shape, splits, path)  # before the conversion allocates memory for all rows
     if given.dtype not in (np.float32, np.float64):
         given = given.astype(np.float64)
     matrix = csr_array(given.tocsr())
-    if given.format == "coo" and matrix.nnz < given.nnz:  # the conversion has added them up
+    if given.format == "coo" and matrix.nnz < given.nnz:  # the conversion adds duplicates up
         raise DataError("a row predicts a label twice", file=path, remedy=ONCE)
     if not matrix.has_sorted_indices:
         matrix = matrix.sorted_indices()
@@ -106,7 +106,7 @@ def _check_shape(shape: tuple[int, ...], splits: Splits, path: Path | None) -> N
     labels = test_points(splits).num_labels
     if shape[1] != labels:
         raise DataError(
-            f"the predictions have {shape[1]:,} columns, the data set {labels:,} labels",
+            f"the predictions have {shape[1]:,} columns, but the data set has {labels:,} labels",
             file=path,
             remedy="give one column for each label, in the order of the label file",
         )
@@ -123,7 +123,7 @@ def _check_rows(rows: int, splits: Splits, path: Path | None) -> None:
             remedy="predict the test split",
         )
     raise DataError(
-        f"the predictions have {rows:,} rows, the test split {points:,} points",
+        f"the predictions have {rows:,} rows, but the test split has {points:,} points",
         file=path,
         remedy="give one row for each test point, in the order of the test split",
     )
@@ -132,7 +132,7 @@ def _check_rows(rows: int, splits: Splits, path: Path | None) -> None:
 def _check_labels(labels: npt.NDArray[Any], num_labels: int) -> None:
     if labels.size and labels.max() >= num_labels:
         raise DataError(
-            f"label index {labels.max()} is out of range, the data set has {num_labels:,} labels",
+            f"label number {labels.max()} is out of range: the data set has {num_labels:,} labels",
             remedy="count labels from 0, in the order of the label file",
         )
 
@@ -147,7 +147,7 @@ def _check_entries(matrix: csr_array, path: Path | None) -> None:
         )
     same = matrix.indices[1:] == matrix.indices[:-1]
     ends = matrix.indptr[1:-1]
-    same[ends[(ends > 0) & (ends < matrix.nnz)] - 1] = False  # the neighbour is in the next row
+    same[ends[(ends > 0) & (ends < matrix.nnz)] - 1] = False  # the two entries are in different rows
     if same.any():
         at = int(np.argmax(same))
         raise DataError(
@@ -172,7 +172,7 @@ def _without_minus_infinity(matrix: csr_array) -> csr_array:
 def first_after_filter(
     ids: npt.NDArray[np.int64], exclude: csr_array | None, k: int
 ) -> npt.NDArray[np.int64]:
-    """The ids of N x K places, -1 in place of what comes after the first k that the filter leaves."""
+    """Return the ids of N x K places; replace all ids after the first k unfiltered ones by -1."""
     if exclude is None or ids.shape[1] <= k:
         return ids
     filtered = _filtered(ids, exclude)
@@ -181,14 +181,14 @@ def first_after_filter(
 
 
 def without_filtered(ids: npt.NDArray[np.int64], exclude: csr_array | None) -> npt.NDArray[np.int64]:
-    """The ids of N x K places that the filter leaves, in their order, -1 behind them."""
+    """Return the unfiltered ids of N x K places in their order, followed by -1."""
     gone = ids < 0 if exclude is None else (ids < 0) | _filtered(ids, exclude)
     order = np.argsort(gone, axis=1, kind="stable")
     return np.take_along_axis(np.where(gone, -1, ids), order, axis=1)
 
 
 def _filtered(ids: npt.NDArray[np.int64], exclude: csr_array) -> npt.NDArray[np.bool_]:
-    """Which of N x K places the filter takes."""
+    """Mark the places of excluded pairs."""
     labels = exclude.shape[1]
     pairs = np.repeat(np.arange(len(ids)), np.diff(exclude.indptr)) * labels + exclude.indices
     return np.isin(np.arange(len(ids))[:, None] * labels + ids, pairs)  # shape: (N, K)

@@ -1,4 +1,4 @@
-"""How much a hit on a rare label counts: the inverse propensities of Jain et al. (KDD 2016)."""
+"""Compute inverse propensities, the weights of hits on labels, by Jain et al. (KDD 2016)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gandalf.errors import DataError
 Whence = Literal["name", "default", "given"]
 
 DEFAULT = (0.55, 1.5)
-HEAVIEST = 1e200  # inverse propensities are summed over all points, and the sums must stay finite
+HEAVIEST = 1e200  # highest inverse propensity, so that sums over all points stay finite
 _WIKIPEDIA = (0.5, 0.4)
 _AMAZON = (0.6, 2.6)
 
-# Sets of the Extreme Classification Repository that depart from the default, as `_key` writes their names.
-# Whole names, never parts of them: "Wiki" also begins WikiSeeAlso and Wiki10, "Amazon" also AmazonCat,
-# and those have the default.
+# Constants of sets of the Extreme Classification Repository that differ from the default, by `_key` of the
+# name. Names are compared as a whole: "Wiki" is also the start of WikiSeeAlso and Wiki10, and "Amazon" of
+# AmazonCat, which have the default.
 _CONSTANTS = {
     "wikilshtc325k": _WIKIPEDIA,
     "wikipedia500k": _WIKIPEDIA,
@@ -39,14 +39,15 @@ _CONSTANTS = {
 }
 
 
-# What folders of the repository's sets end in: the file layout, which does not change the labels. Only behind
-# a dot, a dash, an underscore or a space; a sample or a part of a set is another set.
+# Endings of the repository's folder names that tell the file layout, which does not change the labels. They
+# must follow a dot, a dash, an underscore or a space. A sample of a set does not match, because it is another
+# set.
 _ENDINGS = re.compile(r"([-_. ]+(raw|bow|texts?|txt|data|dataset))+$")
 
 
 @dataclass(frozen=True)
 class Constants:
-    """A and B of the propensity model, and where they come from: `given` if one of them was."""
+    """A and B of the propensity model, and their source: `given` if the caller gave at least one."""
 
     A: float
     B: float
@@ -54,7 +55,7 @@ class Constants:
 
 
 def constants(name: str, A: float | None = None, B: float | None = None) -> Constants:
-    """A and B as given, else those of the repository's data set of that name, else 0.55 and 1.5."""
+    """Return A and B as given, else of the repository's data set of that name, else 0.55 and 1.5."""
     by_name = _CONSTANTS.get(_key(name))
     default_A, default_B = by_name or DEFAULT
     whence: Whence = "name" if by_name else "default"
@@ -66,16 +67,16 @@ def constants(name: str, A: float | None = None, B: float | None = None) -> Cons
 def inverse_propensities(
     frequencies: npt.NDArray[np.integer], points: int, A: float = DEFAULT[0], B: float = DEFAULT[1]
 ) -> npt.NDArray[np.float64]:
-    """q_l = 1 + C (N_l + B)^-A with C = (ln N - 1)(B + 1)^A, from the original training points.
+    """Return 1 + C (N_l + B)^-A for each label l, with C = (ln N - 1)(B + 1)^A.
 
-    `frequencies` (N_l) and `points` (N) must be those of the training split before any augmentation. With
-    fewer than three training points C would be negative; every label then weighs 1.
+    `frequencies` (N_l) and `points` (N) must be those of the training split before augmentation. With fewer
+    than three training points C would be negative, and every label gets weight 1.
     """  # shape: (L,)
     if not (0 <= A < math.inf and 0 < B < math.inf):
         raise DataError(
             f"A = {A:g}, B = {B:g} give no propensities", remedy="choose A from 0 up and B above 0"
         )
-    with np.errstate(over="ignore", invalid="ignore"):  # inf and NaN are told below
+    with np.errstate(over="ignore", invalid="ignore"):  # inf and NaN raise an error below
         scale = max(np.log(max(points, 1)) - 1.0, 0.0) * np.float64(B + 1.0) ** A
         weights = np.asarray(1.0 + scale * (frequencies + B) ** -A, dtype=np.float64)
     if not (scale <= HEAVIEST and np.max(weights, initial=1.0) <= HEAVIEST):
@@ -88,4 +89,4 @@ def inverse_propensities(
 
 def _key(name: str) -> str:
     letters = re.sub(r"[^a-z0-9]", "", _ENDINGS.sub("", name.lower()))
-    return re.sub(r"^(lf|mm)", "", letters)  # label features, images: same labels, same constants
+    return re.sub(r"^(lf|mm)", "", letters)  # sets with label features or images have the same labels

@@ -1,4 +1,4 @@
-"""Predictions as JSON lines: one test point a line, its labels and perhaps their scores."""
+"""Read predictions from JSON lines: one test point on each line, with labels and optional scores."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ Lists = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float
 
 
 def read_ranked_lists(path: Path, test: Dataset) -> Lists:
-    """Row pointers, label indices and scores, one row a line; without scores the order is the ranking."""
-    names = LabelNames(test)
+    """Return row pointers, label numbers and scores; without scores, the order of the labels is the
+    ranking."""
+    names = LabelFinder(test)
     ends, labels, scores = [0], [np.empty(0, dtype=np.int64)], [np.empty(0)]
     for number, line in read_lines(path, Findings()):
         try:
@@ -43,28 +44,28 @@ def read_ranked_lists(path: Path, test: Dataset) -> Lists:
     return np.asarray(ends, dtype=np.int64), np.concatenate(labels), np.concatenate(scores)
 
 
-class LabelNames:
-    """Finds a label by its index, its id, or its text where only one label has that text."""
+class LabelFinder:
+    """Find a label by its number, its id, or its text if no other label has this text."""
 
     def __init__(self, points: Dataset) -> None:
         self._points = points
 
     def indices(self, labels: list[Any]) -> list[int]:
-        """Index of each label of a list."""
+        """Return the number of each label of a list."""
         if set(map(type, labels)) == {int} and min(labels) >= 0 and max(labels) < self._points.num_labels:
-            return labels  # the usual case, checked as a whole because there are many
+            return labels  # the usual case, checked for the whole list because lists are many
         return [self.index(label) for label in labels]
 
     def index(self, label: object) -> int:
-        """Index of the label that an entry of a list of predictions stands for."""
+        """Return the number of the label that an entry of a list of predictions names."""
         if isinstance(label, str):
             return self._named(label)
         if not isinstance(label, int) or isinstance(label, bool):
-            raise DataError(f"{_shown(label)} is no label", remedy="give label indices, ids or texts")
+            raise DataError(f"{_shown(label)} is no label", remedy="give label numbers, ids or texts")
         if not 0 <= label < self._points.num_labels:
             count = self._points.num_labels
             raise DataError(
-                f"label index {_shown(label)} is out of range, the data set has {count:,} labels",
+                f"label number {_shown(label)} is out of range: the data set has {count:,} labels",
                 remedy="count labels from 0, in the order of the label file",
             )
         return label
@@ -79,7 +80,7 @@ class LabelNames:
         if same_text:
             raise DataError(
                 f"{len(same_text)} labels have the text {name!r}",
-                remedy="give the label's id or index instead",
+                remedy="give the id or number of the label instead",
             )
         raise DataError(
             f"no label has the id or the text {name!r}", remedy="give label ids or texts as in the label file"
@@ -102,7 +103,7 @@ def _record(line: str) -> dict[str, Any]:
         record = json.loads(line)
     except json.JSONDecodeError as error:
         raise DataError(f"is not JSON ({error.msg} at column {error.colno})", remedy=REMEDY) from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets without end
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits, or very deep nesting
         raise DataError("is JSON with a number or a nesting that cannot be read", remedy=REMEDY) from error
     if not isinstance(record, dict):
         raise DataError("is not a JSON object", remedy=REMEDY)
@@ -117,20 +118,20 @@ def _key(record: dict[str, Any], keys: tuple[str, ...]) -> str:
 
 
 def _check_uid(record: dict[str, Any], test: Dataset, row: int) -> None:
-    """Lines in another order than the test split would be scored against the wrong points."""
+    """Refuse a line whose uid is not that of the test point; it would be scored against a wrong point."""
     if "uid" not in record or test.ids is None or row >= len(test):
         return
     uid = record["uid"] if isinstance(record["uid"], str) else _shown(record["uid"])
     if uid == test.ids[row]:
         return
     raise DataError(
-        f"this line is for uid {uid!r}, the test point in this place has {test.ids[row]!r}",
-        remedy="predict the test split, and put the lines in its order",
+        f"the line has uid {uid!r}, but the test point of this line has {test.ids[row]!r}",
+        remedy="write the lines in the order of the test split",
     )
 
 
 def _check_texts(record: dict[str, Any], found: list[int], test: Dataset) -> None:
-    """Labels numbered in another order, as by a table with its rows shuffled, would count as misses."""
+    """Refuse labels whose texts differ from the data set: their numbers have another order."""
     texts = record.get("label_texts")
     if test.label_texts is None or not isinstance(texts, list) or len(texts) != len(found):
         return
@@ -142,7 +143,7 @@ def _check_texts(record: dict[str, Any], found: list[int], test: Dataset) -> Non
             )
 
 
-def _labels(record: dict[str, Any], names: LabelNames) -> list[int]:
+def _labels(record: dict[str, Any], names: LabelFinder) -> list[int]:
     found = names.indices(record[_key(record, LABEL_KEYS)])
     if len(set(found)) < len(found):
         twice = next(label for at, label in enumerate(found) if label in found[:at])

@@ -1,8 +1,8 @@
-"""Ranking metrics as sums over points: what each point adds, computed once and summed over any subset.
+"""Compute ranking metrics as sums over points, so that any subset can be scored from the same contributions.
 
-Conventions, those of pyxclib and napkinXC: every point counts in the mean, a point without true labels with
-0; a point with fewer than k candidates keeps the divisor k, its missing places are misses. A target counts
-as true whatever its value. `docs/guide/metrics.md` has the formulas.
+The conventions are those of pyxclib and napkinXC. Every point counts in the mean; a point without true labels
+counts 0. For a point with fewer than k candidates the divisor stays k, and the missing places are misses. A
+soft target counts as true. `docs/guide/metrics.md` has the formulas.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from scipy.sparse import csr_array
 from gandalf.metrics.topk import Ints, find_pairs, padded_blocks, pairs, top_k, without
 
 Doubles = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.bool_] | slice
+PointSubset = npt.NDArray[np.bool_] | slice
 
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """The best labels of every point, and which of them are true.
+    """The best labels of every point, and a mask of the true ones.
 
-    K is the k that was asked for, or the number of candidates of the point that has most of them, if that
-    is less: a place that no point fills needs no memory. It is a miss all the same, so metrics divide by k.
+    K is the smaller of the wanted k and the most candidates of any point, so that places that no point fills
+    take no memory. Metrics still divide by k.
     """
 
     ids: Ints  # shape: (N, K), -1 where a point has fewer than K candidates
     hits: npt.NDArray[np.bool_]  # shape: (N, K)
-    reciprocal_rank: Doubles  # shape: (N,) 1 / rank of the first true label among all candidates, else 0
+    reciprocal_rank: Doubles  # shape: (N,) 1 / rank of the first true label among all candidates, or 0
 
-    def __getitem__(self, rows: Rows) -> Ranking:
+    def __getitem__(self, rows: PointSubset) -> Ranking:
         return Ranking(self.ids[rows], self.hits[rows], self.reciprocal_rank[rows])
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """A ranking with what the truth and the propensities say about it."""
+    """A ranking with its hits weighted by propensities, and the best possible values."""
 
     hits: Doubles  # shape: (N, K)
     gains: Doubles  # shape: (N, K) inverse propensity of a hit, 0 for a miss
@@ -49,18 +49,18 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """Gain and ideal of every point under every metric; the metric is sum of gains / sum of ideals.
+    """Gain and ideal of every point for every metric; a metric is (sum of gains) / (sum of ideals).
 
-    For a plain mean the ideal is 1. The propensity-scored metrics are ratios of sums, so a subset or a
-    resample of the points is scored by summing both.
+    For a plain mean the ideal is 1. Propensity-scored metrics are ratios of sums, so to score a subset or a
+    resample of the points, sum both.
     """
 
     names: tuple[str, ...]
     gains: Doubles  # shape: (M, N)
     ideals: Doubles  # shape: (M, N)
 
-    def values(self, rows: Rows = slice(None)) -> dict[str, float]:
-        """Every metric over the chosen points, in percent."""
+    def values(self, rows: PointSubset = slice(None)) -> dict[str, float]:
+        """Return every metric over the chosen points, in percent."""
         shares = percent(self.gains[:, rows].sum(axis=1), self.ideals[:, rows].sum(axis=1))
         return dict(zip(self.names, shares.tolist(), strict=True))
 
@@ -69,28 +69,29 @@ GainAndIdeal = tuple[Doubles, Doubles | float]
 
 
 def precision(judged: Judged, k: int) -> GainAndIdeal:
-    """P@k: the share of the k places that hold a true label."""
+    """Return P@k: the share of the k places with a true label."""
     return judged.hits[:, :k].sum(axis=1) / k, 1.0
 
 
 def ndcg(judged: Judged, k: int) -> GainAndIdeal:
-    """nDCG@k: hits discounted by 1 / log2(1 + place), over the same for a perfect ranking."""
+    """Return nDCG@k: hits discounted by 1 / log2(1 + place), divided by the value of a perfect ranking."""
     return _per_ideal(_dcg(judged.hits[:, :k]), judged.relevant, k), 1.0
 
 
 def psp(judged: Judged, k: int) -> GainAndIdeal:
-    """PSP@k: inverse propensities of the hits, against those of the best possible ranking."""
+    """Return PSP@k: inverse propensities of the hits, and those of the best possible ranking."""
     return judged.gains[:, :k].sum(axis=1) / k, judged.best[:, :k].sum(axis=1) / k
 
 
 def psndcg(judged: Judged, k: int) -> GainAndIdeal:
-    """PSnDCG@k: discounted inverse propensities of the hits, against those of the best possible ranking."""
+    """Return PSnDCG@k: discounted inverse propensities of the hits, and those of the best possible
+    ranking."""
     gain = _per_ideal(_dcg(judged.gains[:, :k]), judged.relevant, k)
     return gain, _per_ideal(_dcg(judged.best[:, :k]), judged.relevant, k)
 
 
 def recall(judged: Judged, k: int) -> GainAndIdeal:
-    """R@k: the share of the true labels that stand in the k places."""
+    """Return R@k: the share of the true labels that are in the k places."""
     return judged.hits[:, :k].sum(axis=1) / np.maximum(judged.relevant, 1), 1.0
 
 
@@ -104,7 +105,7 @@ METRICS: dict[str, Callable[[Judged, int], GainAndIdeal]] = {
 
 
 def rank(predictions: csr_array, truth: csr_array, k: int, exclude: csr_array | None = None) -> Ranking:
-    """Rank the candidates, excluded pairs left out, and mark the true ones."""
+    """Rank the candidates without excluded pairs, and mark the true ones."""
     candidates = without(predictions, exclude)
     ids, _ = top_k(candidates, min(k, _longest_row(candidates)))
     rows = np.repeat(np.arange(len(ids)), ids.shape[1])
@@ -113,7 +114,7 @@ def rank(predictions: csr_array, truth: csr_array, k: int, exclude: csr_array | 
 
 
 def judge(ranking: Ranking, truth: csr_array, weights: Doubles, k: int) -> Judged:
-    """Put the inverse propensities `weights` (L) on the hits and on the best possible k places."""
+    """Weight the hits, and the best possible k places, by the inverse propensities `weights` (L)."""
     weighted = csr_array((weights[truth.indices], truth.indices, truth.indptr), shape=truth.shape)
     _, best = top_k(weighted, min(k, _longest_row(truth)))
     return Judged(
@@ -126,7 +127,7 @@ def judge(ranking: Ranking, truth: csr_array, weights: Doubles, k: int) -> Judge
 
 
 def contributions(judged: Judged, ks: Sequence[int]) -> Contributions:
-    """What each point adds to every metric at every k, and to MRR."""
+    """Return the gain and ideal of each point for every metric at every k, and for MRR."""
     columns = {f"{name}@{k}": metric(judged, k) for name, metric in METRICS.items() for k in ks}
     columns["MRR"] = (judged.reciprocal_rank, 1.0)
     points = len(judged.relevant)
@@ -138,13 +139,13 @@ def contributions(judged: Judged, ks: Sequence[int]) -> Contributions:
 
 
 def coverage(ranking: Ranking, truth: csr_array, k: int) -> float:
-    """C@k in percent: distinct labels hit in some point's k places, over distinct labels in the truth."""
+    """Return C@k in percent: distinct labels hit in the k places of any point, over distinct true labels."""
     hit = _distinct(ranking.ids[:, :k][ranking.hits[:, :k]])
     return float(percent(hit, _distinct(truth.indices)))
 
 
 def macro_precision(ranking: Ranking, num_labels: int, k: int) -> float:
-    """macroP@k in percent: the mean over all labels of hits / predictions; a label never predicted has 0."""
+    """Return macroP@k in percent: the mean over all labels of hits / predictions (0 without predictions)."""
     ids, hits = ranking.ids[:, :k], ranking.hits[:, :k]
     predicted = np.bincount(ids[ids >= 0], minlength=num_labels)
     correct = np.bincount(ids[hits], minlength=num_labels)
@@ -152,7 +153,7 @@ def macro_precision(ranking: Ranking, num_labels: int, k: int) -> float:
 
 
 def percent(gain: npt.ArrayLike, ideal: npt.ArrayLike) -> Doubles:
-    """100 gain / ideal; where nothing could be gained, 0."""
+    """Return 100 gain / ideal, or 0 if the ideal is 0."""
     gain, ideal = np.asarray(gain, dtype=np.float64), np.asarray(ideal, dtype=np.float64)
     return np.asarray(100.0 * np.divide(gain, ideal, out=np.zeros_like(gain), where=ideal > 0))
 
@@ -174,14 +175,14 @@ def _dcg(gains: Doubles) -> Doubles:
 
 
 def _per_ideal(dcg: Doubles, relevant: Ints, k: int) -> Doubles:
-    """Divide by the DCG of a perfect ranking; a point without true labels gained nothing anyway."""
-    hits = np.minimum(relevant, k)  # of a perfect ranking
+    """Divide by the DCG of a perfect ranking; a point without true labels has DCG 0 anyway."""
+    hits = np.minimum(relevant, k)  # hits of a perfect ranking
     perfect = np.concatenate([[1.0], np.cumsum(_discounts(int(hits.max(initial=0))))])
     return np.asarray(dcg / perfect[hits])
 
 
 def _reciprocal_rank(candidates: csr_array, truth: csr_array) -> Doubles:
-    """1 / rank of each point's first true label, 0 where no candidate is true."""  # shape: (N,)
+    """Return 1 / rank of each point's first true label, or 0 if no candidate is true."""  # shape: (N,)
     scores, first = candidates.data, _first_true(candidates, truth)
     result = np.zeros(len(first))
     for block in padded_blocks(candidates.indptr, scores):
@@ -195,7 +196,7 @@ def _reciprocal_rank(candidates: csr_array, truth: csr_array) -> Doubles:
 
 
 def _first_true(candidates: csr_array, truth: csr_array) -> Ints:
-    """Position of each point's best-ranked true candidate, or -1; only the true pairs are looked up."""
+    """Return the position of each point's best-ranked true candidate, or -1."""
     rows, labels = pairs(truth)
     positions = find_pairs(candidates, rows, labels)
     rows, positions = rows[positions >= 0], positions[positions >= 0]

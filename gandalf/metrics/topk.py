@@ -1,4 +1,4 @@
-"""The k best candidates of every point: filter first, then rank, ties to the smaller label index."""
+"""Find the k best candidates of every point: filter, then rank; of equal scores the smaller label wins."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from scipy.sparse import csr_array
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.floating]
 
-# Cells of one padded block: large enough to amortise NumPy's calls, small enough to stay in the cache.
+# Cells of one padded block: large enough to hide the cost of NumPy calls, small enough for the cache.
 BLOCK_CELLS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Block:
-    """Some rows of a sparse matrix, side by side, padded at the right end with score -inf."""
+class PaddedRows:
+    """Rows of a sparse matrix as a dense array, padded at the right with score -inf."""
 
     rows: Ints  # shape: (R,)
     start: Ints  # shape: (R,) position of each row's first entry in the matrix
@@ -26,10 +26,10 @@ class Block:
 
 
 def top_k(predictions: csr_array, k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
-    """Label ids and scores of the k best candidates of each row, best first.
+    """Return label ids and scores of the k best candidates of each row, best first.
 
-    Pairs in `exclude` are dropped before anything is ranked. Rows with fewer than k candidates are padded
-    with id -1 and score -inf. Needs sorted column indices, as `as_predictions` gives them.
+    Pairs in `exclude` are dropped before the ranking. Rows with fewer than k candidates are padded with id -1
+    and score -inf. Column indices must be sorted, as `as_predictions` returns them.
     """
     points = predictions.shape[0]
     labels = predictions.indices
@@ -40,7 +40,7 @@ def top_k(predictions: csr_array, k: int, exclude: csr_array | None = None) -> t
         width = min(k, block.scores.shape[1])
         columns = _best_columns(block.scores, width)  # shape: (R, width)
         values = np.take_along_axis(block.scores, columns, axis=1)
-        # A padded cell may point past the last entry of the matrix; its id is overwritten with -1 anyway.
+        # The position of a padded cell may lie beyond the last entry; its id becomes -1 in the next line.
         found = labels[np.minimum(block.start[:, None] + columns, len(labels) - 1)]
         ids[block.rows, :width] = np.where(values > -np.inf, found, -1)
         best[block.rows, :width] = values
@@ -48,7 +48,7 @@ def top_k(predictions: csr_array, k: int, exclude: csr_array | None = None) -> t
 
 
 def without(predictions: csr_array, exclude: csr_array | None) -> csr_array:
-    """The same candidates, those in `exclude` with score -inf: no predictions any more."""
+    """Return the candidates with score -inf for the pairs in `exclude`."""
     if exclude is None or exclude.nnz == 0:
         return predictions
     positions = find_pairs(predictions, *pairs(exclude))
@@ -58,15 +58,16 @@ def without(predictions: csr_array, exclude: csr_array | None) -> csr_array:
 
 
 def pairs(matrix: csr_array) -> tuple[Ints, Ints]:
-    """Row and column of every stored entry."""
+    """Return the row and column of every stored entry."""
     rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
     return rows, matrix.indices.astype(np.int64)
 
 
 def find_pairs(matrix: csr_array, rows: Ints, columns: Ints) -> Ints:
-    """Position of each (row, column) pair among the stored entries, or -1: one bisection for all pairs.
+    """Return the position of each (row, column) pair among the stored entries, or -1.
 
-    Cheaper than a key for every stored entry, because there are far fewer pairs than candidates.
+    One bisection handles all pairs. This is cheaper than a key for every stored entry, because there are far
+    fewer pairs than candidates.
     """
     low, high = matrix.indptr[rows].astype(np.int64), matrix.indptr[rows + 1].astype(np.int64)
     end = high.copy()
@@ -80,23 +81,23 @@ def find_pairs(matrix: csr_array, rows: Ints, columns: Ints) -> Ints:
     return np.where(found, low, -1)
 
 
-def padded_blocks(indptr: npt.NDArray[np.integer], scores: Floats) -> Iterator[Block]:
-    """Cut the rows into dense blocks; rows of like width share a block, so little of it is padding."""
+def padded_blocks(indptr: npt.NDArray[np.integer], scores: Floats) -> Iterator[PaddedRows]:
+    """Cut the rows into dense blocks of rows with similar widths, so that padding is small."""
     widths = np.diff(indptr)
     uniform = len(widths) > 0 and widths.min() == widths.max()
     order = np.arange(len(widths)) if uniform else np.argsort(widths, kind="stable")
-    order = order[np.searchsorted(widths[order], 1) :] if len(order) else order  # empty rows have nothing
+    order = order[np.searchsorted(widths[order], 1) :] if len(order) else order  # skip empty rows
     at = 0
     while at < len(order):
         most = order[at : at + max(1, BLOCK_CELLS // int(widths[order[at]]))]
         fits = np.arange(1, len(most) + 1) * widths[most] <= BLOCK_CELLS  # widths rise, so True, then False
         rows = most[: max(1, int(fits.sum()))]
         start, width = indptr[rows].astype(np.int64), int(widths[rows[-1]])
-        if uniform:  # one run of memory, nothing to gather
+        if uniform:  # consecutive in memory
             dense = scores[start[0] : start[0] + width * len(rows)].reshape(len(rows), width)
         else:
             dense = _gathered(scores, start, widths[rows], width)
-        yield Block(rows, start, dense)
+        yield PaddedRows(rows, start, dense)
         at += len(rows)
 
 
@@ -108,14 +109,14 @@ def _gathered(scores: Floats, start: Ints, widths: npt.NDArray[np.integer], widt
 
 
 def _best_columns(scores: Floats, k: int) -> Ints:
-    """Columns of the k largest values of each row, largest first, ties to the left."""  # shape: (R, k)
+    """Return the columns of the k largest values of each row, ties from the left."""  # shape: (R, k)
     rows, width = scores.shape
     if k < width:
         last = np.partition(scores, width - k, axis=1)[:, width - k, None]  # the k-th largest value
         chosen = scores > last
         tied = scores == last
         room = k - chosen.sum(axis=1)
-        crowded = tied.sum(axis=1) > room  # only there does it matter which of the tied are taken
+        crowded = tied.sum(axis=1) > room  # rows in which not all tied columns fit
         tied[crowded] &= np.cumsum(tied[crowded], axis=1) <= room[crowded, None]
         columns = np.nonzero(chosen | tied)[1].reshape(rows, k)
     else:

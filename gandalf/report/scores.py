@@ -1,4 +1,4 @@
-"""Scores, label bins and differences as terminal tables, and the verdict in plain sentences."""
+"""Show scores, label bins and differences as terminal tables, with a verdict in sentences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.table import Table
 
 from gandalf.data.sentences import counted
-from gandalf.metrics.bins import Bin
+from gandalf.metrics.bins import BinContribution
 from gandalf.metrics.bootstrap import Comparison, Difference, Differences
 from gandalf.metrics.evaluate import Scores, SubsetFigures
 from gandalf.report.bars import bar
@@ -17,7 +17,7 @@ WHENCE = {"name": "by the set's name", "default": "default", "given": "given"}
 
 
 def score_report(scores: Scores) -> Group:
-    """Every figure of one prediction set, the label bins, and the constants behind the PS figures."""
+    """Return all figures of one prediction set, the label bins, and the propensity constants."""
     used = scores.propensity
     constants = (
         f"Propensities: A = {used.A:g}, B = {used.B:g} ({WHENCE[used.whence]}), from the training points."
@@ -26,26 +26,26 @@ def score_report(scores: Scores) -> Group:
 
 
 def _unanswered(scores: Scores) -> list[str]:
-    """Say which k the predictions cannot answer."""
+    """Return a sentence about each k for which there are too few predictions."""
     if not scores.unanswered_ks:
         return []
     figures = " and ".join(f"@{k}" for k in scores.unanswered_ks)
     most = counted(scores.most_labels, "label")
     return [
-        f"No point has more than {most} predicted: figures {figures} count the places left empty as misses."
-        f" Predict {max(scores.unanswered_ks)} labels for each point, or ask for other places with --k."
+        f"No point has more than {most} predicted: figures {figures} count the empty places as misses."
+        f" Predict {max(scores.unanswered_ks)} labels for each point, or choose a smaller --k."
     ]
 
 
 def difference_report(comparison: Comparison, ks: tuple[int, ...]) -> Group:
-    """The difference of two prediction sets by metric, with intervals, and what it means."""
+    """Return the difference of two prediction sets by metric, with intervals and a verdict."""
     parts = {
         "all points": comparison.every,
         "text is a label's": comparison.label_text,
         "new text": comparison.new_text,
     }
     shown = {name: part for name, part in parts.items() if part}
-    # No frame, and p for all points only: three intervals beside each other must fit 80 columns.
+    # Without a frame, and with p for all points only, so that three intervals fit into 80 columns.
     title = "First minus other, in points, with 95 % intervals; bold is real"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("")
@@ -59,7 +59,7 @@ def difference_report(comparison: Comparison, ks: tuple[int, ...]) -> Group:
 
 
 def verdict(differences: Differences, names: tuple[str, ...]) -> str:
-    """Say for each named metric which set is better and whether that is more than chance."""
+    """Return a sentence that says for each metric which set is better, and whether this may be chance."""
     return "; ".join(f"{name} {_verdict(differences[name])}" for name in names) + "."
 
 
@@ -91,7 +91,7 @@ def _figures(scores: Scores) -> Table:
     return table
 
 
-def _bins(bins: tuple[Bin, ...]) -> Table:
+def _bins(bins: tuple[BinContribution, ...]) -> Table:
     title = "Contribution to P@5 of five bins with equal numbers of training positives, head first"
     table = Table(title=title, title_justify="left", box=None)
     for heading in ("bin", "labels", "mean frequency", "P@5"):

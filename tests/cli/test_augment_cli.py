@@ -214,7 +214,7 @@ def test_label_points_are_never_counted_twice(tiny, tmp_path):
             ["--targets", "shrunk", "--strength", "inf"],
             "strength of shrinkage is inf, but it must be at least 0 and finite",
         ),
-        (["--targets", "ratio", "--strength", "2"], "says nothing about ratio targets"),
+        (["--targets", "ratio", "--strength", "2"], "has no effect on ratio targets"),
         (["--seed", "-1"], "--seed"),
         (["--targets", "shrunken"], "shrunken"),
         (["--format", "arff"], "arff"),

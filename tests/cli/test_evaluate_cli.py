@@ -156,7 +156,7 @@ def test_bad_input_is_one_sentence_and_exit_2(files, splits, tmp_path):
     (only_train / "lbl.json").write_text('{"uid": "y", "title": "b"}\n')
     cases = {
         (tmp_path / "train.npz", "man"): "these are predictions for the 9,599 training points",
-        (tmp_path / "bad.jsonl", "man"): "bad.jsonl:2: label index 99999 is out of range",
+        (tmp_path / "bad.jsonl", "man"): "bad.jsonl:2: label number 99999 is out of range",
         (tmp_path / "none.npz", "man"): "no such file",
         (tmp_path / "jump.npz", "man"): "jump.npz: the sparse matrix is damaged",
         (tmp_path / "complex.npz", "man"): "complex.npz: the sparse matrix holds complex",

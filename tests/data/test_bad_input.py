@@ -29,8 +29,8 @@ ERRORS = {
         ({"train.txt": "0\ta\n7\tb\n", "output-items.txt": "x\ny\n"}, "train.txt:2", "label 7"),
     ],
     "header-mismatch": [
-        (renee("4 2\n0:1\n\n1:1\n"), "trn_X_Y.txt:1", "the header says 4 rows, and 3 follow; correct"),
-        (renee("2 2\n0:1\n\n1:1\n"), "trn_X_Y.txt:1", "the header says 2 rows, and 3 follow; correct"),
+        (renee("4 2\n0:1\n\n1:1\n"), "trn_X_Y.txt:1", "4 rows, but 3 follow; correct"),
+        (renee("2 2\n0:1\n\n1:1\n"), "trn_X_Y.txt:1", "2 rows, but 3 follow; correct"),
         (renee(labels="first\n"), "Y.txt", "holds 1 line, and trn_X_Y.txt calls for 2; both files"),
         (renee(x="a\nb\nc\nd\n"), "trn_X.txt", "holds 4 lines, and trn_X_Y.txt calls for 3"),
         (
@@ -39,21 +39,21 @@ ERRORS = {
             "says 3 labels, and the training file says 2",
         ),
         (renee(trn_X_Xf="2 2\n0:1\n1:1\n"), "trn_X_Xf.txt:1", "has 2 rows, and trn_X_Y.txt calls for 3"),
-        (single("0 1:1\n"), "train.txt:1", "the header says 2 rows, and 1 follow"),
+        (single("0 1:1\n"), "train.txt:1", "2 rows, but 1 follow"),
     ],
     "missing-header": [
-        (renee("0:1\n\n1:1\n"), "trn_X_Y.txt:1", "numbers of rows and columns, and is '0:1'; put a line"),
-        (renee(""), "trn_X_Y.txt:1", "numbers of rows and columns, and is ''"),
+        (renee("0:1\n\n1:1\n"), "trn_X_Y.txt:1", "'0:1'; begin the file with a line 'rows columns'"),
+        (renee(""), "trn_X_Y.txt:1", "rows and columns, but is ''"),
         (
             {"train.txt": "0,2 1:0.5\n"},
             "train.txt:1",
-            "numbers of points, features and labels, and is '0,2 1:0.5'",
+            "points, features and labels, but is '0,2 1:0.5'",
         ),
     ],
     "bad-number": [
-        (renee("3 2\n0:1\n1:one\n\n"), "trn_X_Y.txt:3", "'1:one' holds something that is no number; write"),
-        (renee("3 2\n0:1\n\n1.5:1\n"), "trn_X_Y.txt:4", "'1.5:1' holds something that is no number"),
-        (single("0 1:1\nx 2:1\n"), "train.txt:3", "'x' holds something that is no number"),
+        (renee("3 2\n0:1\n1:one\n\n"), "trn_X_Y.txt:3", "'1:one'"),
+        (renee("3 2\n0:1\n\n1.5:1\n"), "trn_X_Y.txt:4", "'1.5:1'"),
+        (single("0 1:1\nx 2:1\n"), "train.txt:3", "'x'"),
         ({"train.txt": "0\ta\n1::much\tb\n", "Y.txt": "x\ny\n"}, "train.txt:2", "'1::much' is neither"),
         ({"t.csv": "text,labels,scores\na,b;c,1;2\na,b,high\n"}, "t.csv:3", "the weight 'high' is no number"),
     ],
@@ -172,7 +172,7 @@ ERRORS = {
         (
             {"notes.md": "x", "a.bin": "y"},
             "",
-            "it holds a.bin, notes.md; docs/guide/data.md describes those that",
+            "it holds a.bin, notes.md; use one of the layouts in docs/guide/data.md",
         ),
         ({}, "", "the folder is empty"),
     ],

@@ -220,5 +220,5 @@ def test_points_that_cannot_be_parted_are_refused(texts):
 
 
 def test_a_share_with_nothing_to_ask_is_refused():
-    with pytest.raises(DataError, match="a label that can be asked for"):
+    with pytest.raises(DataError, match="hold out a larger share"):
         holdout(Dataset(csr_array(np.eye(4, dtype=np.float32))), 0.5, 0)

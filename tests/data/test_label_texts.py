@@ -78,7 +78,7 @@ def test_the_other_texts_stay_with_the_labels():
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(DataError, match="other_label_texts names label 4, and there are 4 labels"):
+    with pytest.raises(DataError, match=r"other_label_texts names label 4.* 4 labels"):
         small(others=[(4, "x")])
     with pytest.raises(DataError, match="names label -1"):
         small(others=[(-1, "x"), (2, "y")])

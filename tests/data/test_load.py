@@ -68,7 +68,7 @@ def test_an_unknown_source_lists_what_is_bundled():
 
 def test_a_file_of_unknown_kind(tmp_path):
     (tmp_path / "a.pdf").write_text("x")
-    with pytest.raises(DataError, match=r"a\.pdf: is in no layout that can be read"):
+    with pytest.raises(DataError, match=r"a\.pdf: .*no layout that can be read"):
         load(tmp_path / "a.pdf")
 
 
@@ -180,7 +180,7 @@ def test_lists_to_train_on_and_separators_in_the_test_file(tmp_path):
 def test_a_record_of_an_augmentation_is_no_table(tmp_path):
     (tmp_path / "gandalf.json").write_text('{"data": "x", "points": 1, "format": "raw"}\n')
     (tmp_path / "label_frequencies.txt").write_text("1\n")
-    with pytest.raises(DataError, match=r"in no layout that can be read: it holds gandalf\.json, label_freq"):
+    with pytest.raises(DataError, match=r"no layout that can be read: it holds gandalf\.json, label_freq"):
         load(tmp_path)
 
 
@@ -210,7 +210,7 @@ def test_naming_columns_makes_a_table_of_a_folder_or_file_that_has_one(tmp_path)
 @pytest.mark.parametrize("option", ["text_column", "label_column", "weight_column", "separator"])
 def test_naming_columns_makes_no_table_of_another_layout(option):
     flag = re.escape(f"{option}=...")
-    with pytest.raises(DataError, match=f"^man: is in the raw layout.* what {flag} gives .* leave {flag}"):
+    with pytest.raises(DataError, match=f"^man: .*raw layout.* {flag} .* leave {flag}"):
         load("man", options=TableOptions(**{option: ";"}))
 
 
@@ -236,7 +236,7 @@ def test_a_table_may_begin_with_an_unnamed_column(tmp_path):
 
 def test_options_that_the_layout_cannot_use_are_not_ignored(tmp_path):
     (tmp_path / "labels.txt").touch()
-    with pytest.raises(DataError, match="is in the raw layout, which has its own place for what labels="):
+    with pytest.raises(DataError, match="raw layout, and labels="):
         load("man", options=TableOptions(labels=tmp_path / "labels.txt"))
 
 
@@ -245,7 +245,5 @@ def test_folders_written_for_a_trainer_say_what_they_are(tmp_path):
     record = {"data": "LF-ManSeeAlso-9K", "points": 9599, "format": "libmultilabel"}
     origin = (record, made.train.label_frequencies)
     export(made, tmp_path / "out", "libmultilabel", origin=origin)
-    with pytest.raises(
-        DataError, match="in the format libmultilabel, and cannot be read back; give the original"
-    ):
+    with pytest.raises(DataError, match=r"format libmultilabel.* cannot be read back; give the original"):
         load(tmp_path / "out")

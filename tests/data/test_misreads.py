@@ -29,7 +29,7 @@ def test_numbers_that_only_python_reads_are_refused(number, tmp_path):
 @pytest.mark.parametrize("pair", ["1_0:1", "\u0661:1", "1:1_0", "1:\u0661"])
 def test_pairs_that_only_python_reads_are_refused(pair, tmp_path):
     (tmp_path / "trn_X_Y.txt").write_text(f"2 20\n0:1\n{pair}\n", "utf-8")
-    with pytest.raises(DataError, match="no number") as error:
+    with pytest.raises(DataError, match="write whole numbers") as error:
         load(tmp_path)
     assert error.value.problem.line == 3
 

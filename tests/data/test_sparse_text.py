@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from gandalf.data import sparse_text
-from gandalf.data.files import Block
+from gandalf.data.files import TextBlock
 from gandalf.data.matrix_builder import FEATURE, LABEL
 from gandalf.data.sparse_text import read_single, read_sparse, shortest, write_sparse
 from gandalf.errors import Findings
@@ -100,7 +100,7 @@ def test_odd_lines_never_take_the_fast_path(line):
 
 @given(st.lists(st.lists(st.sampled_from("12, :;x\n"), max_size=12).map("".join), max_size=4).map("\n".join))
 def test_lines_are_cut_alike_fast_and_slow(text):
-    block = Block(2, f"{text}\n".encode())
+    block = TextBlock(2, f"{text}\n".encode())
     fast, slow = sparse_text._parted(block), sparse_text._parted_by_line(block)
     assert [words(part) for part in fast] == [words(part) for part in slow]
 
@@ -121,7 +121,7 @@ def test_blocks_meet_where_lines_end(tmp_path, monkeypatch):
     (tmp_path / "m.txt").write_text((tmp_path / "m.txt").read_text() + "0:1\n")
     findings = Findings(strict=False)
     read_sparse(tmp_path / "m.txt", FEATURE, findings)
-    assert findings.problems[0].what == "the header says 3,000 rows, and 3,001 follow"
+    assert findings.problems[0].what == "the header says 3,000 rows, but 3,001 follow"
 
 
 def sparse_text_blocks(path, findings, size):

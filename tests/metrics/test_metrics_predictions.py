@@ -110,13 +110,13 @@ GOOD = {"labels": [1]}
             [GOOD, '{"labels": [1, 2], "scores": [1' + "0" * 400 + ', "x"]}'],
             r'p.jsonl:2: the score "x" is not a number',
         ),
-        ([GOOD, '{"labels": [1' + "0" * 400 + "]}"], r"p.jsonl:2: label index 10{59}\.\.\. is out of range"),
+        ([GOOD, '{"labels": [1' + "0" * 400 + "]}"], r"p.jsonl:2: .*10{59}\.\.\. is out of range"),
         (
             [GOOD, '{"labels": [' + "[" * 940 + "]" * 940 + "]}"],
             r"p.jsonl:2: (\[...\] is no label|is JSON that)",
         ),
         ([GOOD, '{"labels": [1], "scores": [{}]}'], r"p.jsonl:2: the score \{...\} is not a number"),
-        ([GOOD, {"uid": [1], "labels": [1]}], r"p.jsonl:2: this line is for uid '\[...\]'"),
+        ([GOOD, {"uid": [1], "labels": [1]}], r"p.jsonl:2: .*uid '\[...\]'"),
         (
             [GOOD, '{"labels": [1' + "0" * 5000 + "]}"],
             r"p.jsonl:2: is JSON with a number or a nesting that cannot be read",
@@ -126,13 +126,13 @@ GOOD = {"labels": [1]}
         ([GOOD, {"labels": 1}], r"p.jsonl:2: has no list of labels"),
         (
             [GOOD, {"labels": [5]}],
-            r"p.jsonl:2: label index 5 is out of range, the data set has 5 labels; count",
+            r"p.jsonl:2: .* 5 is out of range.* 5 labels; count",
         ),
-        ([GOOD, {"labels": [-1]}], r"p.jsonl:2: label index -1 is out of range"),
+        ([GOOD, {"labels": [-1]}], r"p.jsonl:2: .* -1 is out of range"),
         ([GOOD, {"labels": [1.5]}], r"p.jsonl:2: 1.5 is no label"),
         ([GOOD, {"labels": [True]}], r"p.jsonl:2: true is no label"),
         ([GOOD, {"labels": ["delta"]}], r"p.jsonl:2: no label has the id or the text 'delta'"),
-        ([GOOD, {"labels": ["same"]}], r"p.jsonl:2: 2 labels have the text 'same'; give the label's id"),
+        ([GOOD, {"labels": ["same"]}], r"p.jsonl:2: 2 labels have the text 'same'; give the id"),
         ([GOOD, {"labels": [1, "b"]}], r"p.jsonl:2: label 1 is predicted twice"),
         (
             [GOOD, {"labels": [1], "scores": [1, 2]}],
@@ -140,8 +140,8 @@ GOOD = {"labels": [1]}
         ),
         ([GOOD, {"labels": [1], "scores": ["x"]}], r'p.jsonl:2: the score "x" is not a number'),
         ([GOOD, {"labels": [1], "scores": [float("nan")]}], r"p.jsonl:2: the score NaN is not a number"),
-        ([{"uid": "u1", "labels": [1]}], r"p.jsonl:1: this line is for uid 'u1', the test point .* has 'u0'"),
-        ([GOOD] * 2, r"p.jsonl: the predictions have 2 rows, the test split 3 points"),
+        ([{"uid": "u1", "labels": [1]}], r"p.jsonl:1: .*uid 'u1'.* 'u0'"),
+        ([GOOD] * 2, r"p.jsonl: .*2 rows.* 3 points"),
         ([GOOD] * 4, r"p.jsonl: these are predictions for the 4 training points, not for the 3 test points"),
     ],
 )
@@ -153,15 +153,15 @@ def test_bad_json_lines(lines, sentence, splits, tmp_path):
 @pytest.mark.parametrize(
     ("bad", "sentence"),
     [
-        (lambda: matrix(rows=7), r"7 rows, the test split 3 points; give one row"),
+        (lambda: matrix(rows=7), r"7 rows.* 3 points; give one row"),
         (lambda: matrix(rows=4), r"for the 4 training points, not for the 3 test points"),
-        (lambda: matrix(labels=6), r"6 columns, the data set 5 labels"),
+        (lambda: matrix(labels=6), r"6 columns.* 5 labels"),
         (lambda: matrix() * np.nan, r"row 0, label 0: the score is not a number"),
         (
             lambda: csr_array(([1.0, 2.0], [3, 3], [0, 0, 2, 2]), shape=(3, 5)),
             r"row 1 predicts label 3 twice",
         ),
-        (lambda: (np.asarray([[5]] * 3), np.ones((3, 1))), r"label index 5 is out of range"),
+        (lambda: (np.asarray([[5]] * 3), np.ones((3, 1))), r" 5 is out of range"),
         (lambda: (np.asarray([[1]] * 3), np.ones((3, 2))), r"must be N x k arrays"),
         (lambda: (np.asarray([[1]] * 4), np.ones((4, 1))), r"training points"),
         (lambda: (np.asarray([[1]] * 3), np.full((3, 1), 1j)), r"the scores are complex128 values"),

@@ -43,7 +43,7 @@ def test_empty_texts(options, made_up, tmp_path):
         ),
         (("--device", "gpu"), "the setting 'device' must be one of auto, cpu, cuda, not \"gpu\""),
         (("--set", "trainin.batch=3"), "there is no setting 'trainin.batch'; did you mean 'training.batch'?"),
-        (("--set", "batch"), "'batch' changes no setting; write it as key=value"),
+        (("--set", "batch"), "'batch' is not a change of a setting; write it as key=value"),
         (("--set", "rate=1"), "the setting 'rate' could be encoder.rate or head.rate"),
         (("--steps", "0"), "the setting 'training.steps' is 0, but it must be from 1 to 1,000,000,000"),
         (("--steps", "9" * 20), "but it must be from 1 to 1,000,000,000"),
@@ -53,7 +53,7 @@ def test_empty_texts(options, made_up, tmp_path):
         (("--label-epochs", "2"), "the setting 'targets.label_epochs' is 2.0, but it must be in [0, 1]"),
         (("--scale", "nan"), "the setting 'targets.scale' must be a number"),
         (("--seed", "-1"), "the setting 'seed' is -1, but it must be from 0 to"),
-        (("--strength", "3"), "a strength of shrinkage says nothing about ratio targets"),
+        (("--strength", "3"), "a strength of shrinkage has no effect on ratio targets"),
         (
             ("--targets", "none", "--keep", "labels"),
             "without label points there is nothing to keep 'labels' of",
@@ -80,7 +80,7 @@ def write(folder, targets, texts=None, label_texts=None):
 def test_tiny_data(tmp_path):
     one = write(tmp_path / "one", [[1]], ["a text"], ["a label"])
     said = fails(one, tmp_path / "out", *SMALL)
-    assert "no validation share can be cut from 1 training point of" in said and "--validation 0" in said
+    assert "no validation share can be cut from 1 training point" in said and "--validation 0" in said
     done(one, tmp_path / "out", *SMALL, "--validation", 0)
     assert "a label" in command_line.done("predict", tmp_path / "out", "a text")
     few = write(tmp_path / "few", [[1, 0], [0, 1], [1, 1]], ["a", "b", ""], ["x", ""])

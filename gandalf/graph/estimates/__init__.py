@@ -5,7 +5,7 @@ from __future__ import annotations
 from gandalf.graph.estimates import calibrated, glas, ratio, self_only, shrunk, teacher, walk
 from gandalf.graph.kind import TargetKind
 
-KINDS: dict[str, TargetKind] = {  # in the order of help texts and of the diagnosis
+KINDS: dict[str, TargetKind] = {  # help texts and the diagnosis use this order
     "ratio": ratio.KIND,
     "shrunk": shrunk.KIND,
     "calibrated": calibrated.KIND,

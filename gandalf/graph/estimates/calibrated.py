@@ -1,13 +1,14 @@
-"""Calibrated estimate: counts mean what they meant on labels whose text is a training text.
+"""Calibrated estimate: learn from matched labels which target the counts of a pair stand for.
 
-The paper postulates P(Y_i | X = z_j) = P(Y_i | Y_j). Where z_j, the text of label j, is also the text of
-training points, the left side can be observed: it is the mean target of those points. Pairs of such labels
-teach a function from the three counts of a pair to the observed target. That function serves every label.
+The paper postulates P(Y_i | X = z_j) = P(Y_i | Y_j). If z_j, the text of label j, is also the text of
+training points, the left side can be observed: it is the mean target of these points. The pairs of such
+labels train a function from the three counts of a pair to the observed target. The function is then used for
+all labels.
 
-The counts leave the matched points out: a point that carries i adds to G_ii, so a model that saw its own
-answer in the counts would be wrong. The function is a smooth logistic surface with a correction for each
-cell, as strong as the cell's evidence: the surface alone is too stiff for large sets, cells alone are too
-noisy for small ones (docs/guide/estimates.md has the comparison).
+The counts leave out the matched points, because a matched point with label i adds to G_ii, so the counts
+would contain the answer. The function is a smooth logistic surface plus a correction for each cell, which is
+larger if the cell has more evidence. The surface alone is too stiff for large sets, and cells alone are too
+noisy for small ones (docs/guide/estimates.md compares them).
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from gandalf.graph.matched_pairs import Matches, Pairs
 if TYPE_CHECKING:
     from gandalf.graph.label_graph import GraphOptions
 
-# With fewer, a calibration would fit noise.
+# With fewer texts or pairs, a calibration would fit noise.
 MIN_TEXTS, MIN_PAIRS = 50, 500
 
-COUNT_CAP = 6  # joint counts from here on share a cell
+COUNT_CAP = 6  # joint counts of this value or more share a cell
 FREQUENCY_EDGES = np.array([1.5, 2.5, 4.5, 8.5, 16.5, 64.5])
 DECILES = 10  # cells of the ratio
 RIDGE = 1.0  # on standardised coefficients
-PIECE = 1 << 16  # pairs scored at once: their intermediate values stay in the cache
+PIECE = 1 << 16  # pairs scored at once, so that intermediate values stay in the cache
 CELL_PRIOR = 10.0  # evidence (sum of p (1 - p)) that halves the pull of the surface
-FOLDS = 5  # of the diagnosis
+FOLDS = 5  # folds of texts in the diagnosis
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ def _build(points: Counted, options: GraphOptions) -> LabelGraph:
         return _fall_back(points, options, why)
     details: dict[str, float | str] = {"matched_labels": matches.labels, "pairs": len(matches.pairs)}
     estimate = fit_calibrated(matches.pairs)
-    # The fit has never seen a label's own points in its counts, so it must not meet them here.
+    # The fit used counts without a label's own points, so the graph must use them, too.
     return build_from_sums("calibrated", estimate, points, options, details, matches)
 
 
@@ -164,7 +165,7 @@ def _fall_back(points: Counted, options: GraphOptions, why: str) -> LabelGraph:
 
 
 def _cross_fitted(pairs: Pairs, shrunk: Shrunk, seed: int) -> Floats:
-    """Score each pair by a fit to the texts of the other folds."""
+    """Score each pair by a fit to the pairs of the other folds."""
     fold = _folds(pairs.text, seed)
     score = np.empty(len(pairs))
     for number in range(FOLDS):

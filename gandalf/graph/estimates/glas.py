@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Glas:
-    """Sigmoid of S; the threshold acts on S.
+    """Sigmoid of S; the threshold is compared with S.
 
-    sigmoid(0) is 0.5. Pairs that do not co-occur must not get it, so the threshold comes first. Values lie
-    in (0.5, 0.731]; the diagonal, S = 1, keeps its 0.731.
+    sigmoid(0) is 0.5, and pairs that do not co-occur must not get this value, so the threshold is applied
+    first. Values lie in (0.5, 0.731]; the diagonal, S = 1, keeps its 0.731.
     """
 
     unit_diagonal: ClassVar[bool] = False

@@ -20,7 +20,7 @@ class Ratio:
     below_ratio: ClassVar[bool] = True
 
     def score(self, joint: Floats, given: Floats, other: Floats) -> Floats:
-        """Return the share of the input label's points that also carry the other label."""
+        """Return the share of the input label's points that also have the other label."""
         return joint / given
 
     def target(self, score: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Each label alone: a label point's only target is its own label (Z1)."""
+"""Self targets: the only target of a label point is its own label (Z1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def identity(labels: int) -> csr_array:
-    """Return the graph of labels that know only themselves."""
+    """Return the label graph with the diagonal alone."""
     return csr_array(eye_array(labels, dtype=np.float32, format="csr"))
 
 

@@ -1,9 +1,10 @@
 """Shrunk ratio, G_ij / (G_jj + strength), with a strength that predicts held-out co-occurrences.
 
-The fit needs no label text. Take one point of label j away and ask whether it carries i, knowing only the
-rest. Over all points this leave-one-out likelihood depends on the counts alone. A pair seen together on c of
-j's n points was predicted at (c - 1) / (n - 1 + a) on each of the c, and at c / (n - 1 + a) on each of the
-other n - c. So the best strength a is exact and costs one pass over a sample of the pairs.
+The fit needs no label text. It leaves one point of label j out, and predicts from the other points whether
+this point has label i. Over all points, this leave-one-out likelihood depends on the counts alone. If i is on
+c of the n points of j, the prediction is (c - 1) / (n - 1 + a) on each of the c points, and c / (n - 1 + a)
+on each of the other n - c points. So the best strength a is exact and costs one pass over a sample of the
+pairs.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from gandalf.graph.kind import Counted, LabelGraph, TargetKind, build_from_sums,
 if TYPE_CHECKING:
     from gandalf.graph.label_graph import GraphOptions
 
-MAX_PAIRS = 5_000_000  # pairs looked at; more would not move the fit
-RANGE = (1e-2, 1e3)  # strengths tried
+MAX_PAIRS = 5_000_000  # pairs in the fit; more would not change it
+RANGE = (1e-2, 1e3)  # lowest and highest strength of the fit
 
 
 @dataclass(frozen=True)
 class Shrunk:
-    """Ratio as if the input label had been seen `strength` more times, alone.
+    """The ratio as if the input label had `strength` more points, with no other label on them.
 
-    A label seen once then no longer gives certainty to everything seen with it.
+    So a label with one point no longer gives a target of 1 to all labels on that point.
     """
 
     strength: float = 1.0
-    fitted_on: int = 0  # pairs that the strength was fitted to; 0 if it was given, or nothing could be fitted
+    fitted_on: int = 0  # pairs in the fit of the strength; 0: the strength is given or a default
     unit_diagonal: ClassVar[bool] = True
     below_ratio: ClassVar[bool] = True
 
@@ -57,14 +58,14 @@ class Shrunk:
 def fit_shrunk(targets: csr_array, *, seed: int = 0) -> Shrunk:
     """Fit the strength that best predicts held-out co-occurrences of these targets."""
     seen = csr_array(targets, copy=True)
-    seen.data = np.ones_like(seen.data)  # leave-one-out counts whole points; graded targets count as present
+    seen.data = np.ones_like(seen.data)  # leave-one-out counts whole points, so soft targets count as 1
     frequency = frequencies(seen)
     labels = labels_to_fit(products_by_label(seen), frequency, seed)
     return fit_strength(counts(seen, labels), labels, frequency)
 
 
 def labels_to_fit(work: npt.NDArray[np.int64], frequency: Floats, seed: int) -> npt.NDArray[np.int64]:
-    """Return the labels with two points or more, or a sample of them."""
+    """Return the labels with at least two points, or a sample of them."""
     return sample_by_pairs(work, np.flatnonzero(frequency > 1), np.random.default_rng(seed), MAX_PAIRS)
 
 
@@ -72,8 +73,8 @@ def fit_strength(together: csr_array, labels: npt.NDArray[np.int64], frequency: 
     """Fit the strength to the joint counts of `labels` (rows) with all labels."""
     joint, given, weight = _pair_table(together, labels, frequency)
     if not len(joint):
-        return Shrunk()  # no label has two points: nothing can be held out
-    from scipy.optimize import minimize_scalar  # not above: it takes a fifth of a second
+        return Shrunk()  # no label has two points, so no point can be left out
+    from scipy.optimize import minimize_scalar  # the import takes a fifth of a second
 
     found = minimize_scalar(
         lambda log_a: leave_one_out_loss(float(np.exp(log_a)), joint, given, weight),
@@ -85,9 +86,10 @@ def fit_strength(together: csr_array, labels: npt.NDArray[np.int64], frequency: 
 
 
 def leave_one_out_loss(strength: float, joint: Floats, given: Floats, weight: Floats) -> float:
-    """Return the log loss, summed over held-out points, of predicting each pair from all other points.
+    """Return the log loss, summed over left-out points, of predicting each pair from all other points.
 
-    The first term starts at c = 2: a pair seen on the held-out point alone has count 0 in the rest.
+    The first term starts at c = 2, because a pair on the left-out point alone has count 0 in the other
+    points.
     """
     rest = given - 1 + strength
     on = np.where(joint > 1, weight * joint * np.log(np.maximum(joint - 1, 0.5) / rest), 0.0)

@@ -1,12 +1,12 @@
-"""Teacher targets: the labels whose texts a trained siamese encoder puts nearest.
+"""Teacher targets: the labels whose texts are nearest in the vectors of a trained siamese encoder.
 
 From LEVER (ICLR 2024): the teacher is an encoder trained on pairs of points and labels. Soft targets of a
 label text are its nearest labels, with a temperature of 15 (its value for titles of Amazon). They are mixed
 with hard targets in equal shares.
 
-Ours: the form exp(temperature (cosine - 1)), which is 1 for equal directions and needs no sum over all
-labels; ten neighbours; any label graph as the hard targets (LEVER's are the identity matrix); a label's own
-target of 1; and the threshold of all other estimates.
+Differences to LEVER: the form exp(temperature (cosine - 1)), which is 1 for equal directions and needs no sum
+over all labels; ten neighbours; any label graph as the hard targets (LEVER uses the identity matrix); a
+label's own target of 1; and a threshold, as in all other estimates.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
-ROWS, COLUMNS = 1_024, 16_384  # labels that meet at once: 64 MiB of cosines
+ROWS, COLUMNS = 1_024, 16_384  # shape of one block of cosines: 64 MiB
 
 
 @dataclass(frozen=True)
 class TeacherOptions:
     """Settings that turn a teacher's vectors into targets.
 
-    neighbours: nearest labels of a label, without itself. temperature: how fast a target falls with the
-    cosine. soft: share of the teacher in the mixture, LEVER's lambda. delta: threshold, itself excluded.
+    neighbours: nearest other labels of a label. temperature: how fast a target falls with the cosine. soft:
+    share of the teacher in the mixture, LEVER's lambda. delta: threshold; targets must be greater.
     """
 
     neighbours: int = 10
@@ -74,13 +74,14 @@ def teacher_targets(
 
 
 def mixed_targets(near: tuple[Ints, Floats], hard: csr_array, options: TeacherOptions = LEVER) -> csr_array:
-    """Do as `teacher_targets`, with ids and cosines of the nearest labels that a GPU may have found."""
+    """Like `teacher_targets`, but with given ids and cosines of the nearest labels, which a GPU may have
+    found."""
     ids, cosines = near  # shape of both: (L, k)
     if hard.shape != (len(ids), len(ids)):
         shape = f"{hard.shape[0]:,} x {hard.shape[1]:,}"
         raise DataError(f"the hard targets are {shape}, but the teacher knows {len(ids):,} labels")
     row, place = np.nonzero(ids >= 0)
-    cosine = np.minimum(cosines[row, place].astype(np.float64), 1.0)  # rounding may lead beyond 1
+    cosine = np.minimum(cosines[row, place].astype(np.float64), 1.0)  # rounding may exceed 1
     value = np.exp(options.temperature * (cosine - 1))
     soft = csr_array((value, (row, ids[row, place])), shape=hard.shape)
     return _kept(options.soft * soft + (1 - options.soft) * hard.astype(np.float64), options.delta)
@@ -89,8 +90,8 @@ def mixed_targets(near: tuple[Ints, Floats], hard: csr_array, options: TeacherOp
 def nearest(vectors: npt.NDArray[np.floating[Any]], k: int) -> tuple[Ints, Floats]:
     """Return ids and cosines of the k nearest other vectors of each vector, nearest first.
 
-    The smaller id comes first where cosines are equal. The search is exact up to float32, by blocks of
-    matrix products. With fewer than k others, the last ids are -1 and their cosines -inf.
+    If cosines are equal, the smaller id comes first. The search is exact up to float32 rounding. With fewer
+    than k other vectors, the last ids are -1 and their cosines -inf.
     """
     units = np.array(vectors, dtype=np.float32)  # shape: (L, dim)
     if not np.isfinite(units).all():
@@ -107,11 +108,11 @@ def nearest(vectors: npt.NDArray[np.floating[Any]], k: int) -> tuple[Ints, Float
 
 
 def _nearest_of(units: Floats, start: int, k: int) -> tuple[Ints, Floats]:
-    """Return the k nearest others of some consecutive vectors."""  # shape of both: (R, k)
+    """Return the k nearest other vectors of consecutive vectors from `start` on."""  # shape of both: (R, k)
     count = min(ROWS, len(units) - start)
     row, column = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    score = np.empty(0, dtype=np.float32)  # of the best so far, by row and column
-    least = np.full(count, -np.inf, dtype=np.float32)  # of the k-th best of each row
+    score = np.empty(0, dtype=np.float32)  # scores of the best so far, by row and column
+    least = np.full(count, -np.inf, dtype=np.float32)  # score of the k-th best of each row
     for first, cosines in _blocks(units, start, count):
         if first == 0 and k <= cosines.shape[1]:
             least = np.nextafter(np.partition(cosines, -k, axis=1)[:, -k], np.float32(-np.inf))
@@ -133,7 +134,7 @@ def _nearest_of(units: Floats, start: int, k: int) -> tuple[Ints, Floats]:
 
 
 def _blocks(units: Floats, start: int, count: int) -> Iterator[tuple[int, Floats]]:
-    """Yield the first column and the cosines of each block; a vector with itself has -inf."""
+    """Yield the first column and the cosines of each block; the cosine of a vector with itself is -inf."""
     rows = units[start : start + count]
     for first in range(0, len(units), COLUMNS):
         cosines = rows @ units[first : first + COLUMNS].T  # shape: (R, C)
@@ -144,11 +145,12 @@ def _blocks(units: Floats, start: int, count: int) -> Iterator[tuple[int, Floats
 
 
 def _kept(mixed: csr_array, delta: float) -> csr_array:
-    """Keep entries above the threshold off the diagonal; put 1 on it."""
+    """Keep entries off the diagonal that are above the threshold; set the diagonal to 1."""
     entries = csr_array(mixed).tocoo()
     row, column = entries.coords
     value = entries.data.astype(np.float32)
-    # Hard targets come in float32, where half of 1/5 is above 1/10: both sides are rounded, then they tie.
+    # In float32, half of 1/5 is above 1/10. With both sides rounded to float32 they are equal, as they should
+    # be.
     kept = (value > np.float32(delta)) & (row != column)
     own = np.arange(mixed.shape[0])
     places = np.concatenate([row[kept], own]), np.concatenate([column[kept], own])

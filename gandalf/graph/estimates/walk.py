@@ -1,9 +1,9 @@
-"""ECLARE's random walk over labels, its exact expectation, and the label graph that either gives.
+"""Walk targets: ECLARE's random walk over labels, its exact expectation, and the label graph of either.
 
-A visit goes from a label to a random point of that label, and from there to a random label of that point. It
-starts from the root label with probability `reset`, else from the label visited last; the first visit always
-starts from the root. The walk takes graded targets as 1. Labels with more than `verbose` points are neither
-walked from nor reached: their row holds themselves alone.
+A visit goes from a label to a random point of this label, and from there to a random label of this point. It
+starts from the root label with probability `reset`, else from the label of the last visit; the first visit
+starts from the root. Soft targets count as 1. Labels with more than `verbose` points take no part in the
+walk: their row holds only the diagonal.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-WALKERS = 16_384  # labels walked from at once; another number gives another walk for the same seed
-DENSE = 2**25  # most entries of the expectation held at once, if every label reaches every other
+WALKERS = 16_384  # roots walked from at once; another value gives another walk for the same seed
+DENSE = 2**25  # most entries of the expectation in memory at once
 
 
 @dataclass(frozen=True)
 class Walk:
-    """Settings of a walk: visits per label, chance of a new start, most points of a label that takes part."""
+    """Settings of a walk: visits per label, probability of a restart, most points of a label in the walk."""
 
     visits: int = 400
     reset: float = 0.8
@@ -42,8 +42,8 @@ class Walk:
     def __post_init__(self) -> None:
         if self.visits < 1 or not 0 <= self.reset <= 1:
             raise DataError(
-                f"a walk of {self.visits} visits with reset {self.reset} is none",
-                remedy="give at least one visit and a probability",
+                f"a walk cannot have {self.visits} visits with reset {self.reset}",
+                remedy="give at least one visit, and a reset in [0, 1]",
             )
 
 
@@ -60,9 +60,9 @@ def walk_counts(
     verbose: int = 500,
     seed: int = 0,
 ) -> csr_array:
-    """Count the visits to each label (columns) from each root (rows): the `top_k` largest, and the root.
+    """Count the visits to each label (columns) from each root (rows); keep the `top_k` largest and the root.
 
-    The root's own entry stays even outside the largest, and is 1 if the walk never came back to it.
+    The count of the root itself is at least 1.
     """
     by_point = _support(targets, verbose)
     by_label = csr_array(by_point.T)
@@ -86,11 +86,11 @@ def expected_walk(
     steps: int = 20,
     floor: float = 0.0,
 ) -> csr_array:
-    """Return the expected share of each root's visits to each label; `visits=None` is a walk without end.
+    """Return the expected share of each root's visits to each label; `visits=None` is an endless walk.
 
-    The expectation follows at most `steps` steps from the root. It leaves out visits further away: less than
-    (1 - reset)^steps of all. On large sets a walk reaches nearly every label; a `floor` above 0 drops
-    labels on which a walker stands with a lower probability.
+    The expectation includes at most `steps` steps from the root. The visits further away, less than
+    (1 - reset)^steps of all, are left out. On large sets a walk reaches nearly every label; `floor` drops
+    labels that a walker is on with a lower probability.
     """
     walk = Walk(visits or 1, reset, verbose)
     by_point = _support(targets, verbose)
@@ -121,7 +121,7 @@ def walk_graph(
 ) -> csr_array:
     """Return the label graph of the walk: rows divided by their diagonal, clipped at 1, above `delta`.
 
-    `exact` takes the walk's expectation in place of a drawn walk, and then every label above `delta`.
+    `exact` uses the expectation instead of a random walk, and then keeps every label above `delta`.
     """
     check_threshold(delta, top_k)
     if exact:
@@ -134,7 +134,7 @@ def walk_graph(
         )
     own = visits.diagonal()
     row = np.repeat(np.arange(len(own)), np.diff(visits.indptr))
-    # ECLARE keeps the root beside the `top_k` largest; a row of the graph counts it among them.
+    # ECLARE keeps the root in addition to the `top_k` largest; a row of the graph counts it among them.
     rank = np.where(visits.indices == row, np.inf, visits.data)
     kept = np.full(visits.nnz, exact)
     kept[largest_entries(row, visits.indices, rank, top_k)] = True
@@ -147,9 +147,9 @@ def walk_graph(
 
 
 def smoothing_graph(targets: csr_array, *, seed: int = 0, top_k: int = 10, walk: Walk = ECLARE) -> csr_array:
-    """Return the graph that ECLARE averages label texts over: D^-1/2 G D'^-1/2 of the walk's counts G.
+    """Return the graph over which ECLARE averages label texts: D^-1/2 G D'^-1/2 of the walk's counts G.
 
-    D and D' are its row and column sums. Labels with too many points keep a loop to themselves alone.
+    D and D' are the row sums and column sums of G. Labels with too many points have only their diagonal.
     """
     visits = walk_counts(
         targets, visits=walk.visits, reset=walk.reset, top_k=top_k, verbose=walk.verbose, seed=seed
