@@ -1,1 +1,1 @@
-"""Results to terminal tables and plots."""
+"""Show results as terminal tables and plots."""

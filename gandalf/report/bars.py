@@ -1,4 +1,4 @@
-"""Bar charts made of text, for terminals and pipes."""
+"""Draw bar charts in text, for terminals and pipes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def bar(value: float, highest: float, width: int = 40) -> str:
-    """A bar of up to `width` characters; anything above zero shows at least a sliver."""
+    """Return a bar of up to `width` characters; a value above 0 shows at least an eighth of a character."""
     if highest <= 0 or value <= 0:
         return ""
     eighths = max(1, round(8 * width * value / highest))
@@ -18,7 +18,7 @@ def bar(value: float, highest: float, width: int = 40) -> str:
 
 
 def frequency_bars(frequencies: npt.NDArray[np.int64]) -> Table:
-    """How many labels have 0, 1, 2-3, 4-7, ... training points."""
+    """Return a table of the numbers of labels with 0, 1, 2-3, 4-7, ... training points."""
     highest = int(frequencies.max(initial=0))
     edges = [0, *(2**power for power in range(highest.bit_length() + 1))]
     counts, _ = np.histogram(frequencies, [*edges[:-1], edges[-1] - 0.5])

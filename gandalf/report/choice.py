@@ -1,4 +1,4 @@
-"""What `--targets auto` chose from, as a terminal table."""
+"""Show the candidates of `--targets auto` as a terminal table."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from rich.table import Table
 
 
 def choice_report(table: Mapping[str, Any]) -> Group:
-    """The candidates with their figures on held-out training points, the chosen one marked, and the reason.
+    """Return the candidates with their figures on held-out training points, the chosen one marked, and the
+    reason.
 
-    `table` is what `metrics.json` keeps under "choice".
+    `table` is the entry "choice" of `metrics.json`.
     """
     reason = f"Targets: {table['why']}"
     return Group(_candidates(table), reason) if table["tried"] else Group(reason)
@@ -25,7 +26,7 @@ def _candidates(table: Mapping[str, Any]) -> Table:
     found = Table(title="Targets tried on held-out training points", title_justify="left")
     for title in ("", "targets", "weight", *shown.values()):
         found.add_column(title, justify="left" if title in ("", "targets") else "right")
-    found.add_column(f"{table['by']}, to the default", justify="right")
+    found.add_column(f"{table['by']}, against the default", justify="right")
     for each in table["tried"]:
         is_chosen = all(each[name] == value for name, value in chosen.items())
         figures = (f"{each['figures'][key]:.2f}" for key in shown)

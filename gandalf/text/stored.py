@@ -1,4 +1,4 @@
-"""What tokens keep beside a model: one JSON file of plain facts."""
+"""Write and read the JSON files of a vocabulary in a model folder."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ import numpy.typing as npt
 from gandalf.data.files import written
 from gandalf.errors import DataError
 
-LONGEST = 1 << 20  # tokens that a text may have places for
+LONGEST = 1 << 20  # highest max_length
 REMEDY = "copy the model folder again, or train it again"
 
 
 def need_length(tokens: object) -> None:
-    """Refuse more tokens of a text than memory has room for: each text gets as many places."""
+    """Raise a DataError if max_length is above LONGEST: a table has this many columns for every text."""
     if isinstance(tokens, int) and tokens > LONGEST:
         raise DataError(f"max_length is {tokens:,}; it must be at most {LONGEST:,}")
 
 
 def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
-    """Write the facts as JSON, the same bytes for the same facts."""
+    """Write the facts as JSON; equal facts give equal bytes."""
     with written(path) as file:
         file.write(json.dumps(facts, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 def read_text(path: Path, remedy: str = REMEDY) -> str:
-    """The file's text, which must be UTF-8."""
+    """Return the text of a file, which must be UTF-8."""
     try:
         return path.read_text("utf-8")
     except OSError as error:
@@ -41,7 +41,7 @@ def read_text(path: Path, remedy: str = REMEDY) -> str:
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """The facts of a JSON file, which must hold an object."""
+    """Return the facts of a JSON file, which must hold an object."""
     text = read_text(path)
     try:
         facts = json.loads(text)
@@ -54,7 +54,7 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def understood(path: Path) -> Iterator[None]:
-    """Turn what goes wrong while a file's facts are used into one sentence about the file."""
+    """Turn exceptions of the body, which uses the facts of a file, into a DataError that names the file."""
     try:
         yield
     except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -63,7 +63,7 @@ def understood(path: Path) -> Iterator[None]:
 
 
 def counts_of(values: list[int], size: int) -> npt.NDArray[np.int64]:
-    """A list of `size` counts as an array."""
+    """Return a list of `size` counts as an array; raise a ValueError if it is no such list."""
     counts = np.array(values)
     if counts.shape != (size,) or counts.dtype != np.int64 or counts.min(initial=0) < 0:
         raise ValueError(f"there are not {size} counts, one for each token")

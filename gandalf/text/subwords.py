@@ -1,4 +1,4 @@
-"""Sub-words as tokens, through the `tokenizers` library: learnt from the texts, or a pre-trained model's."""
+"""Use sub-words as tokens, by the library `tokenizers`: learnt from texts, or of a pre-trained model."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 FILE, TOKENIZER = "subwords.json", "tokenizer.json"
 _PADDING, UNKNOWN_NAMES = ("[PAD]", "<pad>", "<|pad|>"), ("[UNK]", "<unk>", "<|unk|>")
-# Where a word begins inside another: at the capital in camelCase, at the last capital of HTTPServer.
+# Splits inside words: before the capital of camelCase, and before the last capital of HTTPServer.
 _HUMPS = r"(?<=\p{Ll})(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})"
 
 
 @dataclass(frozen=True)
 class SubwordsOptions:
-    """How sub-words are learnt."""
+    """Options for learning sub-words."""
 
-    max_length: int = 32  # tokens of a text; what follows is cut off
-    size: int = 30_000  # of the vocabulary, unless there are more characters, each a token in any case
+    max_length: int = 32  # tokens read of a text
+    size: int = 30_000  # size of the vocabulary; it is larger if there are more distinct characters
 
     def __post_init__(self) -> None:
         need_length(self.max_length)
@@ -43,39 +43,41 @@ class SubwordsOptions:
 
 
 class Subwords:
-    """The tokens of a `tokenizer.json`, with padding moved to id 0 where it stands elsewhere.
+    """The tokens of a `tokenizer.json`, with the padding token moved to id 0.
 
-    `tokenizer_ids` holds the file's own id of each of ours, which is its row in a pre-trained table.
+    `tokenizer_ids` maps our ids to the ids of the file, which are rows of a pre-trained table.
     """
 
-    threaded = True  # `encode` uses all cores by itself
+    threaded = True  # `encode` uses all cores
 
     def __init__(self, tokenizer: str, max_length: int, *, special_tokens: bool = False) -> None:
         self.tokenizer, self.max_length, self.special_tokens = tokenizer, max_length, special_tokens
         self._model = read_tokenizer(tokenizer)
         added = self._model.num_special_tokens_to_add(False) if special_tokens else 0
         if max_length <= added:
-            what = f"a text of {max_length} tokens has no room beside the tokenizer's {added} special ones"
+            what = f"max_length is {max_length}, and the tokenizer adds {added} special tokens"
             raise DataError(what, remedy="raise max_length")
         self._model.no_padding()
         self._model.enable_truncation(max_length)
-        self._model.encode_special_tokens = True  # "[PAD]" written in a text is text
+        self._model.encode_special_tokens = True  # read "[PAD]" in a text as text
         vocabulary = self._model.get_vocab()
-        self.tokenizer_ids = _with_padding_first(vocabulary)  # shape: (size,), -1 for padding of our own
+        self.tokenizer_ids = _with_padding_first(vocabulary)  # shape: (size,), -1 for padding not in the file
         self.size = len(self.tokenizer_ids)
         self._ours = np.zeros(int(self.tokenizer_ids.max(initial=0)) + 1, dtype=np.int32)
         used = self.tokenizer_ids >= 0
         self._ours[self.tokenizer_ids[used]] = np.flatnonzero(used)
         unknown = next((vocabulary[name] for name in UNKNOWN_NAMES if name in vocabulary), None)
-        self._unknown = 1 if unknown is None else int(self._ours[unknown])  # stands for a text without tokens
-        self.frequencies = np.zeros(self.size, dtype=np.int64)  # shape: (size,), texts that hold each token
-        self.num_texts = 0  # that the frequencies were counted in
+        self._unknown = 1 if unknown is None else int(self._ours[unknown])  # id of a text without tokens
+        self.frequencies = np.zeros(
+            self.size, dtype=np.int64
+        )  # shape: (size,), number of texts with each token
+        self.num_texts = 0  # number of texts behind `frequencies`
 
     @classmethod
     def fit(
         cls, texts: Iterable[str], options: SubwordsOptions | None = None, *, workers: int | None = None
     ) -> Subwords:
-        """Learn byte-pair merges from the texts, in two passes over them (an iterator is kept in memory)."""
+        """Learn byte-pair merges from the texts in two passes; an iterator is first read into memory."""
         options = options or SubwordsOptions()
         if iter(texts) is texts:
             texts = list(texts)
@@ -84,33 +86,33 @@ class Subwords:
 
     @classmethod
     def from_file(cls, path: str | Path, *, max_length: int = 32) -> Subwords:
-        """The tokens of a local `tokenizer.json`, or of a folder that holds one, special tokens included."""
+        """Return the tokens of a `tokenizer.json`, or of a folder with one, special tokens included."""
         path = Path(path)
         path = path / TOKENIZER if path.is_dir() else path
         text = _checked_text(path, "name the folder or file of a tokenizer")
         return cls(text, max_length, special_tokens=True)
 
     def counted(self, texts: Iterable[str], *, workers: int | None = None) -> Subwords:
-        """The same tokens with the frequencies of these texts, for `idf`."""
+        """Return the same tokens with the frequencies of these texts, for `idf`."""
         counted = Subwords(self.tokenizer, self.max_length, special_tokens=self.special_tokens)
         counted.frequencies, counted.num_texts = document_frequencies(self, texts, workers=workers)
         return counted
 
     @property
     def strings(self) -> list[str]:
-        """The text that each token stands for; "" for padding and other special tokens."""
+        """Return the text of each token; "" for padding and other special tokens."""
         decoded = [
             "" if number < 0 else self._model.decode([number]) for number in self.tokenizer_ids.tolist()
         ]
         return [text.removeprefix("##").strip() for text in decoded]
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.int32]:
-        """The ids of each text, cut off or padded with 0 on the right."""
+        """Return the ids of each text, cut or padded with 0 on the right."""
         try:
             found = self._model.encode_batch_fast(texts, add_special_tokens=self.special_tokens)
-        except TypeError:  # half a surrogate pair, which is no text to the library
+        except TypeError:  # the library refuses lone surrogates
             found = self._model.encode_batch_fast(
-                [_whole(text) for text in texts], add_special_tokens=self.special_tokens
+                [_without_surrogates(text) for text in texts], add_special_tokens=self.special_tokens
             )
         lengths = np.array([len(row) for row in found], dtype=np.int64)
         ids = np.fromiter(chain.from_iterable(row.ids for row in found), np.int64, int(lengths.sum()))
@@ -119,22 +121,22 @@ class Subwords:
         return table
 
     def known(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return True for each text that has a token which is not the unknown or a special one."""
+        """Return True for each text with a token that is neither unknown nor special."""
         return self.known_rows(self.encode(texts))  # shape: (N,)
 
     def known_rows(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
-        """Return the same for texts by their ids."""  # shape: (N, T) -> (N,)
-        nothing = [0, self._unknown, *self.encode([""])[0]]  # a text without words has the special ones alone
+        """Like `known`, but for the token ids of texts."""  # shape: (N, T) -> (N,)
+        nothing = [0, self._unknown, *self.encode([""])[0]]  # a text without words has special tokens only
         return np.asarray((~np.isin(ids, nothing)).any(axis=1))
 
     def with_length(self, max_length: int) -> Subwords:
-        """Return the same tokens, of which so many are read of a text."""
+        """Return the same tokens with another `max_length`."""
         made = Subwords(self.tokenizer, max_length, special_tokens=self.special_tokens)
         made.frequencies, made.num_texts = self.frequencies, self.num_texts
         return made
 
     def idf(self) -> npt.NDArray[np.float32]:
-        """The weight of each token by how few of the counted texts hold it; 0 for padding."""
+        """Return the IDF weight of each token in the counted texts; 0 for padding."""
         return inverse_frequencies(self.frequencies, self.num_texts)
 
     def save(self, folder: Path) -> None:
@@ -172,19 +174,19 @@ def _rebuilt(tokenizer: str, max_length: int, special_tokens: bool) -> Subwords:
 
 def _checked_text(path: Path, remedy: str) -> str:
     text = read_text(path, remedy)
-    read_tokenizer(text, path)  # for the name of the file in the error
+    read_tokenizer(text, path)  # only for an error that names the file
     return text
 
 
 def read_tokenizer(text: str, file: Path | None = None) -> Tokenizer:
-    """The tokenizer that the text of a `tokenizer.json` describes."""
+    """Return the tokenizer that the text of a `tokenizer.json` describes."""
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
         raise DataError("sub-words need tokenizers", remedy="pip install 'gandalf-xmc[train]'") from error
     try:
         return Tokenizer.from_str(text)
-    except Exception as error:  # the library raises nothing narrower
+    except Exception as error:  # the library raises plain Exception
         raise DataError(f"is no tokenizer that can be read ({error})", file=file, remedy=REMEDY) from error
 
 
@@ -207,11 +209,11 @@ def _learn(texts: Iterable[str], size: int) -> str:
         special_tokens=[_PADDING[0], UNKNOWN_NAMES[0]],
         show_progress=False,
     )
-    blank.train_from_iterator(map(_whole, texts), trainer)
+    blank.train_from_iterator(map(_without_surrogates, texts), trainer)
     return blank.to_str()
 
 
-# Merges rather than a unigram model: learnt twice from the same texts they are the same.
+# Byte-pair merges, not a unigram model, because they are the same each time they are learnt.
 _BLANK = {
     "version": "1.0",
     "added_tokens": [],
@@ -231,5 +233,5 @@ _BLANK = {
 }
 
 
-def _whole(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")

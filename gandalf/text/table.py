@@ -1,4 +1,4 @@
-"""All texts of a split as one table of token ids, in memory or mapped from a file."""
+"""Encode all texts of a split as one table of token ids, in memory or mapped from a file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ Ids = npt.NDArray[np.int32]
 def token_table(
     tokens: Tokens, texts: Iterable[str], *, path: str | Path | None = None, workers: int | None = None
 ) -> Ids:
-    """The ids of all texts, N x the longest text's length, the same whatever the number of workers.
+    """Return the ids of all texts (N x length of the longest text); the number of workers does not change
+    them.
 
-    With `path` the table is written there as a `.npy` file and mapped (read-only), so that it never has to
-    fit in memory.
+    With `path`, the table is written there as a `.npy` file and mapped read-only, so that it need not fit in
+    memory.
     """
     workers = 0 if workers is None and tokens.threaded else workers
     chunks = map_chunks(partial(_trimmed, tokens), texts, "tokens", workers=workers)
@@ -48,7 +49,7 @@ def _gathered(chunks: Iterator[Ids]) -> Ids:
 
 
 def _stored(chunks: Iterator[Ids], path: Path) -> Ids:
-    """Keep the chunks in a file without a name until the width is known, then write them out in full."""
+    """Spool the chunks in a temporary file until the width is known, then write the padded table."""
     rows, width = 0, 1
     with written(path, "wb") as file, tempfile.TemporaryFile(dir=path.parent) as spool:
         number = 0

@@ -1,4 +1,4 @@
-"""What every kind of token offers, and how a model folder's are read back."""
+"""Define the protocol `Tokens`, and load the tokens of a model folder."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gandalf.text.stored import REMEDY
 
 
 def check_texts(texts: object) -> None:
-    """Refuse what is not a list of texts, or anything like one that has a length and can be cut."""
+    """Raise a DataError unless `texts` is a list of strings, or another sequence of strings."""
     if isinstance(texts, bytes) or not (hasattr(texts, "__len__") and hasattr(texts, "__getitem__")):
-        raise DataError(f"wanted are a text or a list of texts, and this is {_kind(texts)}")
-    for at, text in enumerate(texts, start=1):  # type: ignore[arg-type, var-annotated]  # it can be cut
+        raise DataError(f"the texts must be a string or a list of strings, not {_kind(texts)}")
+    for at, text in enumerate(texts, start=1):  # type: ignore[arg-type, var-annotated]  # has __getitem__
         if not isinstance(text, str):
-            raise DataError(f"text {at:,} of the list is {_kind(text)}", remedy="make a text of it: str(...)")
+            raise DataError(f"text {at:,} of the list is {_kind(text)}", remedy="convert it with str(...)")
 
 
 def _kind(value: object) -> str:
@@ -29,23 +29,24 @@ def _kind(value: object) -> str:
 
 
 class Tokens(Protocol):
-    """A fitted vocabulary: texts to rows of ids. Every text has at least one id that is not padding."""
+    """A fitted vocabulary that turns texts into rows of ids. Every text has at least one id besides
+    padding."""
 
     size: int  # ids lie in [0, size); 0 is padding
     max_length: int
-    threaded: bool  # whether `encode` uses all cores by itself
+    threaded: bool  # True if `encode` uses all cores
 
     @property
     def strings(self) -> list[str]:
-        """The text that each token stands for; "" for padding and other special tokens."""
+        """Return the text of each token; "" for padding and other special tokens."""
         ...
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.int32]:
-        """The ids of each text, cut off or padded with 0 on the right."""  # shape: (N, max_length)
+        """Return the ids of each text, cut or padded with 0 on the right."""  # shape: (N, max_length)
         ...
 
     def known(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return True for each text that has a token which is not the unknown or a special one."""
+        """Return True for each text with a token that is neither unknown nor special."""
         ...  # shape: (N,)
 
     def known_rows(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
@@ -53,26 +54,26 @@ class Tokens(Protocol):
         ...  # shape: (N, T) -> (N,)
 
     def with_length(self, max_length: int) -> Tokens:
-        """Return the same tokens, of which so many are read of a text."""
+        """Return the same tokens with another `max_length`."""
         ...
 
     def idf(self) -> npt.NDArray[np.float32]:
-        """The weight of each token by how few of the fitted texts hold it; 0 for padding."""
+        """Return the IDF weight of each token in the fitted texts; 0 for padding."""
         ...  # shape: (size,)
 
     def save(self, folder: Path) -> None:
-        """Write its JSON files into a model folder."""
+        """Write the vocabulary into a model folder."""
         ...
 
 
-KINDS: Mapping[str, Callable[[Path], Tokens]] = {  # by the file that marks them
+KINDS: Mapping[str, Callable[[Path], Tokens]] = {  # by the file that only this kind has
     words.FILE: words.Words.load,
     subwords.FILE: subwords.Subwords.load,
 }
 
 
 def load_tokens(folder: str | Path) -> Tokens:
-    """The tokens saved in a model folder, whichever kind they are."""
+    """Load the tokens of a model folder, of either kind."""
     folder = Path(folder)
     for name, load in KINDS.items():
         if (folder / name).is_file():

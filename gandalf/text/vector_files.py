@@ -1,4 +1,5 @@
-"""Word vectors as text, a word and its numbers on each line: GloVe, word2vec and fastText's `.vec`."""
+"""Read word vectors from text files (GloVe, word2vec, fastText's `.vec`): a word and its numbers on each
+line."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ REMEDY = "download or copy it again, or name a text file of word vectors"
 def read_vector_file(
     path: Path, names: Sequence[str]
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    """The vectors of the names, and which were found: as written, or else the first that differs in case."""
+    """Return the vector of each name, and a mask of the names found; a different case matches as second
+    choice."""
     stated, columns = _size(path)
     wanted = {name: row for row, name in enumerate(names)}
     vectors = np.zeros((len(names), columns), dtype=np.float32)
@@ -37,13 +39,13 @@ def read_vector_file(
             vectors[row] = _numbers(numbers, path, number)
             found[row], exact[row] = True, same
     if stated is not None and count < stated:
-        what = f"ends after {count:,} of the {stated:,} vectors that its first line promises"
+        what = f"ends after {count:,} vectors, but its first line says {stated:,}"
         raise DataError(what, file=path, remedy=REMEDY, kind="truncated-file")
     return vectors, found
 
 
 def _size(path: Path) -> tuple[int | None, int]:
-    """The number of vectors where a header states it, and the numbers in each."""
+    """Return the number of vectors, or None if there is no header, and the numbers in each vector."""
     fields = first_line(path).rstrip(" ").split(" ")
     if len(fields) == 2 and all(field.isascii() and field.isdigit() for field in fields):
         return int(fields[0]), int(fields[1])
@@ -53,10 +55,10 @@ def _size(path: Path) -> tuple[int | None, int]:
 
 
 def _cut(line: str, columns: int, path: Path, number: int) -> tuple[str, list[str]]:
-    """The word of a line, which in some files has spaces in it, and what should be its numbers."""
+    """Return the word of a line, which may contain spaces, and the fields of its numbers."""
     word, *numbers = line.rstrip(" ").rsplit(" ", columns)
     if len(numbers) < columns:
-        _refuse(f"has {len(numbers)} numbers after the word where {columns} are expected", path, number)
+        _refuse(f"has {len(numbers)} numbers after the word, but {columns} are expected", path, number)
     if " " in word and _is_number(word.rsplit(" ", 1)[1]):
         _refuse(f"has more than the {columns} numbers expected after the word", path, number)
     return word, numbers
@@ -67,7 +69,7 @@ def _numbers(fields: list[str], path: Path, line: int) -> npt.NDArray[np.float32
         vector = np.array(fields, dtype=np.float64)
     except ValueError:
         wrong = next(field for field in fields if not _is_number(field))
-        _refuse(f"has '{wrong[:40]}' where a number is expected", path, line)
+        _refuse(f"has '{wrong[:40]}', but a number is expected", path, line)
     if not np.isfinite(vector).all() or np.abs(vector).max(initial=0) > np.finfo(np.float32).max:
         _refuse("has a number that is not finite", path, line)
     return vector.astype(np.float32)

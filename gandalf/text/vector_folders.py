@@ -1,4 +1,4 @@
-"""Word vectors from a model: its tokenizer, and the table of its tokens' vectors."""
+"""Read word vectors from a model folder, by its tokenizer and the table of its tokens' vectors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REMEDY = "name a folder or package with a tokenizer.json and a .safetensors tabl
 def read_vector_folder(
     folder: Path, names: Sequence[str]
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    """The mean vector of each name's tokens, and for which names there were any."""
+    """Return the mean vector of each name's tokens, and a mask of the names with tokens."""
     tokenizer = read_tokenizer(_tokenizer_in(folder))
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -39,10 +39,10 @@ def read_vector_folder(
 
 
 def _tokenizer_in(folder: Path) -> str:
-    """The text of the first file below the folder that describes a tokenizer."""
+    """Return the text of the first file in the folder, or below it, that describes a tokenizer."""
     files = sorted(folder.rglob("*tokenizer*.json"), key=lambda path: (path.name != "tokenizer.json", path))
     for path in files:
-        with suppress(DataError):  # a tokenizer's settings are called nearly the same
+        with suppress(DataError):  # the file of a tokenizer's settings has a similar name
             text = read_text(path, REMEDY)
             read_tokenizer(text)
             return text
@@ -50,7 +50,7 @@ def _tokenizer_in(folder: Path) -> str:
 
 
 def _table_in(folder: Path, size: int) -> npt.NDArray[np.float32]:
-    """The matrix below the folder that has a row for each of `size` tokens."""
+    """Return the matrix in the folder, or below it, that has a row for each of `size` tokens."""
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError as error:
@@ -70,6 +70,7 @@ def _table_in(folder: Path, size: int) -> npt.NDArray[np.float32]:
 
 
 def _table_name(shapes: dict[str, list[int]], size: int) -> str | None:
-    """A matrix with at least `size` rows: one that is called an embedding first, then the nearest in size."""
+    """Return the name of a matrix with at least `size` rows: preferably with "embed" in the name, then the
+    smallest."""
     fitting = [name for name, shape in shapes.items() if len(shape) == 2 and shape[0] >= size]
     return min(fitting, key=lambda name: ("embed" not in name, shapes[name][0], name), default=None)

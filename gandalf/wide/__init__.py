@@ -1,1 +1,1 @@
-"""The wide part of a model, and the arithmetic of a mix: everything that predicts without PyTorch."""
+"""Predict without PyTorch: wide models, mixes of probabilities, and checks of model folders."""

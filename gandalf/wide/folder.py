@@ -1,4 +1,4 @@
-"""Files of a model folder as data from outside: damage gets a sentence, and no name leaves the folder."""
+"""Read files of a model folder safely: report damage, check hashes, and refuse names outside the folder."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 from gandalf.errors import DataError
 
-CHECKPOINTS = "checkpoints"  # folder of a run that is not finished
-EXPORTED = "slim.json"  # what an exported model's folder has in place of config.json
-PARTS = "parts"  # folder of the folders of a mix's parts
+CHECKPOINTS = "checkpoints"  # only the folder of an unfinished run has it
+EXPORTED = "slim.json"  # replaces config.json in the folder of an exported model
+PARTS = "parts"  # folder with a folder for each part of a mix
 AGAIN = "copy the folder again, or train the model again"
 FINISH = "finish the run: gandalf train DATA OUT --resume"
-HASHES = "sha256"  # key of what `with_hashes` adds
+HASHES = "sha256"  # key that `with_hashes` adds
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object of a file, or say in a sentence what is wrong with the file."""
+    """Return the JSON object of a file; raise a DataError if there is none."""
     try:
-        found = json.loads(path.read_bytes(), parse_constant=_no_number)
+        found = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
     except FileNotFoundError as error:
         raise missing(path) from error
     except OSError as error:
@@ -33,12 +33,12 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")  # Python reads NaN, and nobody else does
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON")  # Python accepts NaN and Infinity, which JSON does not have
 
 
 def confined(name: object, path: Path) -> str:
-    """Return a file's name from `path` if it stays inside that file's folder, or refuse it."""
+    """Return a file name that was read from `path`; refuse it unless it lies in the folder of `path`."""
     inside = isinstance(name, str) and name not in ("", ".") and "\\" not in name and "\0" not in name
     inside = inside and not PureWindowsPath(str(name)).drive
     if not inside or PurePosixPath(str(name)).is_absolute() or ".." in PurePosixPath(str(name)).parts:
@@ -49,25 +49,25 @@ def confined(name: object, path: Path) -> str:
 
 
 def with_hashes(facts: Mapping[str, Any], path: Path, names: Iterable[str]) -> dict[str, Any]:
-    """Return facts that also hold hashes: of these files in the folder of `path`, and of the facts.
+    """Return the facts with hashes added: of the files `names` in the folder of `path`, and of the facts.
 
-    The facts are about to be written to `path`, so their own hash stands under its name.
+    The facts will be written to `path`, so their hash is stored under the name of `path`.
     """
     found = {name: _file_hash(path.parent / name) for name in sorted({*names} - {path.name})}
     return {**facts, HASHES: found | {path.name: _facts_hash(facts, found)}}
 
 
 def check_hashes(path: Path) -> None:
-    """Refuse a folder if a file of it is not what was written; `path` is the file that holds the hashes.
+    """Refuse a folder with a changed file, by the hashes in the file `path`.
 
-    A folder of an earlier release holds none, and there is nothing to check.
+    A folder of an early release has no hashes, and is not checked.
     """
     facts = read_json(path)
     found = facts.pop(HASHES, None)
     if found is None:
         return
     if not isinstance(found, dict):
-        raise DataError("garbles the hashes of its files", remedy=AGAIN, file=path)
+        raise DataError("has hashes of files that cannot be read", remedy=AGAIN, file=path)
     own = found.pop(path.name, None)
     if own != _facts_hash(facts, found):
         raise _changed(path)
@@ -104,13 +104,13 @@ def _file_hash(path: Path) -> str:
 
 
 def _facts_hash(facts: Mapping[str, Any], hashes: Mapping[str, Any]) -> str:
-    """Hash the content of a JSON file, not its spaces."""
+    """Return the hash of the content of a JSON file, without its spaces."""
     text = json.dumps([facts, hashes], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def missing(path: Path) -> DataError:
-    """Return the sentence about a folder that lacks this file."""
+    """Return the error about a folder that lacks the file `path`."""
     return DataError(
         f"is no complete model folder: it has no {path.name}", remedy=_mend(path), file=path.parent
     )

@@ -1,4 +1,4 @@
-"""The arithmetic of a mix: a weighted mean of probabilities, over the labels that the parts propose."""
+"""Compute a mix: the weighted mean of probabilities, over the labels that the parts propose."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from gandalf.wide.folder import AGAIN, confined
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
-Lists = tuple[Ints, npt.NDArray[np.float64]]  # ids and probabilities of the labels that a part proposes
+Lists = tuple[Ints, npt.NDArray[np.float64]]  # ids and probabilities of the labels that one part proposes
 
-MIX = "mix"  # what `config.json` and `slim.json` call the kind
-NO_LABEL = -1  # an id where fewer labels were found than asked for; its score is -inf
-# Labels that each part proposes for a text: a label that is on no part's list has a probability near 0.
+MIX = "mix"  # the kind in `config.json` and `slim.json`
+NO_LABEL = -1  # id of an empty place if fewer than k labels are found; its score is -inf
+# Labels that each part proposes for a text. A label that no part proposes has a probability near 0.
 PROPOSED = 50
-TINY = 1e-7  # how near to 0 and 1 a probability comes before it is taken for a logit
+TINY = 1e-7  # probabilities are clipped to [TINY, 1 - TINY] before they become logits
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a part adds to the probability of a label."""
+    """The contribution of one part to the probability of a label."""
 
     part: str
     weight: float
-    probability: float  # by this part alone
+    probability: float  # of this part alone
 
 
 def mixed(lists: Sequence[Lists], weights: Sequence[float], k: int) -> tuple[Ints, Floats]:
@@ -39,11 +39,11 @@ def mixed(lists: Sequence[Lists], weights: Sequence[float], k: int) -> tuple[Int
     values = np.concatenate([weight * each for weight, (_, each) in zip(weights, lists, strict=True)], axis=1)
     order = np.argsort(ids, axis=1, kind="stable")
     ids, values = np.take_along_axis(ids, order, axis=1), np.take_along_axis(values, order, axis=1)
-    # A label that several parts propose stands in neighbouring places; the last of them gets the sum.
+    # Places of the same label are now neighbours; the last of them gets the sum.
     total = np.cumsum(values, axis=1)
     last = np.ones(ids.shape, dtype=bool)
     last[:, :-1] = ids[:, 1:] != ids[:, :-1]
-    # Where the label before ended, or -1 for the first. Sums may fall: an example can speak against a label.
+    # The last place of the previous label, or -1. Sums may fall, because values of examples may be negative.
     ends = np.maximum.accumulate(np.where(last, np.arange(ids.shape[1]), -1), axis=1)
     ends = np.concatenate([np.full((len(ids), 1), -1), ends[:, :-1]], axis=1)
     before = np.where(ends < 0, 0.0, np.take_along_axis(total, np.maximum(ends, 0), axis=1))
@@ -67,14 +67,15 @@ def as_logits(probabilities: npt.ArrayLike) -> Floats:
 
 
 def read_composition(names: object, weights: object, path: Path) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Return names and weights of a mix's parts as a file holds them, or refuse those that make no mix."""
+    """Return names and weights of a mix's parts as stored in a file; raise a DataError if they are not
+    valid."""
     if not isinstance(names, list) or not isinstance(weights, list):
         raise DataError("does not list the parts of a mix and their weights", remedy=AGAIN, file=path)
     parts = tuple(confined(name, path) for name in names)
     try:
         found = tuple(float(weight) for weight in weights)
     except (TypeError, ValueError) as error:
-        raise DataError(f"garbles the weights of a mix ({error})", remedy=AGAIN, file=path) from error
+        raise DataError(f"has weights that are no numbers ({error})", remedy=AGAIN, file=path) from error
     wrong = wrong_composition(parts, found)
     if wrong is not None:
         raise DataError(wrong, remedy=AGAIN, file=path)
@@ -82,14 +83,14 @@ def read_composition(names: object, weights: object, path: Path) -> tuple[tuple[
 
 
 def wrong_composition(names: Sequence[str], weights: Sequence[float]) -> str | None:
-    """Return what is wrong with the names and weights of a mix's parts, or None."""
+    """Return a sentence about the error in names and weights of a mix's parts, or None if they are valid."""
     if not names or len(weights) != len(names):
         return "a mix needs parts, and a name and a weight for each"
     plain = all(Path(name).name == name and name not in ("", "..") and "\\" not in name for name in names)
     if not plain or len(set(names)) != len(names):
-        return f"the parts of a mix have plain names, each its own, not {', '.join(names)[:100]}"
+        return f"the parts of a mix must have different plain names, not {', '.join(names)[:100]}"
     if not all(weight > 0 for weight in weights) or not 0.999 < sum(weights) < 1.001:
-        return f"the weights of a mix are above 0 and sum to 1, not {tuple(weights)}"
+        return f"the weights of a mix must be above 0 and sum to 1, not {tuple(weights)}"
     return None
 
 

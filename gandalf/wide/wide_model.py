@@ -1,4 +1,4 @@
-"""Linear classifiers over TF-IDF terms, in label trees of the library omikuji."""
+"""Predict by linear classifiers over TF-IDF terms, in label trees of the library omikuji."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from gandalf.errors import DataError
 from gandalf.wide.folder import AGAIN, missing, read_json
 from gandalf.wide.mixing import NO_LABEL, Floats, Ints, as_logits
 
-TREES = "trees"  # what `config.json` and `slim.json` call the kind
-WORDS, SETTINGS = "features.json", "settings.json"  # ours; omikuji's, beside tree0.cbor, tree1.cbor, ...
-ADDED_ROWS = "added.npz"  # of labels that were added without training
-BEAM = 10  # branches of a tree that are followed at once, the library's own default
+TREES = "trees"  # the kind in `config.json` and `slim.json`
+WORDS = "features.json"  # our terms and their weights
+SETTINGS = "settings.json"  # written by omikuji, with tree0.cbor, tree1.cbor, ...
+ADDED_ROWS = "added.npz"  # rows of labels that were added without training
+BEAM = 10  # branches of a tree that are followed at once; the default of omikuji
 
 
 def need_omikuji() -> Any:  # noqa: ANN401  it has no types
-    """Return the library, or say how to get it."""
+    """Return the library omikuji; raise a DataError with the install command if it is missing."""
     try:
         import omikuji
     except ImportError as error:
@@ -41,7 +42,7 @@ def need_omikuji() -> Any:  # noqa: ANN401  it has no types
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Keep the library's log off standard output, where `--json` prints; show its bar on a terminal only."""
+    """Suppress the library's output: on standard output always, on standard error if it is no terminal."""
     sys.stdout.flush()
     streams = (1,) if sys.stderr.isatty() else (1, 2)
     kept, nowhere = [os.dup(stream) for stream in streams], os.open(os.devnull, os.O_WRONLY)
@@ -58,9 +59,9 @@ def silenced() -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Added:
-    """Rows of labels that were added: logit = slope * (row . text) + offset."""
+    """Rows of added labels: logit = slope * (row . text) + offset."""
 
-    rows: csr_array  # C x (D + 1), each of length 1
+    rows: csr_array  # C x (D + 1), each of norm 1
     slope: float
     offset: float
 
@@ -75,30 +76,30 @@ class Added:
 
 @dataclass(frozen=True, eq=False)
 class WideModel:
-    """Terms that have a column, the linear classifiers over them, and rows of labels that were added.
+    """Terms, linear classifiers over them, and rows of added labels.
 
-    The classifiers stand in label trees, or all at the root: one-vs-all is a tree of one leaf.
+    The classifiers are in label trees; one-vs-all is a tree with a single leaf.
     """
 
     words: TfIdf
-    forest: Any  # omikuji's
-    trained_labels: int  # that the classifiers were trained on, which come first
+    forest: Any  # a model of omikuji
+    trained_labels: int  # labels of the classifiers; added labels come after them
     added: Added | None = None
 
     @property
     def num_labels(self) -> int:
-        """Number of labels L, the added ones among them."""
+        """Return the number of labels, L, added labels included."""
         return self.trained_labels + (0 if self.added is None else len(self.added))
 
     @property
     def size(self) -> int:
-        """Number of columns: the terms, and one for texts without a known term."""
+        """Return the number of columns: one for each term, and one for texts without a known term."""
         return len(self.words.words) + 1
 
     def best(self, texts: Sequence[str], k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
-        """Return ids and logits of the k best labels that the search meets, ties to the smaller label.
+        """Return ids and logits of the k best labels that the beam search finds, ties to the smaller label.
 
-        Pairs in `exclude` are dropped first. Where fewer than k labels remain, the id is -1, the score -inf.
+        Pairs in `exclude` are dropped first. If fewer than k labels remain, other ids are -1 and scores -inf.
         """
         ids = np.full((len(texts), k), NO_LABEL, dtype=np.int64)  # shape: (N, k)
         scores = np.full((len(texts), k), -np.inf, dtype=np.float32)  # shape: (N, k)
@@ -110,7 +111,7 @@ class WideModel:
         return ids, scores
 
     def score(self, texts: Sequence[str], labels: Ints) -> Floats:
-        """Return logits of these labels; one that the search does not meet has the lowest there is."""
+        """Return logits of these labels; a label that the beam search does not find has the lowest logit."""
         scores = np.full(labels.shape, as_logits(0.0), dtype=np.float32)  # shape: (N, C)
         for row, found in enumerate(self._found(texts, self.trained_labels, None)):
             known = dict(found)
@@ -126,7 +127,7 @@ class WideModel:
         return self.words.features(texts)
 
     def write(self, folder: Path) -> None:
-        """Write words and trees into a folder that is there, each file wholly or not at all."""
+        """Write terms, trees and added rows into an existing folder."""
         with written(folder / WORDS) as file:
             words, idf = list(self.words.words), [float(each) for each in self.words.idf]
             json.dump({"words": words, "idf": idf, "kinds": self.words.kinds}, file, ensure_ascii=False)
@@ -140,7 +141,7 @@ class WideModel:
                 save_npz(file, self.added.rows)
 
     def facts(self) -> dict[str, Any]:
-        """Return what a folder must say of the files: kind, number of trees, how added labels are scored."""
+        """Return the facts for `config.json`: kind, number of trees, and calibration of added labels."""
         found = {"kind": TREES, "trees": int(self.forest.n_trees)}
         if self.added is None:
             return found
@@ -149,7 +150,8 @@ class WideModel:
     def _found(
         self, texts: Sequence[str], k: int, exclude: csr_array | None
     ) -> Iterator[list[tuple[int, float]]]:
-        """Yield labels and logits of each text: k more than are excluded, and all that were added."""
+        """Yield labels and logits of each text: k labels and as many more as are excluded, and all added
+        labels."""
         features = word_features(self.words, texts)
         added = None if self.added is None else self.added(features)
         trained = self.trained_labels
@@ -163,7 +165,8 @@ class WideModel:
 
 
 def read_wide_model(folder: Path, facts: Mapping[str, Any], labels: int, size: int) -> WideModel:
-    """Read what `WideModel.write` wrote; `facts`, `labels` and `size` are what the folder says of it."""
+    """Read the files of `WideModel.write`; `facts`, `labels` and `size` come from the folder's
+    `config.json`."""
     omikuji = need_omikuji()
     words = _read_words(folder / WORDS, size - 1)
     added = _read_added(folder / ADDED_ROWS, facts, labels, size)
@@ -174,15 +177,15 @@ def read_wide_model(folder: Path, facts: Mapping[str, Any], labels: int, size: i
             forest = omikuji.Model.load(str(folder))
     except (RuntimeError, OSError, ValueError) as error:
         raise DataError(f"its trees cannot be read ({error})", remedy=AGAIN, file=folder) from error
-    # The library reads what trees there are. Folders of earlier releases do not say how many there were.
+    # omikuji does not notice missing trees. Folders of early releases do not store their number.
     if forest.n_trees != facts.get("trees", forest.n_trees) or forest.n_features > size:
-        what = f"holds {forest.n_trees} trees of {forest.n_features:,} terms, not what the folder speaks of"
+        what = f"has {forest.n_trees} trees over {forest.n_features:,} terms, which differs from its config"
         raise DataError(what, remedy=AGAIN, file=folder)
     return WideModel(words, forest, labels - (0 if added is None else len(added)), added)
 
 
 def word_features(words: TfIdf, texts: Sequence[str]) -> csr_array:
-    """Return TF-IDF rows, and a last column that marks texts without a known term."""  # shape: (N, D + 1)
+    """Return TF-IDF rows, with a last column for texts without a known term."""  # shape: (N, D + 1)
     found = words.features(texts)
     none = csr_array((np.diff(found.indptr) == 0).astype(np.float32)[:, np.newaxis])
     return csr_array(hstack([found, none], format="csr"))
@@ -206,9 +209,9 @@ def _read_words(path: Path, expected: int) -> TfIdf:
             raise ValueError("there is no kind of word")
         words = TfIdf(tuple(map(str, found["words"])), np.asarray(found["idf"], dtype=np.float32), kinds)
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"lacks or garbles its words ({error})", remedy=AGAIN, file=path) from error
+        raise DataError(f"has no valid list of words ({error})", remedy=AGAIN, file=path) from error
     if len(words.words) != expected or words.idf.shape != (expected,):
-        what = f"does not hold the {expected:,} words that the folder speaks of"
+        what = f"does not have the {expected:,} words that config.json announces"
         raise DataError(what, remedy=AGAIN, file=path)
     return words
 
@@ -221,9 +224,9 @@ def _read_added(path: Path, facts: Mapping[str, Any], labels: int, size: int) ->
     try:
         rows = csr_array(read_npz(path))
         found = Added(rows, float(facts["added_slope"]), float(facts["added_offset"]))
-    except Exception as error:  # NumPy and zipfile raise a dozen kinds of errors of a damaged file
+    except Exception as error:  # NumPy and zipfile raise errors of many types on a damaged file
         raise DataError(f"its added labels cannot be read ({error})", remedy=AGAIN, file=path) from error
     if rows.shape[1] != size or rows.shape[0] >= labels:
-        what = "does not hold the added labels that the folder speaks of"
+        what = "does not have the added labels that config.json announces"
         raise DataError(what, remedy=AGAIN, file=path)
     return found

@@ -40,7 +40,7 @@ def test_the_table_is_shown_before_the_training(data, tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     shown = result.stdout
     assert shown.startswith("Targets tried on held-out training points ")
-    assert "P@1 on new texts, to the default" in shown and "text is a label's" not in shown
+    assert "P@1 on new texts, against the default" in shown and "text is a label's" not in shown
     choice = json.loads((tmp_path / "out" / "metrics.json").read_text())["choice"]
     before = shown.partition("Baselines on the same held-out points")[0]
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in before.splitlines() if "│" in line]

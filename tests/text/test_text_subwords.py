@@ -135,7 +135,7 @@ def test_special_tokens_of_a_pre_trained_model(tmp_path):
     counted.save(tmp_path)
     loaded = load_tokens(tmp_path)
     assert (loaded.idf() == counted.idf()).all() and (loaded.encode(["a"]) == tokens.encode(["a"])).all()
-    with pytest.raises(DataError, match="no room"):
+    with pytest.raises(DataError, match="max_length is 1"):
         Subwords.from_file(tmp_path, max_length=1)
 
 

@@ -175,7 +175,7 @@ def test_manual_pages_leave_little_unknown():
 
 
 def test_broken_words_are_forgotten_before_they_fill_memory(monkeypatch):
-    monkeypatch.setattr("gandalf.text.words._REMEMBERED", 2)
+    monkeypatch.setattr("gandalf.text.words._CACHED_WORDS", 2)
     tokens = Words.fit(["ab ab"])
     rows = [tuple(row(tokens.encode([word])[0])) for word in ("aab", "abb", "bba", "aab")]
     assert rows[0] == rows[3] and len(tokens._broken) <= 2
@@ -195,7 +195,7 @@ def test_options_out_of_range(wrong):
         (lambda text: "{}", "KeyError"),
         (lambda text: "[" * 100_000, "cut short or damaged"),
         (lambda text: text.replace('"words":["', '"words":["text","text","'), "listed twice"),
-        (lambda text: text.replace('"words":["', '"words":[3,"'), "no list of words"),
+        (lambda text: text.replace('"words":["', '"words":[3,"'), "a list of words"),
         (lambda text: text.replace('"max_length":32', '"max_length":0'), "max_length"),
         (lambda text: text.replace('"max_length":32', '"longest":32'), "longest"),
         (lambda text: text.replace('"frequencies":[0,', '"frequencies":['), "one for each token"),
