@@ -168,15 +168,15 @@ def predict_here(folder: Path, out: Path) -> dict[str, Any]:
 def predict_on_dask(folder: Path, out: Path) -> dict[str, Any]:
     """All queries on two workers."""
     from gandalf.cluster.client import connected
-    from gandalf.cluster.jobs import Job, model_identity, parts_of
-    from gandalf.cluster.predict import predict_parts
+    from gandalf.cluster.jobs import Job, model_identity, row_groups_of
+    from gandalf.cluster.predict import predict_row_groups
 
     model = folder / "model"
     with connected("local", workers=WORKERS) as client:
         clock = Clock(cpu_of(client))
         with clock.timed("predict"):
             job = Job(model, model_identity(model), out / "parts", TOP, None, "cpu")
-            predict_parts(client, job, parts_of(folder / "queries", None))
+            predict_row_groups(client, job, row_groups_of(folder / "queries", None))
         workers = sorted(round(peak) for peak in client.run(peak_mb).values())
     return {"steps": clock.steps, "peak_mb": round(peak_mb()), "worker_peak_mb": workers}
 

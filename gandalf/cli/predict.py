@@ -192,18 +192,18 @@ def _on_cluster(
     """Parquet to a folder of Parquet; what an earlier run of the same job has done stays."""
     with engine("--cluster", extra="cluster"):
         from gandalf.cluster.client import connected
-        from gandalf.cluster.jobs import Job, model_identity, parts_of
-        from gandalf.cluster.predict import predict_parts
+        from gandalf.cluster.jobs import Job, model_identity, row_groups_of
+        from gandalf.cluster.predict import predict_row_groups
     from gandalf.model.layout import read_facts
 
     if out is None:
         raise DataError("a cluster writes predictions into a folder", remedy="name it: -o predictions")
     refuse_to_write_into(out, model, source)
-    parts = parts_of(Path(source.data), source.options.text_column)
+    parts = row_groups_of(Path(source.data), source.options.text_column)
     labels = read_facts(model).labels
     with connected(cluster) as client:
         job = Job(model.resolve(), model_identity(model), out.resolve(), min(top, labels), threshold, device)
-        found = predict_parts(client, job, parts)
+        found = predict_row_groups(client, job, parts)
     if json:
         counts = {"texts": found.rows, "parts": found.parts, "parts_done_before": found.skipped}
         print_json({"out": str(out), **counts, "labels": labels, "top": top})

@@ -1,1 +1,1 @@
-"""The data steps on a Dask cluster: label graph, augmentation and bulk prediction. The extra [cluster]."""
+"""Run label graph, augmentation and bulk prediction on a Dask cluster (extra [cluster])."""

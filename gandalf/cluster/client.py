@@ -1,4 +1,4 @@
-"""A Dask cluster to work on: one that runs somewhere, or one of this machine's cores."""
+"""Connect to a running Dask cluster, or start one on this machine."""
 
 from __future__ import annotations
 
@@ -25,31 +25,33 @@ from gandalf.errors import DataError
 from gandalf.progress import one_bar_only, track
 
 LOCAL = "local"
-WAIT = 20.0  # seconds for a scheduler to answer, and for a worker to be there
+WAIT = 20.0  # seconds to wait for a scheduler's answer, and for a worker
 FAN_IN = 8  # partial sums that one task adds up
 PACKAGES = ("gandalf-xmc", "numpy", "scipy", "dask", "distributed")
 
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://\S+:\d+")
 _SETTINGS = {
-    # A set that one machine has read travels in the recipes of tasks: they outlive the worker that ran them.
+    # A data set that one machine has read is part of the task graph, so that tasks survive the loss of a
+    # worker.
     "distributed.admin.large-graph-warning-threshold": "1 TB",
 }
 
 
 @contextmanager
 def connected(address: str, *, wait: float = WAIT, workers: int | None = None) -> Iterator[Client]:
-    """A client of the scheduler at `address`, or of as many workers on this machine as it has cores.
+    """Yield a client of the scheduler at `address`; for "local", start a worker for each core of this
+    machine.
 
-    Leaving the body, for whatever reason, cancels what is under way.
+    Unfinished tasks are cancelled at the end of the body.
     """
     if address != LOCAL and not _ADDRESS.fullmatch(address):
         raise DataError(
-            f"{address!r} is no address of a Dask scheduler", remedy="write tcp://HOST:8786, or local"
+            f"{address!r} is not the address of a Dask scheduler", remedy="write tcp://HOST:8786, or local"
         )
     with (
         dask.config.set(_SETTINGS),
-        _no_word_of_interrupts(),
-        _own(workers) if address == LOCAL else _other(address, wait) as client,
+        _without_interrupt_traceback(),
+        _local(workers) if address == LOCAL else _remote(address, wait) as client,
     ):
         _need_workers(client, address, wait)
         need_same_versions(client, versions())
@@ -57,7 +59,7 @@ def connected(address: str, *, wait: float = WAIT, workers: int | None = None) -
             yield client
         except KilledWorker as error:
             raise DataError(
-                "several workers died at the same piece of work, most likely for want of memory",
+                "several workers died at the same task, most likely because of too little memory",
                 remedy="give each worker more memory, or cut the data into smaller shards",
             ) from error
         except (CancelledError, CommClosedError) as error:
@@ -66,19 +68,19 @@ def connected(address: str, *, wait: float = WAIT, workers: int | None = None) -
 
 
 def threads_of(client: Client) -> int:
-    """Tasks that the cluster can run at once."""
+    """Return the number of tasks that the cluster can run at once."""
     threads: int = sum(client.nthreads().values())
     return max(1, threads)
 
 
 def submit(client: Client, function: Callable[..., Any], *arguments: Any) -> Future:  # noqa: ANN401  any task
-    """A task under a name of its own; its progress bars stay silent."""
-    # Dask would otherwise name it by its arguments, and read large ones through to do so.
+    """Submit a task under a unique name, without progress bars."""
+    # By default Dask names a task by a hash of its arguments, which is slow for large arguments.
     return client.submit(_silent, function, *arguments, pure=False)
 
 
 def summed(client: Client, parts: Sequence[Future]) -> Future:
-    """Sum of the parts in a tree of fixed shape: the same order of additions whoever is done first."""
+    """Sum the parts in a tree of fixed shape, so that the order of additions is always the same."""
     parts = list(parts)
     while len(parts) > 1:
         groups = [parts[at : at + FAN_IN] for at in range(0, len(parts), FAN_IN)]
@@ -87,17 +89,17 @@ def summed(client: Client, parts: Sequence[Future]) -> Future:
 
 
 def sum_of(parts: Sequence[Any]) -> Any:  # noqa: ANN401  whatever can be added
-    """The parts added from the first to the last."""
+    """Add the parts from the first to the last."""
     return reduce(add, parts)
 
 
 def as_is(value: Any) -> Any:  # noqa: ANN401
-    """The value: as the result of a task it is on the cluster once, and can be made again."""
+    """Return the value. As the result of a task, it is sent to the cluster once and can be recomputed."""
     return value
 
 
 def in_order(futures: Iterable[Future], window: int) -> Iterator[Any]:
-    """Results in the order of the futures, which are asked for as others are done: `window` at once."""
+    """Yield the results in the order of the futures; keep at most `window` futures submitted at once."""
     waiting: deque[Future] = deque()
     for future in futures:
         waiting.append(future)
@@ -108,7 +110,7 @@ def in_order(futures: Iterable[Future], window: int) -> Iterator[Any]:
 
 
 def results(client: Client, futures: Sequence[Future], description: str) -> list[Any]:
-    """All results, with a bar; the first that fails ends it."""
+    """Return all results, with a progress bar; the first failed task raises its error."""
     for future in track(as_completed(futures), description, len(futures)):
         future.result()
     found: list[Any] = client.gather(list(futures))
@@ -116,7 +118,7 @@ def results(client: Client, futures: Sequence[Future], description: str) -> list
 
 
 def versions() -> dict[str, str]:
-    """What must be the same where a task is made and where it runs."""
+    """Return the versions that client and workers must share."""
     found = {"python": ".".join(platform.python_version_tuple()[:2])}
     for name in PACKAGES:
         try:
@@ -132,15 +134,15 @@ def _silent(function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN4
 
 
 @contextmanager
-def _own(workers: int | None) -> Iterator[Client]:
+def _local(workers: int | None) -> Iterator[Client]:
     with tempfile.TemporaryDirectory(prefix="gandalf-dask-", ignore_cleanup_errors=True) as scratch:
-        with _interrupts_wait():
+        with _delayed_interrupts():
             cluster = LocalCluster(
                 n_workers=workers or os.cpu_count() or 1,
                 threads_per_worker=1,
                 processes=True,
                 host="127.0.0.1",
-                dashboard_address="127.0.0.1:0",  # a port of its own: the usual one may be taken
+                dashboard_address="127.0.0.1:0",  # any free port, since the default port may be taken
                 scheduler_kwargs={"dashboard": False},
                 worker_dashboard_address=None,
                 local_directory=scratch,
@@ -156,10 +158,11 @@ def _is_news(record: logging.LogRecord) -> bool:
 
 
 @contextmanager
-def _no_word_of_interrupts() -> Iterator[None]:
-    """Leave out Dask's traceback of a call that was interrupted before it had begun.
+def _without_interrupt_traceback() -> Iterator[None]:
+    """Suppress Dask's traceback about a call that was interrupted before it began.
 
-    To cancel it, `distributed.utils.sync` asks for a name that is not there yet; the call ends all the same.
+    On an interrupt, `distributed.utils.sync` cancels a future that may not be defined yet. The call ends
+    anyway.
     """
     log = logging.getLogger("tornado.application")
     log.addFilter(_is_news)
@@ -170,15 +173,15 @@ def _no_word_of_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def _interrupts_wait() -> Iterator[None]:
-    """Hold an interrupt back until the body is done; threads and processes that it starts never get one.
+def _delayed_interrupts() -> Iterator[None]:
+    """Delay an interrupt until the end of the body; threads and processes that the body starts never get one.
 
-    A terminal interrupts all processes of a command at once, but workers are for the command to stop.
+    A terminal interrupts all processes of a command at once, but the command itself must stop its workers.
     """
     if not hasattr(signal, "pthread_sigmask"):  # as on Windows
         yield
         return
-    resource_tracker.ensure_running()  # which lets interrupts through again in the thread that starts it
+    resource_tracker.ensure_running()  # first, because it unblocks interrupts in the thread that starts it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -187,13 +190,13 @@ def _interrupts_wait() -> Iterator[None]:
 
 
 @contextmanager
-def _other(address: str, wait: float) -> Iterator[Client]:
+def _remote(address: str, wait: float) -> Iterator[Client]:
     try:
         client = Client(address, timeout=wait)
     except (OSError, ValueError) as error:
         raise DataError(
             f"no Dask scheduler answers at {address} within {wait:g} s",
-            remedy="start one with dask scheduler, or say --cluster local",
+            remedy="start one with dask scheduler, or use --cluster local",
         ) from error
     with client:
         yield client
@@ -208,7 +211,7 @@ def _need_workers(client: Client, address: str, wait: float) -> None:
 
 
 def need_same_versions(client: Client, mine: Mapping[str, str]) -> None:
-    """Refuse workers that run other code than this process: they would count in other ways."""
+    """Raise a DataError if a worker has other versions than this process; its results might differ."""
     remedy = "install the same versions of gandalf-xmc[cluster] everywhere"
     try:
         found = client.run(versions)
@@ -217,5 +220,5 @@ def need_same_versions(client: Client, mine: Mapping[str, str]) -> None:
     for worker, theirs in found.items():
         for name, here in mine.items():
             if theirs.get(name) != here:
-                what = f"worker {worker} has {name} {theirs.get(name)}, and here it is {here}"
+                what = f"worker {worker} has {name} {theirs.get(name)}, but this process has {here}"
                 raise DataError(what, remedy=remedy)

@@ -1,4 +1,4 @@
-"""A job of bulk prediction as it stands on disk: its parts, what marks them as done, and what it is."""
+"""Store a job of bulk prediction on disk: its row groups, their marks when done, and the job's facts."""
 
 from __future__ import annotations
 
@@ -23,58 +23,59 @@ JOB, DONE, SUCCESS, LABELS = "_job.json", "_done", "_SUCCESS", "_labels.parquet"
 DAMAGE = (pyarrow.ArrowException, OSError)
 SUFFIX = ".parquet"
 _OTHER_OUT = "choose another OUT, or remove this one"
-_READ = 1 << 22  # bytes hashed at once
+_READ = 1 << 22  # bytes read and hashed at once
 
 
 @dataclass(frozen=True)
-class Part:
-    """One row group of an input file: what one task predicts, and one file of the output."""
+class RowGroup:
+    """One row group of an input file. One task predicts it, and writes one output file."""
 
     file: Path
     group: int
     rows: int
-    first_row: int  # of the file, counted from 0
-    text: str  # columns
-    id: str | None
+    first_row: int  # in the file, counted from 0
+    text: str  # name of the column of texts
+    id: str | None  # name of the column of ids
 
     @property
     def name(self) -> str:
-        """Of the output file."""
+        """Return the name of the output file."""
         return f"{self.file.stem}-{self.group:05}{SUFFIX}"
 
 
 @dataclass(frozen=True)
 class Job:
-    """A model, what it is asked, and where the answers go."""
+    """A job: a model, the arguments of its predictions, and the output folder."""
 
     model: Path
-    identity: str  # of the model
+    identity: str  # hash of the model's files, see `model_identity`
     out: Path
     top: int
     threshold: float | None
     device: str
 
     def facts(self) -> dict[str, Any]:
-        """What two runs must share for their parts to belong together."""
+        """Return the facts that two runs must share to continue the same job."""
         return {"model": self.identity, "top": self.top, "threshold": self.threshold}
 
 
-def parts_of(given: Path, text_column: str | None) -> list[Part]:
-    """The row groups of a Parquet file, or of the Parquet files of a folder in the order of their names."""
+def row_groups_of(given: Path, text_column: str | None) -> list[RowGroup]:
+    """Return the row groups of a Parquet file, or of all Parquet files of a folder in the order of their
+    names."""
     files = [given] if given.is_file() else sorted(given.iterdir()) if given.is_dir() else []
     files = [path for path in files if is_table(path) and path.suffix.lower() == SUFFIX]
     files = [path for path in files if path.name[0] not in "._"]
     if not files:
         raise DataError(
-            "is no Parquet file, and no folder of them, which is what a cluster predicts",
+            "is neither a Parquet file nor a folder of Parquet files, which a cluster needs",
             remedy="write the texts as Parquet, or leave --cluster out",
             file=given,
         )
-    return [part for path in files for part in _parts_of_file(path.resolve(), text_column)]
+    return [part for path in files for part in _row_groups_of_file(path.resolve(), text_column)]
 
 
-def input_hash(part: Part) -> str:
-    """Of the bytes that hold the part's texts and ids."""
+def input_hash(part: RowGroup) -> str:
+    """Return the hash of the bytes of texts and ids of a row group."""
     try:
         with open(part.file, "rb") as file:
             chunks = parquet.ParquetFile(part.file).metadata.row_group(part.group)
@@ -91,10 +92,10 @@ def input_hash(part: Part) -> str:
 
 
 def model_identity(folder: Path) -> str:
-    """A hash of all files that the model's predictions depend on."""
+    """Return a hash of all files that determine the model's predictions."""
     digest = hashlib.sha256()
     facts = read_json(folder / CONFIG)
-    for key in ("files", HASHES):  # an index may be added to them
+    for key in ("files", HASHES):  # these change if an index is added
         facts.pop(key, None)
     digest.update(json.dumps(facts, sort_keys=True).encode())
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
@@ -107,8 +108,8 @@ def model_identity(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def begin(job: Job, parts: Sequence[Part]) -> None:
-    """Open the folder to write, or go on in one that this very job has begun."""
+def begin(job: Job, parts: Sequence[RowGroup]) -> None:
+    """Start the output folder, or continue a folder that the same job has started."""
     inputs = [{**asdict(part), "file": part.file.name} for part in parts]
     facts = {**job.facts(), "input": inputs}
     if (job.out / JOB).is_file():
@@ -121,15 +122,15 @@ def begin(job: Job, parts: Sequence[Part]) -> None:
     (job.out / SUCCESS).unlink(missing_ok=True)
 
 
-def is_done(job: Job, part: Part) -> bool:
-    """Whether the part is written; if so, of this very input."""
+def is_done(job: Job, part: RowGroup) -> bool:
+    """Return True if the row group is predicted; raise a DataError if its input has changed since."""
     mark = job.out / DONE / f"{part.name}.json"
     if not mark.is_file():
         return False
     facts = read_json(mark)
     if facts != mark_of(job, part, input_hash(part)):
         raise DataError(
-            f"row group {part.group} is not what it was when {mark} was written",
+            f"row group {part.group} has changed since {mark} was written",
             remedy=_OTHER_OUT,
             file=part.file,
         )
@@ -139,19 +140,19 @@ def is_done(job: Job, part: Part) -> bool:
         return False
 
 
-def mark_of(job: Job, part: Part, digest: str) -> dict[str, Any]:
-    """What is kept of a part that is done."""
+def mark_of(job: Job, part: RowGroup, digest: str) -> dict[str, Any]:
+    """Return the facts that mark a row group as done."""
     known = {"input": part.file.name, "row_group": part.group, "rows": part.rows, "sha256": digest}
     return {**known, **job.facts()}
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
-    """Write an object, wholly or not at all."""
+    """Write a JSON object; on failure leave no file."""
     with written(path) as file:
         file.write(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
-def _parts_of_file(path: Path, text_column: str | None) -> list[Part]:
+def _row_groups_of_file(path: Path, text_column: str | None) -> list[RowGroup]:
     text, id = columns_of(open_table(path, Findings()), text_column)
     try:
         facts = parquet.read_metadata(path)
@@ -160,7 +161,7 @@ def _parts_of_file(path: Path, text_column: str | None) -> list[Part]:
     parts, first = [], 0
     for group in range(facts.num_row_groups):
         rows = facts.row_group(group).num_rows
-        parts.append(Part(path, group, rows, first, text, id))
+        parts.append(RowGroup(path, group, rows, first, text, id))
         first += rows
     return parts
 
@@ -168,13 +169,11 @@ def _parts_of_file(path: Path, text_column: str | None) -> list[Part]:
 def _refuse_to_lose(out: Path) -> None:
     filled = out.is_dir() and any(path.suffix != ".part" for path in out.iterdir())
     if filled or (out.exists() and not out.is_dir()):
-        what = (
-            "holds other things than predictions" if filled else "is a file where a folder is to be written"
-        )
+        what = "holds files other than predictions" if filled else "is a file, but a folder is needed"
         raise DataError(what, remedy="choose another OUT", file=out)
 
 
 def _refuse_another(begun: Mapping[str, Any], facts: Mapping[str, Any], out: Path) -> None:
     for name, value in facts.items():
         if begun.get(name) != value:
-            raise DataError(f"was begun with another {name}", remedy=_OTHER_OUT, file=out)
+            raise DataError(f"was started with another {name}", remedy=_OTHER_OUT, file=out)

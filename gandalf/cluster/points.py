@@ -1,4 +1,4 @@
-"""Training points that lie in pieces on a cluster's workers, and the label graph that is counted there."""
+"""Hold training points in pieces on the workers of a cluster, and compute the label graph there."""
 
 from __future__ import annotations
 
@@ -28,63 +28,63 @@ from gandalf.data.dataset import Dataset
 from gandalf.data.formats.assemble import need_points, note_scale
 from gandalf.data.matching import label_groups, text_groups
 from gandalf.errors import Findings
-from gandalf.graph.cooccurrence import Keep
+from gandalf.graph.cooccurrence import PairRule
 from gandalf.graph.estimates.shrunk import Shrunk, fit_strength, labels_to_fit
-from gandalf.graph.joint_sums import EXACT, Block, Rows, blocks
+from gandalf.graph.joint_sums import EXACT, LabelRange, RowBlock, blocks
 from gandalf.graph.matched_pairs import MatchedLabels, Matches
 from gandalf.progress import meter
 
-# Products of one block of labels: bounds what a worker needs for it to some 200 MB.
+# Products of one block of labels; a worker then needs about 200 MB for the block.
 TASK_PRODUCTS = 8_000_000
-PIECES = 2  # for each thread of the cluster, where one machine has read the set
-MOST_PIECES = 256  # of shards: each piece meets each block in a task, and a task costs some milliseconds
+PIECES = 2  # pieces for each thread of the cluster, if this process has read the set
+MOST_PIECES = 256  # pieces of shards; there is a task for each piece and block, at a few milliseconds each
 
 
 @dataclass(frozen=True)
 class ClusterPoints:
-    """The points as estimates see them, and what is known of their labels."""
+    """Points on a cluster, as estimates need them, and facts of their labels."""
 
     client: Client
-    pieces: Sequence[Future]  # of `sums.Piece`
+    pieces: Sequence[Future]  # their results are `sums.Piece`
     label_texts: Sequence[str] | None
     label_ids: Sequence[str] | None
     other_label_texts: Sequence[tuple[int, str]] | None
-    text_numbers: Ints | None  # of the label texts, where labels are matched to points
+    text_numbers: Ints | None  # numbers of the label texts, if labels are matched to points
     of_labels: LabelSums
     frequency: Future  # sums of targets, on the cluster
-    exact: npt.DTypeLike  # numbers wide enough for joint sums
+    exact: npt.DTypeLike  # type in which joint sums are exact
     block: int = TASK_PRODUCTS
 
     @property
     def num_labels(self) -> int:
-        """Number of labels L."""
+        """Return the number of labels, L."""
         return len(self.of_labels.points)
 
     @property
     def has_texts(self) -> bool:
-        """Whether points and labels have texts to be matched by."""
+        """Return True if points and labels have texts by which they can be matched."""
         return self.text_numbers is not None
 
     @property
     def label_frequencies(self) -> Ints:
-        """Number of points that carry each label."""
+        """Return the number of points with each label."""
         return self.of_labels.points
 
     def counts(self, labels: Ints, as_present: bool = False) -> csr_array:
-        """Joint sums of the labels, one row each, with all labels."""
+        """Return the joint sums of `labels` (rows) with all labels."""
         parts = [submit(self.client, sums.joint_counts, piece, labels, as_present) for piece in self.pieces]
         found: csr_array = summed(self.client, parts).result()
         return found
 
     def shrunk(self, seed: int) -> Shrunk:
-        """The shrunk estimate with the strength that best predicts held-out co-occurrences."""
+        """Fit the shrunk estimate: choose the strength that best predicts held-out co-occurrences."""
         frequency = self.of_labels.points.astype(np.float64)
         labels = labels_to_fit(self.of_labels.work, frequency, seed)
         return fit_strength(self.counts(labels, as_present=True), labels, frequency)
 
     def matches(self, seed: int) -> Matches:
-        """Labels whose text is the text of points, and the pairs that can be observed on them."""
-        assert self.text_numbers is not None, "only asked of points with texts"
+        """Match labels to points by text; return the pairs that can be observed on them."""
+        assert self.text_numbers is not None, "needs points with texts"
         number = int(self.text_numbers.max(initial=0)) + 1
         sizes = [submit(self.client, sums.text_sizes, piece, number) for piece in self.pieces]
         matched = MatchedLabels(self.text_numbers, summed(self.client, sizes).result())
@@ -94,23 +94,23 @@ class ClusterPoints:
         of_own = summed(self.client, own).result()
         return matched.observed(labels, self.counts(labels), of_own, self.of_labels.frequency)
 
-    def graph(self, keep: Keep, matches: Matches | None = None) -> csr_array:
-        """The label graph of an estimate; given `matches`, own points are left out of each label's counts."""
-        keeps = submit(self.client, as_is, keep)
+    def graph(self, rule: PairRule, matches: Matches | None = None) -> csr_array:
+        """Return the label graph; given `matches`, leave own points out of each label's counts."""
+        rule_on_workers = submit(self.client, as_is, rule)
         texts = None if matches is None else submit(self.client, as_is, self.text_numbers)
         cut = blocks(self.of_labels.work, self.block)
-        futures = (self._rows(block, keeps, texts) for block in cut)
+        futures = (self._rows(block, rule_on_workers, texts) for block in cut)
         return spooled(self._shown(futures, cut), self.num_labels)
 
-    def _rows(self, block: Block, keep: Future, texts: Future | None) -> Future:
-        """Rows of one block: partial sums of every piece, added in a tree, then the threshold."""
+    def _rows(self, block: LabelRange, rule: Future, texts: Future | None) -> Future:
+        """Compute the rows of one block: sum the pieces' joint sums in a tree, then apply the threshold."""
         parts = [
             submit(self.client, sums.block_sums, piece, block, self.exact, texts) for piece in self.pieces
         ]
         total = [summed(self.client, parts)]
-        return submit(self.client, sums.finished_rows, total, block, self.frequency, keep)
+        return submit(self.client, sums.finished_rows, total, block, self.frequency, rule)
 
-    def _shown(self, futures: Iterator[Future], cut: Sequence[Block]) -> Iterator[Rows]:
+    def _shown(self, futures: Iterator[Future], cut: Sequence[LabelRange]) -> Iterator[RowBlock]:
         work = self.of_labels.work
         window = threads_of(self.client) + 2
         with meter("label graph", float(work.sum())) as bar:
@@ -127,7 +127,7 @@ def points_in_memory(
     pieces: int | None = None,
     block: int = TASK_PRODUCTS,
 ) -> ClusterPoints:
-    """Points that this process has read, cut into pieces for the workers."""
+    """Cut points that this process has read into pieces, and send them to the workers."""
     points.need_probabilities()
     number = min(pieces or PIECES * threads_of(client), max(len(points), 1))
     cuts = list(pairwise(np.linspace(0, len(points), number + 1).astype(np.int64).tolist()))
@@ -151,7 +151,7 @@ def points_in_memory(
 def points_of_shards(
     client: Client, where: Shards, findings: Findings, *, with_texts: bool, block: int = TASK_PRODUCTS
 ) -> tuple[ClusterPoints, Sequence[ShardFacts], Sequence[ShardFacts]]:
-    """Points that the workers read, a piece for each shard, and what each training and test shard holds."""
+    """Let the workers read the shards; return the points, and the facts of each training and test shard."""
     reader = where.reader
     names = label_names(reader.labels)
     read = [submit(client, read_shard, reader, path, with_texts) for path in where.train]
@@ -165,8 +165,8 @@ def points_of_shards(
     need_points(number, len(names.texts), where.source, findings)
     if largest > 1:
         note_scale(largest, where.source, findings)
-    apart = -(-len(read) // MOST_PIECES)  # shards that make a piece
-    groups = [read[at : at + apart] for at in range(0, len(read), apart)]
+    per_piece = -(-len(read) // MOST_PIECES)  # shards in a piece
+    groups = [read[at : at + per_piece] for at in range(0, len(read), per_piece)]
     futures = [submit(client, piece_of_shards, group, largest) for group in groups]
     graded = any(one.graded for one in facts)
     numbers = text_groups(names.texts)[0] if with_texts else None
@@ -178,7 +178,7 @@ def points_of_shards(
 def _counted(
     client: Client,
     pieces: Sequence[Future],
-    number: int,  # of points
+    number: int,  # number of points
     graded: bool,
     labels: Dataset,
     numbers: Ints | None,

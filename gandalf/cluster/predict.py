@@ -1,4 +1,5 @@
-"""Bulk prediction on a cluster: Parquet in, Parquet out, each row once, and nothing done twice."""
+"""Predict Parquet files on a cluster; each row is predicted once, also if the job is interrupted and
+resumed."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from gandalf.cluster.jobs import (
     LABELS,
     SUCCESS,
     Job,
-    Part,
+    RowGroup,
     begin,
     input_hash,
     is_done,
@@ -38,31 +39,31 @@ if TYPE_CHECKING:
     from gandalf.predict.predictor import Ids, Predictor, Probabilities
 
 CHUNK = 8_192  # texts predicted at once
-ROW = "row"  # column of the rows' numbers, where the input has no ids
+ROW = "row"  # output column of row numbers, if the input has no ids
 _LOADING = threading.Lock()
 
 
 class Predicted(NamedTuple):
-    """How a job ended."""
+    """Counts of a finished job."""
 
     rows: int
     parts: int
-    skipped: int  # parts that an earlier run had done
+    skipped: int  # row groups that an earlier run had predicted
 
 
-def predict_parts(client: Client, job: Job, parts: list[Part]) -> Predicted:
-    """Have every part predicted that is not done, and close the job when all are."""
+def predict_row_groups(client: Client, job: Job, parts: list[RowGroup]) -> Predicted:
+    """Predict all row groups that are not done, and finish the job."""
     _need_same_columns(parts)
     with alone(job.out, parents=True):
-        return _predict_parts(client, job, parts)
+        return _predict_row_groups(client, job, parts)
 
 
-def _predict_parts(client: Client, job: Job, parts: list[Part]) -> Predicted:
+def _predict_row_groups(client: Client, job: Job, parts: list[RowGroup]) -> Predicted:
     begin(job, parts)
     write_label_table(job)
     rows = skipped = 0
     try:
-        futures = [submit(client, predict_part, job, part) for part in parts]
+        futures = [submit(client, predict_row_group, job, part) for part in parts]
         with meter("predicting", float(sum(part.rows for part in parts))) as bar:
             for future in as_completed(futures):
                 found, made = future.result()
@@ -71,14 +72,15 @@ def _predict_parts(client: Client, job: Job, parts: list[Part]) -> Predicted:
     finally:
         client.run(forget_model, on_error="ignore")
     assert rows == sum(part.rows for part in parts), "every row once"
-    for path in job.out.rglob(".*.part"):  # of workers that were killed
+    for path in job.out.rglob(".*.part"):  # unfinished files of killed workers
         path.unlink(missing_ok=True)
     write_json(job.out / SUCCESS, {"rows": rows, "parts": len(parts)})
     return Predicted(rows, len(parts), skipped)
 
 
-def predict_part(job: Job, part: Part) -> tuple[int, bool]:
-    """On a worker: predict one part, unless it is done; its rows, and whether they were made now."""
+def predict_row_group(job: Job, part: RowGroup) -> tuple[int, bool]:
+    """On a worker: predict a row group unless it is done; return its rows, and True if it was predicted
+    now."""
     if is_done(job, part):
         return part.rows, False
     digest = input_hash(part)
@@ -86,7 +88,7 @@ def predict_part(job: Job, part: Part) -> tuple[int, bool]:
     rows = 0
     with written(job.out / part.name, "wb") as file:
         tables = _answers(predictor, job, part)
-        first = next(tables)  # of no rows: it has the schema
+        first = next(tables)  # an empty table with the schema
         with parquet.ParquetWriter(file, first.schema, compression="zstd") as writer:
             for table in tables:
                 writer.write_table(table)
@@ -102,18 +104,18 @@ def predict_part(job: Job, part: Part) -> tuple[int, bool]:
 
 
 def predictor_of(job: Job) -> Predictor:
-    """The model, loaded once by each process however many tasks it runs."""
+    """Return the predictor, which each process loads once."""
     with _LOADING:
         return _loaded(job.model, job.identity, job.device)
 
 
 def forget_model() -> None:
-    """Give the memory of the model back."""
+    """Free the memory of the model."""
     _loaded.cache_clear()
 
 
 def write_label_table(job: Job) -> None:
-    """What the numbers of labels in the output stand for."""
+    """Write the table of label numbers, ids and texts."""
     from gandalf.model.layout import LABELS as OF_MODEL
     from gandalf.model.layout import read_facts, read_labels
 
@@ -135,18 +137,18 @@ def _loaded(folder: Path, identity: str, device: str) -> Predictor:
     from gandalf.predict.predictor import Predictor
 
     if model_identity(folder) != identity:
-        what = "is not the same for a worker as where the command was given, or it has changed since"
-        raise DataError(what, remedy="leave the model alone while it predicts", file=folder)
+        what = "differs between a worker and the client, or has changed since the job began"
+        raise DataError(what, remedy="do not change the model during a job", file=folder)
     found = torch.cuda.is_available()
     if device == "cuda" and not found:
-        raise DataError("a worker has no CUDA device", remedy="leave --device out, or say --device cpu")
+        raise DataError("a worker has no CUDA device", remedy="leave --device out, or use --device cpu")
     if device == "auto":
         device = "cuda" if found else "cpu"
     return Predictor(load_model(folder, device, verify=False))
 
 
-def _answers(predictor: Predictor, job: Job, part: Part) -> Iterator[pyarrow.Table]:
-    """A table without rows, then one for each chunk of texts in their order."""
+def _answers(predictor: Predictor, job: Job, part: RowGroup) -> Iterator[pyarrow.Table]:
+    """Yield an empty table, then a table for each chunk of texts in their order."""
     k = min(job.top, predictor.model.num_labels)
     row = part.first_row
     names = [part.text] if part.id is None else [part.text, part.id]
@@ -167,7 +169,7 @@ def _answers(predictor: Predictor, job: Job, part: Part) -> Iterator[pyarrow.Tab
         raise damaged(part.file) from error
 
 
-def _table(part: Part, names: pyarrow.Array, ids: Ids, scores: Probabilities) -> pyarrow.Table:
+def _table(part: RowGroup, names: pyarrow.Array, ids: Ids, scores: Probabilities) -> pyarrow.Table:
     kept = ids >= 0
     ends = np.concatenate([[0], np.cumsum(kept.sum(axis=1))]).astype(np.int32)
     lists = (ids[kept].astype(np.int32), scores[kept])
@@ -175,8 +177,8 @@ def _table(part: Part, names: pyarrow.Array, ids: Ids, scores: Probabilities) ->
     return pyarrow.table({part.id or ROW: names, "labels": labels, "scores": values})
 
 
-def _need_same_columns(parts: list[Part]) -> None:
+def _need_same_columns(parts: list[RowGroup]) -> None:
     for part in parts:
         if part.id != parts[0].id:
-            what = f"its column of ids is {part.id}, and that of {parts[0].file.name} is {parts[0].id}"
+            what = f"its column of ids is {part.id}, but that of {parts[0].file.name} is {parts[0].id}"
             raise DataError(what, remedy="write the same columns into every file", file=part.file)

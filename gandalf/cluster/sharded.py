@@ -1,4 +1,4 @@
-"""A folder of shards as a data set on a cluster: its label graph, and its points with label points added."""
+"""Compute the label graph of a folder of shards on a cluster, and write the augmented set."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ from gandalf.graph.neighbours import Neighbourhood, described
 from gandalf.graph.postulate import recommended_targets
 from gandalf.progress import track
 
-LABEL_POINTS = 1 << 16  # written at once
-Record = Callable[[int], Mapping[str, Any]]  # from the number of points written to how they were made
+LABEL_POINTS = 1 << 16  # label points written at once
+Record = Callable[[int], Mapping[str, Any]]  # returns the record for the number of points written
 
 
 @dataclass(frozen=True)
 class ShardedSet:
-    """A data set that no machine holds: its points lie with the workers, its texts in the shards."""
+    """A data set too large for one machine: workers hold its targets, and its texts stay in the shards."""
 
     client: Client
     where: Shards
     labelled: ClusterPoints
-    train: Sequence[ShardFacts]  # of each shard
-    test: Sequence[ShardFacts]
+    train: Sequence[ShardFacts]  # one for each shard of training points
+    test: Sequence[ShardFacts]  # one for each shard of test points
 
     @property
     def name(self) -> str:
-        """What the set is called."""
+        """Return the name of the data set."""
         return set_name(self.where.source)
 
     @property
     def num_points(self) -> int:
-        """Training points."""
+        """Return the number of training points."""
         return sum(one.points for one in self.train)
 
     @property
     def largest(self) -> float:
-        """The largest target of both splits, by which all are divided if it is above 1."""
+        """Return the largest target of both splits; if it is above 1, all targets are divided by it."""
         return max((one.largest for one in (*self.train, *self.test)), default=0.0)
 
     def label_graph(self, options: GraphOptions) -> LabelGraph:
-        """The label graph, counted by the workers."""
+        """Return the label graph, computed by the workers."""
         return counted_graph(self.labelled, options, self.labelled.label_texts)
 
     def recommended(self, delta: float, seed: int) -> tuple[str, str]:
@@ -71,14 +71,15 @@ class ShardedSet:
         return recommended_targets(self.labelled, delta=delta, seed=seed)
 
     def neighbourhood(self, matrix: csr_array, label: int) -> Neighbourhood:
-        """A label's row of the graph beside the counts behind it."""
+        """Return the label's row of the graph with the counts of its entries."""
         together = self.labelled.counts(np.array([label]))
         return described(self.labelled, matrix, label, together, self.labelled.of_labels.frequency)
 
     def write(
         self, matrix: csr_array, keep: Keep, out: Path, writing: Writing, record: Record
     ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
-        """Write the augmented set in the raw layout: the files, byte for byte, that one machine writes."""
+        """Write the augmented set in the raw layout; the files equal those of a single machine byte for
+        byte."""
         need_streamed(writing)
         generator = np.random.default_rng(keep.seed)
         labels = sample_labels(self.labelled.label_frequencies, keep.share, keep.order, generator)
@@ -99,9 +100,9 @@ class ShardedSet:
         return made, ()
 
     def _lines(self, paths: Sequence[Path], facts: Sequence[ShardFacts], rows: Ints | None) -> Iterator[str]:
-        """Lines of the shards, rendered by the workers; of all points, or of these rows."""
+        """Yield the lines of the shards, rendered by workers: of all points, or of `rows`."""
         ends = np.cumsum([0, *(one.points for one in facts)]).tolist()
-        # Where each shard's rows begin among those that are written: points without an id go by their place.
+        # The position of each shard's first written row; it is the id of a point without an id.
         first = ends if rows is None else np.searchsorted(rows, ends).tolist()
         tasks = (
             submit(
@@ -119,14 +120,14 @@ class ShardedSet:
         yield from shown
 
     def _no_points(self) -> Dataset:
-        """The labels without a point, as the shards would give them ids."""
+        """Return the labels in a Dataset without points, with ids if the shards have ids."""
         of = self.labelled
         ids: list[str] | None = None if self.where.reader.columns.id is None else []
         nothing = Dataset(csr_array((0, of.num_labels)), [], of.label_texts, None, ids, of.label_ids)
         return replace(nothing, other_label_texts=of.other_label_texts)
 
     def _label_lines(self, matrix: csr_array, texts: PointTexts, rows: Ints | None) -> Iterator[str]:
-        """Lines of the label points, of which `rows`, where they are given, keep some."""
+        """Yield the lines of the label points; `rows`, if given, selects some."""
         first = self.num_points
         if rows is not None:
             first = int(np.searchsorted(rows, self.num_points))
@@ -138,7 +139,7 @@ class ShardedSet:
             yield from raw.point_lines(points, first + start)
 
     def _write_filters(self, folder: Path, label_points: int, rows: Ints | None) -> None:
-        """The folder's filter files, for the rows that are written."""
+        """Write the filter files for the written rows."""
         number = self.labelled.num_labels
         train = Dataset(csr_array((self.num_points, number)))
         test = Dataset(csr_array((sum(one.points for one in self.test), number))) if self.test else None
@@ -151,23 +152,23 @@ class ShardedSet:
 
 
 def need_streamed(writing: Writing) -> None:
-    """Refuse what cannot be written as the shards go by."""
+    """Raise a DataError for a format or option that cannot be written shard by shard."""
     what = f"the format {writing.format}" if writing.format != "raw" else "--harden"
     if writing.format != "raw" or writing.harden is not None:
         raise DataError(
-            f"{what} needs the whole set in one memory, and a cluster writes shards as they come",
+            f"{what} needs the whole set in one memory, but a cluster writes shard by shard",
             remedy="write the raw format as it is, or leave --cluster out",
         )
 
 
 def sharded_set(client: Client, where: Shards, findings: Findings, *, with_texts: bool) -> ShardedSet:
-    """Have the workers read the shards."""
+    """Let the workers read the shards, and return the data set."""
     points, train, test = points_of_shards(client, where, findings, with_texts=with_texts)
     return ShardedSet(client, where, points, train, test)
 
 
 def shard_lines(reader: ShardReader, path: Path, largest: float, rows: Ints | None, first: int) -> str:
-    """On a worker: the points of a shard, or these rows of it, as lines of the raw layout."""
+    """On a worker: return the points of a shard, or some rows of it, as lines of the raw layout."""
     points = reader.read(path, Findings())
     if largest > 1:
         points = Dataset(

@@ -1,4 +1,4 @@
-"""A folder of shards, read by workers: nobody holds more of it than one shard."""
+"""Read a folder of shards on workers, one shard at a time."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from gandalf.data.matching import label_groups, text_key
 from gandalf.data.origin import read_origin
 from gandalf.errors import DataError, Findings, Problem, argument
 
-NO_TEXT = np.iinfo(np.int64).min  # number of a text that no label has: labels without a text count from -1 on
+NO_TEXT = np.iinfo(np.int64).min  # number of a text that is no label text; empty label texts have -1, -2, ...
 
 
 @dataclass(frozen=True)
 class ShardReader:
-    """How each shard is read. It goes to the workers with every task, so it does not know them all."""
+    """The options for reading a shard. Each task carries a copy, so it does not list the shards."""
 
     options: TableOptions
-    columns: Columns  # as settled for the first shard
+    columns: Columns  # chosen by the first shard
     labels: Path
 
     def read(self, path: Path, findings: Findings) -> Dataset:
-        """The points of one shard, with targets as they stand there."""
+        """Return the points of one shard, with unscaled targets."""
         names = label_names(self.labels)
         part = read_part(path, names, self.options, findings, self.columns)
         need_same_ids(self.columns, part.columns, path)
@@ -46,7 +46,7 @@ class ShardReader:
 
 @dataclass(frozen=True)
 class Shards:
-    """Where the shards of a data set are, and how each is read."""
+    """The paths of the shards of a data set, and their reader."""
 
     source: Path
     train: tuple[Path, ...]
@@ -56,17 +56,17 @@ class Shards:
 
 @dataclass(frozen=True)
 class ShardFacts:
-    """What the client must know of a shard."""
+    """Facts of a shard that the client needs."""
 
     points: int
-    largest: float  # target
-    graded: bool  # whether some target is not 1
+    largest: float  # largest target
+    graded: bool  # True if a target is not 1
     findings: tuple[Problem, ...]
 
 
 @dataclass(frozen=True)
 class ReadShard:
-    """A shard's targets, on the worker that read them."""
+    """The targets of a shard, on the worker that read it."""
 
     targets: csr_array
     texts: Ints | None
@@ -74,22 +74,22 @@ class ReadShard:
 
 
 def find_shards(source: str, options: TableOptions, findings: Findings) -> Shards | None:
-    """The shards of a data set; None where it is one that one machine has to read."""
+    """Return the shards of a data set, or None if it has no shards and one machine must read it."""
     folder = Path(source)
     if source in bundled() or not shards(folder) or read_origin(folder) is not None:
         return None
     if options.label_choice is not None:
-        what = f"{argument(options.label_choice)} chooses labels, and a cluster takes the file as it is"
-        raise DataError(what, remedy="write a label file of the chosen ones, or leave --cluster out")
-    # Workers have a working directory of their own.
+        what = f"{argument(options.label_choice)} chooses labels, but a cluster uses the whole label file"
+        raise DataError(what, remedy="write a file of the chosen labels, or leave --cluster out")
+        # Workers may have another working directory, so paths must be absolute.
     test, labels = (path and path.resolve() for path in map(need_file, (options.test, options.labels)))
     options = replace(options, test=test, labels=labels)
     paths = table_paths(folder.resolve(), options)
     label_file = need_file(paths.labels)
     if label_file is None:
         raise DataError(
-            "has no file of labels, and workers that each read a part cannot number labels as they appear",
-            remedy="add labels.txt, a text a line, or labels.csv with columns id and text",
+            "has no file of labels, but workers cannot number labels in the order of appearance",
+            remedy="add labels.txt, with a text on each line, or labels.csv with the columns id and text",
             file=source,
         )
     _, columns = settle_columns(
@@ -105,7 +105,8 @@ def _files(sources: Sequence[Path | Frame]) -> tuple[Path, ...]:
 
 
 def read_shard(reader: ShardReader, path: Path, with_texts: bool) -> ReadShard:
-    """On a worker: the targets of a shard and, where they are asked for, which label text each point has."""
+    """On a worker: read the targets of a shard and, with `with_texts`, the number of each point's label
+    text."""
     findings = Findings()
     points = reader.read(path, findings)
     data = points.targets.data
@@ -124,12 +125,12 @@ def read_shard(reader: ShardReader, path: Path, with_texts: bool) -> ReadShard:
 
 
 def facts_of(read: ReadShard) -> ShardFacts:
-    """What the client must know of it."""
+    """Return the facts of a shard that the client needs."""
     return read.facts
 
 
 def piece_of_shards(read: Sequence[ReadShard], largest: float) -> Piece:
-    """Consecutive shards as the counts need them, on the scale that all shards share."""
+    """Return consecutive shards as one piece, with targets on the scale of all shards."""
     targets = csr_array(vstack([one.targets for one in read], format="csr"))
     texts = [one.texts for one in read if one.texts is not None]
     scaled = targets if largest <= 1 else divided(targets, largest)
@@ -137,7 +138,7 @@ def piece_of_shards(read: Sequence[ReadShard], largest: float) -> Piece:
 
 
 def label_names(path: Path) -> LabelNames:
-    """The labels of a file, read once by each process."""
+    """Return the labels of a file; each process reads it once."""
     return _label_names(*_identity(path))
 
 
@@ -153,7 +154,7 @@ def _label_names(path: Path, size: int, changed: int) -> LabelNames:
 
 @lru_cache(maxsize=1)
 def _numbers_of_texts(path: Path, size: int, changed: int) -> dict[str, int]:
-    """Number of each text that a label has, as `label_groups` gives it to the label texts alone."""
+    """Return the number of each label text, as `label_groups` assigns it without other texts."""
     labels = _label_names(path, size, changed).no_points()
     texts = labels.all_label_texts
     of_labels, of_texts = label_groups(labels, texts)

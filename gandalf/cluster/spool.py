@@ -1,4 +1,4 @@
-"""A sparse matrix that is written down as its rows come, and read where it lies."""
+"""Write the rows of a sparse matrix to temporary files, and map them as a matrix."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.sparse import csr_array
 
-from gandalf.graph.joint_sums import Rows
+from gandalf.graph.joint_sums import RowBlock
 
 
-def spooled(parts: Iterable[Rows], columns: int) -> csr_array:
-    """One matrix of the rows as they come, in files without a name that go with the process.
+def spooled(parts: Iterable[RowBlock], columns: int) -> csr_array:
+    """Return the rows as one matrix in unnamed temporary files, which vanish with the process.
 
-    Its memory is that of the rows that somebody looks at, not that of the whole. There must be an entry.
+    Only the rows in use take memory. The matrix must have at least one entry.
     """
     with tempfile.TemporaryFile() as of_columns, tempfile.TemporaryFile() as of_values:
         lengths = [np.zeros(1, dtype=np.int64)]
@@ -24,11 +24,11 @@ def spooled(parts: Iterable[Rows], columns: int) -> csr_array:
             lengths.append(part.lengths)
         for file in (of_columns, of_values):
             file.flush()
-        # As one machine stacks them: both kinds of index of one type, int32 for all but enormous graphs.
+        # The same index types as on one machine: int32 below 2**31 entries.
         ends = np.cumsum(np.concatenate(lengths), dtype=np.int64)
         wide = np.int32 if ends[-1] < 2**31 else np.int64
         entries = int(ends[-1])
-        # Copied where they are written to ("c"), since whoever holds a matrix may.
+        # Copy on write ("c"), since a caller may change the matrix.
         indices = np.memmap(of_columns, dtype=np.int32, mode="c", shape=(entries,))
         values = np.memmap(of_values, dtype=np.float32, mode="c", shape=(entries,))
         return csr_array(

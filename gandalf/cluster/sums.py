@@ -1,4 +1,4 @@
-"""What workers compute for the label graph: sums over a piece of the points, and a block of finished rows."""
+"""Compute on workers the sums over a piece of the points, and finished rows of the label graph."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from scipy.sparse import csr_array
 
 from gandalf.cluster.client import sum_of
 from gandalf.data.sparse_rows import products_by_label
-from gandalf.graph.cooccurrence import Keep, counts, frequencies, graph_rows, least_joint
-from gandalf.graph.joint_sums import Block, Floats, Rows, both_ways, plan
+from gandalf.graph.cooccurrence import PairRule, counts, frequencies, graph_rows, least_joint
+from gandalf.graph.joint_sums import Floats, LabelRange, RowBlock, both_ways, plan
 from gandalf.graph.own_points import OwnSums, own_points, own_sums
 
 Ints = npt.NDArray[np.int64]
@@ -20,7 +20,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Piece:
-    """Some of the points, as the counts need them."""
+    """Some of the points, in the form that counting needs."""
 
     points: csr_array  # n x L
     by_label: csr_array  # L x n
@@ -29,11 +29,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class LabelSums:
-    """Sums of each label over points. Sums over parts of the points add up."""  # shape of each: (L,)
+    """Sums of each label over points. Sums over parts of the points can be added."""  # shape of each: (L,)
 
-    frequency: Floats  # of its targets
-    points: Ints  # that carry it
-    work: Ints  # labels on those points, with repetition
+    frequency: Floats  # sum of targets
+    points: Ints  # number of points with the label
+    work: Ints  # cost of the label's co-occurrences, see `products_by_label`
 
     def __add__(self, other: LabelSums) -> LabelSums:
         return LabelSums(self.frequency + other.frequency, self.points + other.points, self.work + other.work)
@@ -41,7 +41,7 @@ class LabelSums:
 
 @dataclass(frozen=True)
 class BlockSums:
-    """Joint sums of a block of labels with all labels, and what the own points of its labels carry."""
+    """Joint sums of a block of labels with all labels, and the sums of the labels' own points."""
 
     joint: csr_array  # labels of the block x L
     own: OwnSums | None = None
@@ -52,29 +52,29 @@ class BlockSums:
 
 
 def piece_of(targets: csr_array, texts: Ints | None = None) -> Piece:
-    """The piece of these points; `texts` are the numbers of their texts among the label texts."""
+    """Return these points as a piece; `texts` are the numbers of their texts among the label texts."""
     return Piece(*both_ways(targets), texts)
 
 
 def label_sums(piece: Piece) -> LabelSums:
-    """Sums of every label over the piece."""
+    """Return the sums of every label over the piece."""
     points = np.bincount(piece.points.indices, minlength=piece.points.shape[1])
     return LabelSums(frequencies(piece.points), points, products_by_label(piece.points))
 
 
 def frequency_of(sums: LabelSums) -> Floats:
-    """The sums of targets alone."""
+    """Return the sums of targets alone."""
     return sums.frequency
 
 
 def text_sizes(piece: Piece, number: int) -> Ints:
-    """Points of the piece that have each of the label texts."""  # shape: (number,)
-    assert piece.texts is not None, "only pieces with texts are asked"
+    """Count the points of the piece with each label text."""  # shape: (number,)
+    assert piece.texts is not None, "needs a piece with texts"
     return np.bincount(piece.texts[piece.texts >= 0], minlength=number)
 
 
 def joint_counts(piece: Piece, labels: Ints, as_present: bool) -> csr_array:
-    """Joint sums of the labels with all labels; `as_present` counts graded targets as 1."""
+    """Return the joint sums of `labels` with all labels; `as_present` counts soft targets as 1."""
     points = piece.points
     if as_present:
         points = csr_array((np.ones_like(points.data), points.indices, points.indptr), shape=points.shape)
@@ -82,13 +82,13 @@ def joint_counts(piece: Piece, labels: Ints, as_present: bool) -> csr_array:
 
 
 def of_own_points(piece: Piece, labels: Ints, label_texts: Ints) -> OwnSums:
-    """What the points carry that have the text of these labels."""
-    assert piece.texts is not None, "only pieces with texts are asked"
+    """Return the sums of the own points of these labels."""
+    assert piece.texts is not None, "needs a piece with texts"
     return own_sums(own_points(piece.texts, label_texts[labels]), piece.points, labels)
 
 
-def block_sums(piece: Piece, block: Block, dtype: npt.DTypeLike, label_texts: Ints | None) -> BlockSums:
-    """Joint sums of a block of labels over the piece, by the kernel that one machine uses."""
+def block_sums(piece: Piece, block: LabelRange, dtype: npt.DTypeLike, label_texts: Ints | None) -> BlockSums:
+    """Return the joint sums of a block of labels over the piece, by the same kernel as on one machine."""
     _, joint_sums = plan(piece.points, piece.by_label)
     found = joint_sums(block, np.zeros(piece.points.shape[1]))
     joint = _as_matrix(found, piece.points.shape[1], dtype)
@@ -97,19 +97,19 @@ def block_sums(piece: Piece, block: Block, dtype: npt.DTypeLike, label_texts: In
     return BlockSums(joint, of_own_points(piece, np.arange(*block), label_texts))
 
 
-def finished_rows(parts: list[BlockSums], block: Block, frequency: Floats, keep: Keep) -> Rows:
-    """Rows of the graph for a block, from its sums over all parts of the points."""
+def finished_rows(parts: list[BlockSums], block: LabelRange, frequency: Floats, rule: PairRule) -> RowBlock:
+    """Return the rows of the graph for a block, from its sums over all parts of the points."""
     total = sum_of(parts)
     lengths, columns, values = np.diff(total.joint.indptr), total.joint.indices, total.joint.data
     if total.own is None:
         row = np.repeat(np.arange(len(lengths)), lengths)
-        kept = values > least_joint(keep, frequency)[slice(*block)][row]
+        kept = values > least_joint(rule, frequency)[slice(*block)][row]
         lengths = np.bincount(row[kept], minlength=len(lengths))
         columns, values = columns[kept], values[kept]
-    return graph_rows(Rows(lengths, columns, values), block, frequency, keep, total.own)
+    return graph_rows(RowBlock(lengths, columns, values), block, frequency, rule, total.own)
 
 
-def _as_matrix(rows: Rows, columns: int, dtype: npt.DTypeLike) -> csr_array:
+def _as_matrix(rows: RowBlock, columns: int, dtype: npt.DTypeLike) -> csr_array:
     indptr = np.concatenate([[0], np.cumsum(rows.lengths)])
     wide: Any = np.int32 if indptr[-1] < 2**31 else np.int64
     parts = rows.values.astype(dtype, copy=False), rows.columns.astype(wide, copy=False), indptr.astype(wide)

@@ -206,10 +206,9 @@ def test_augmenting_another_layout_writes_any_format(scheduler, made_up, tmp_pat
 
 def test_what_a_cluster_cannot_do_is_said_before_any_work(scheduler, sharded, tmp_path):
     at = ("--cluster", scheduler)
-    assert fails("graph", sharded, "--targets", "walk", *at) == (
-        "walk targets are not sums over points, so a cluster cannot count them in parts; "
-        "choose from ratio, shrunk, calibrated, glas, self, or leave --cluster out"
-    )
+    refusal = fails("graph", sharded, "--targets", "walk", *at)
+    assert refusal.startswith("walk targets are not sums over points")
+    assert refusal.endswith("; choose from ratio, shrunk, calibrated, glas, self, or leave --cluster out")
     out = tmp_path / "out"
     assert "the format pecos needs the whole set in one memory" in fails(
         "augment", sharded, out, "--format", "pecos", *at

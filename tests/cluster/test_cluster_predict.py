@@ -15,7 +15,7 @@ from dask_cluster import client, scheduler, started
 from small_model import LABELS, small_model
 
 from gandalf.cluster import predict
-from gandalf.cluster.jobs import Job, begin, model_identity, parts_of
+from gandalf.cluster.jobs import Job, begin, model_identity, row_groups_of
 from gandalf.data.new_examples import Example
 from gandalf.model import load_model, save_model
 from gandalf.model.examples import with_examples
@@ -128,11 +128,12 @@ def test_texts_without_ids_go_by_their_row(scheduler, small_folder, tmp_path):
 
 def test_a_process_loads_the_model_once(client, small_folder, tmp_path):
     write_queries(tmp_path / "in", [40], group=4)
-    parts = parts_of(tmp_path / "in", None)
+    parts = row_groups_of(tmp_path / "in", None)
     job = Job(small_folder, model_identity(small_folder), tmp_path / "out", TOP, None, "cpu")
     begin(job, parts)
     assert (
-        client.gather([client.submit(predict.predict_part, job, part) for part in parts]) == [(4, True)] * 10
+        client.gather([client.submit(predict.predict_row_group, job, part) for part in parts])
+        == [(4, True)] * 10
     )
     loaded = client.run(lambda: tuple(predict._loaded.cache_info()[:2])).values()  # hits and misses
     assert sum(map(sum, loaded)) == len(parts) and all(misses <= 1 for _, misses in loaded)
@@ -178,15 +179,15 @@ def test_another_model_or_input_is_refused(scheduler, small_folder, tmp_path):
     other = tmp_path / "other"
     save_model(small_model(seed=1), other)
     remedy = "choose another OUT, or remove this one"
-    assert fails("predict", other, *words[2:], *at) == f"{out}: was begun with another model; {remedy}"
-    assert fails(*words, "--top", 2, *at) == f"{out}: was begun with another top; {remedy}"
+    assert fails("predict", other, *words[2:], *at) == f"{out}: was started with another model; {remedy}"
+    assert fails(*words, "--top", 2, *at) == f"{out}: was started with another top; {remedy}"
     file = tmp_path / "in" / "q0.parquet"
     table = parquet.read_table(file).to_pylist()
     table[13]["text"] = "zzzz"
     parquet.write_table(pyarrow.Table.from_pylist(table), file, row_group_size=10)
-    assert fails(*words, *at).startswith(f"{file}: row group 1 is not what it was when")
+    assert fails(*words, *at).startswith(f"{file}: row group 1 has changed since")
     parquet.write_table(pyarrow.Table.from_pylist(table[:15]), file, row_group_size=10)
-    assert fails(*words, *at) == f"{out}: was begun with another input; {remedy}"
+    assert fails(*words, *at) == f"{out}: was started with another input; {remedy}"
     assert {path: path.read_bytes() for path in before} == before
 
 
@@ -204,14 +205,14 @@ def test_an_index_or_a_card_makes_no_other_model(small_folder, tmp_path):
 def test_refusals(scheduler, small_folder, tmp_path):
     at = ("--cluster", scheduler)
     (tmp_path / "q.txt").write_text("gzip\n")
-    assert "is no Parquet file" in fails(
+    assert "is neither a Parquet file" in fails(
         "predict", small_folder, tmp_path / "q.txt", "-o", tmp_path / "o", *at
     )
     write_queries(tmp_path / "in", [3])
     assert "into a folder" in fails("predict", small_folder, tmp_path / "in", *at)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("x")
-    assert "holds other things" in fails(
+    assert "holds files other than predictions" in fails(
         "predict", small_folder, tmp_path / "in", "-o", tmp_path / "full", *at
     )
     inside = fails("predict", small_folder, tmp_path / "in", "-o", small_folder / "x", *at)
