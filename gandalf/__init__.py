@@ -46,7 +46,7 @@ __all__ = [
     "train",
 ]
 
-# Where each public name is defined: it is imported when it is first asked for.
+# The module of each public name; it is imported on first use.
 _HOMES = {
     "DataError": "gandalf.errors",
     "Dataset": "gandalf.data.dataset",
@@ -71,7 +71,7 @@ _HOMES = {
 
 
 class _Package(ModuleType):
-    """The package, in which `gandalf.train` stays the function when the room of that name is imported."""
+    """The package. `gandalf.train` stays the function even if the subpackage `gandalf.train` is imported."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name not in _HOMES or not isinstance(value, ModuleType):
@@ -81,7 +81,7 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401  whatever has that name
+def __getattr__(name: str) -> Any:  # noqa: ANN401  any public name
     if name not in _HOMES:
         raise AttributeError(f"module 'gandalf' has no attribute {name!r}")
     try:

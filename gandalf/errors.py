@@ -1,4 +1,4 @@
-"""What goes wrong with a user's input, said in one sentence: where, what, and what to do about it."""
+"""Report problems with a user's input in one sentence: where, what, and what to do."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # quoted from someone's file; a terminal would obey them
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # a message may quote them from a file; a terminal obeys them
 
-# Stands on both sides of an argument in a message. It is invisible and in no one's file by chance.
+# This mark encloses an argument in a message. It is invisible, and hardly occurs in files.
 _MARK = "\u2063"
 _ARGUMENT = re.compile(f"{_MARK}([a-z_]+)=([^{_MARK}]*){_MARK}")
 _ANY = "..."
@@ -19,9 +19,9 @@ Severity = Literal["error", "warning", "note"]
 
 
 def argument(name: str, value: object = _ANY) -> str:
-    """Name an argument in a message: `name=...` to a caller from Python, `--name` on the command line.
+    """Name an argument in a message: shown as `name=...` in Python, and as `--name` on the command line.
 
-    With a value it is `name='value'` and `--name value`; True is a flag that is given.
+    With a value it is shown as `name='value'` and `--name value`; with the value True as the flag `--name`.
     """
     return f"{_MARK}{name}={_ANY if value is _ANY else repr(value)}{_MARK}"
 
@@ -33,14 +33,14 @@ def _as_flag(found: re.Match[str]) -> str:
 
 @dataclass(frozen=True)
 class Problem:
-    """One finding about the input: its kind, where it is, what is wrong and the remedy."""
+    """A finding about the input: its kind, its place, what is wrong, and the remedy."""
 
-    kind: str  # a stable slug that scripts can match, such as "index-out-of-range"
+    kind: str  # a stable name that scripts can match, such as "index-out-of-range"
     severity: Severity
     what: str
     remedy: str = ""
     file: str | None = None
-    line: int | None = None  # of a file counted from 1, the header included; of a DataFrame from 0
+    line: int | None = None  # of a file, from 1, the header included; of a DataFrame, from 0
 
     def __str__(self) -> str:
         sentence = f"{self._where}{self.what}" + (f"; {self.remedy}" if self.remedy else "")
@@ -52,21 +52,21 @@ class Problem:
             return ""
         if self.line is None:
             return f"{self.file}: "
-        in_memory = self.file.startswith("<")  # as Python writes <stdin>
+        in_memory = self.file.startswith("<")  # such as <DataFrame>
         return f"{self.file}, row {self.line}: " if in_memory else f"{self.file}:{self.line}: "
 
     def plain(self) -> Problem:
-        """Return the same with the marks of arguments left out of its parts."""
+        """Return the problem without the marks around arguments."""
         return replace(self, what=self.what.replace(_MARK, ""), remedy=self.remedy.replace(_MARK, ""))
 
     def with_flags(self) -> Problem:
-        """Say the same on the command line: arguments are flags there."""
+        """Return the problem for the command line, with arguments as flags."""
         what, remedy = (_ARGUMENT.sub(_as_flag, part) for part in (self.what, self.remedy))
         return replace(self, what=what, remedy=remedy)
 
 
 class DataError(ValueError):
-    """Bad input or usage. Its text is one sentence; the command prints it and exits with 2."""
+    """Bad input or usage. Its text is one sentence, which the command prints before it exits with 2."""
 
     def __init__(
         self,
@@ -83,11 +83,11 @@ class DataError(ValueError):
 
 @dataclass
 class Findings:
-    """Collects what readers find.
+    """Collect the findings of readers.
 
-    Strict (the default) raises the first error as a `DataError`; `gandalf check` collects instead, and
-    the reader goes on after mending or dropping the entry. A kind is listed at most `per_kind` times
-    for each file and counted beyond that.
+    With `strict` (the default), the first error is raised as a `DataError`. `gandalf check` collects errors
+    instead, and the reader continues after it has corrected or dropped the entry. A kind is listed at most
+    `per_kind` times for each file; further findings are only counted.
     """
 
     strict: bool = True
@@ -105,7 +105,7 @@ class Findings:
         file: str | Path | None = None,
         line: int | None = None,
     ) -> None:
-        """Record one finding, or raise it if it is an error and the collector is strict."""
+        """Record a finding; raise it if it is an error and `strict` is set."""
         problem = Problem(kind, severity, what, remedy, None if file is None else str(file), line)
         if self.strict and severity == "error":
             raise DataError(what, remedy=remedy, file=file, line=line, kind=kind)
@@ -122,7 +122,7 @@ class Findings:
         file: str | Path | None = None,
         line: int | None = None,
     ) -> None:
-        """Record an error: the data cannot be used as it is."""
+        """Record an error: the data cannot be used."""
         self.add("error", kind, what, remedy=remedy, file=file, line=line)
 
     def warn(
@@ -134,7 +134,7 @@ class Findings:
         file: str | Path | None = None,
         line: int | None = None,
     ) -> None:
-        """Record a warning: usable, but results will suffer or mislead."""
+        """Record a warning: the data can be used, but results will be worse or misleading."""
         self.add("warning", kind, what, remedy=remedy, file=file, line=line)
 
     def note(
@@ -146,5 +146,5 @@ class Findings:
         file: str | Path | None = None,
         line: int | None = None,
     ) -> None:
-        """Record a fact worth knowing that is no fault of the data."""
+        """Record a note: a fact about the data that is no error."""
         self.add("note", kind, what, remedy=remedy, file=file, line=line)

@@ -1,4 +1,4 @@
-"""Progress as bars on a terminal and, of commands, as lines elsewhere; a library is silent."""
+"""Show progress: bars on a terminal; elsewhere lines for commands, and nothing for the library."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def lines(description: str, total: float | None, done: float = 0.0) -> Lines | N
 
 @contextmanager
 def one_bar_only() -> Iterator[None]:
-    """No bars inside the body: whoever opened one above it tells how far along everything is."""
+    """Show no bars inside the body, because an outer bar shows the progress of the whole."""
     token = _within_another.set(True)
     try:
         yield
@@ -84,10 +84,11 @@ def one_bar_only() -> Iterator[None]:
 
 
 def on_terminal(*columns: ProgressColumn) -> Progress | None:
-    """A bar on standard error, so that `--json` on standard output stays clean; none when nobody watches."""
+    """Return a bar on standard error, which keeps `--json` on standard output clean; None without a
+    terminal."""
     if _within_another.get() or not sys.stderr.isatty():
         return None
-    # What is printed meanwhile goes above the bar, unless it goes elsewhere.
+    # Show other output above the bar if it also goes to the terminal.
     redirect = sys.stdout.isatty()
     return Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=redirect)
 
@@ -99,7 +100,7 @@ def _bar() -> Progress | None:
 
 
 def track(items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
-    """Yield the items, showing how far along they are."""
+    """Yield the items, and show the progress."""
     bar = _bar()
     if bar is None:
         written = lines(description, total if total is not None else _length(items))
@@ -117,7 +118,7 @@ def _length(items: Iterable[object]) -> int | None:
 
 
 class Meter:
-    """Handle to a bar measured in work units, for loops that advance unevenly."""
+    """A bar measured in work units, for loops with steps of different cost."""
 
     def __init__(self, bar: Progress | None, description: str, total: float) -> None:
         self._bar = bar
@@ -125,7 +126,7 @@ class Meter:
         self._lines = lines(description, total) if bar is None else None
 
     def advance(self, amount: float) -> None:
-        """Move the bar forward. Safe to call from several threads."""
+        """Move the bar forward. Several threads may call this."""
         if self._bar is not None and self._task is not None:
             self._bar.advance(self._task, amount)
         if self._lines is not None:
@@ -134,7 +135,7 @@ class Meter:
 
 @contextmanager
 def meter(description: str, total: float) -> Iterator[Meter]:
-    """Open a bar that the body moves with `advance`."""
+    """Open a bar; the body moves it with `advance`."""
     bar = _bar()
     if bar is None:
         yield Meter(None, description, total)

@@ -1,4 +1,4 @@
-"""Everything that can be set about a training run, with its defaults: what `gandalf config` prints."""
+"""Define all settings of a training run with their defaults, as `gandalf config` prints them."""
 
 from __future__ import annotations
 
@@ -36,201 +36,204 @@ MemoryKind = Literal["none", "fitted"]
 
 @dataclass(frozen=True)
 class Text:
-    """How a text becomes token ids."""
+    """How texts become token ids."""
 
     kind: TextKind = setting(
         "words",
-        "words: own vocabulary, pieces for unseen words. subwords: learnt BPE. pretrained: encoder.model's.",
+        "words: learnt vocabulary, pieces for unknown words. subwords: learnt BPE. pretrained: those of "
+        "encoder.model.",
     )
     max_length: int = setting(
-        0, "Tokens read of a text; 0: as many as 99.5 % of the texts have, 32 to 64 words or 128 pieces."
+        0, "Tokens read of a text; 0: enough for 99.5 % of the texts, within 32 to 64 words or 128 pieces."
     )
-    min_count: int = setting(2, "Rarer words are broken into pieces.")
-    max_tokens: int = setting(500_000, "Most words, pieces besides; of subwords never more than 32,000.")
+    min_count: int = setting(2, "Break words with fewer occurrences into pieces.")
+    max_tokens: int = setting(500_000, "Most words, without pieces; subwords are at most 32,000.")
     vectors: str | None = setting(
         None,
-        "Start from these: a GloVe, word2vec or fastText text file, an installed package, or distilled: read "
-        "off the transformer that is installed.",
+        "Start from these word vectors: a GloVe, word2vec or fastText text file, an installed package, or "
+        "distilled, which reads them off the installed transformer.",
     )
 
 
 @dataclass(frozen=True)
 class Encoder:
-    """How token ids become a vector, and how that is learnt."""
+    """How token ids become a vector, and how the encoder is trained."""
 
     kind: EncoderKind = setting(
         "bag-of-words",
-        "bag-of-words (Astec's), inception (InceptionXML's) or transformer (NGAME's, Renee's).",
+        "bag-of-words (Astec), inception (InceptionXML) or transformer (NGAME, Renee).",
     )
     model: str | None = setting(
         None,
-        "Of a transformer: a Hugging Face folder, or an installed package with one; MiniLM-L6 by default.",
+        "The transformer: a Hugging Face folder, or an installed package with one; default MiniLM-L6.",
     )
     residual: BlockName = setting(
-        "astec", "Block behind a bag of words, and behind a head's label texts: astec's, decaf's or eclare's."
+        "astec", "Block after a bag of words, and after the label texts of a head: astec, decaf or eclare."
     )
     centred: bool = setting(
-        True, "Vectors of a bag of words less their mean, and rows that start at the labels' frequencies."
+        True, "Subtract the mean from vectors of a bag of words, and start rows at the label frequencies."
     )
-    dim: int = setting(300, "Numbers in a word's vector (a transformer has its own).")
-    dropout: float = setting(0.5, "Share of numbers dropped while training.")
-    last_dropout: float = setting(0.5, "The same before the head (inception only).")
+    dim: int = setting(300, "Numbers in the vector of a word (a transformer has a fixed number).")
+    dropout: float = setting(0.5, "Share of numbers dropped in training.")
+    last_dropout: float = setting(0.5, "Share of numbers dropped before the head (inception only).")
     attention: AttentionName = setting(
         "cross",
-        "What the second attention of inception asks. cross: the words, as InceptionXML's. self: what the "
-        "first one made of them.",
+        "Input of inception's second attention. cross: the words, as in InceptionXML. self: the output of "
+        "the first attention.",
     )
-    optimiser: OptimiserName = setting("adamw", "adamw or sgd (with momentum); words always by Adam.")
+    optimiser: OptimiserName = setting("adamw", "adamw or sgd (with momentum); word vectors always use Adam.")
     rate: float = setting(
-        1e-3, "Highest learning rate of the layers; by sgd for a batch of 256, and it grows with the batch."
+        1e-3, "Highest learning rate of the layers; for sgd the rate at batch 256, it grows with the batch."
     )
     words_rate: float = setting(5e-3, "Highest learning rate of the word vectors.")
     weight_decay: float = setting(0.0, "Weight decay of the layers.")
     from_model: str | None = setting(None, "A trained model's folder: start from its vocabulary and encoder.")
     frozen: bool = setting(
-        False, "Only rows are learnt; the encoder stays as it began, or as a siamese stage left it."
+        False, "Train rows only; the encoder stays as it was at the start, or after a siamese stage."
     )
 
 
 @dataclass(frozen=True)
 class Siamese:
-    """A stage that comes first: the encoder learns to put texts near the texts of their labels."""
+    """The optional first stage: train the encoder to put texts near the texts of their labels."""
 
     kind: SiameseKind = setting(
         "none",
-        "none: no such stage. contrastive: SiameseXML's. triplet: NGAME's, with clustered batches. "
-        "decoupled: DEXML's softmax over all labels, whose texts are all read at every update.",
+        "none: no such stage. contrastive: as SiameseXML. triplet: as NGAME, with clustered batches. "
+        "decoupled: as DEXML, a softmax over all labels, whose texts are all encoded at every update.",
     )
-    alone: bool = setting(False, "Stop after it: labels are ranked by their texts' vectors alone.")
+    alone: bool = setting(False, "Stop after this stage, and rank labels by the vectors of their texts.")
     pair_epochs: float = setting(
-        10.0, "Its length: times over the labels (contrastive) or the training points (triplet, decoupled)."
+        10.0, "Length: passes over the labels (contrastive) or training points (triplet, decoupled)."
     )
     pair_batch: int = setting(512, "Labels (contrastive) or points (triplet, decoupled) in an update.")
     pair_rate: float = setting(
-        1e-3, "Highest learning rate of the layers in this stage; by sgd for a pair_batch of 512."
+        1e-3, "Highest learning rate of the layers in this stage; for sgd the rate at pair_batch 512."
     )
     pair_words_rate: float = setting(1e-2, "Highest learning rate of the word vectors in this stage.")
-    pair_schedule: ScheduleName = setting("linear", "As training.schedule, in this stage.")
-    pair_dropout: float | None = setting(None, "As encoder.dropout, in this stage; by default the same.")
-    pair_warm_up: float = setting(0.05, "Share of its updates in which the rates rise.")
-    power: float = setting(0.45, "Labels are drawn by this power of their frequency (contrastive).")
-    margin: float = setting(0.3, "By how much nearer a text must be to its label than to others (triplet).")
-    negatives: int = setting(10, "Hardest labels of the batch that a text is to be far from (triplet).")
-    temperature: float = setting(0.1, "The smaller, the more the hardest of them count (triplet).")
+    pair_schedule: ScheduleName = setting("linear", "Schedule of the rates in this stage.")
+    pair_dropout: float | None = setting(None, "Dropout in this stage; default encoder.dropout.")
+    pair_warm_up: float = setting(0.05, "Share of this stage's updates in which the rates rise.")
+    power: float = setting(0.45, "Draw labels by this power of their frequency (contrastive).")
+    margin: float = setting(
+        0.3, "How much nearer a text must be to its label than to other labels (triplet)."
+    )
+    negatives: int = setting(10, "Number of hardest labels of the batch to move away from a text (triplet).")
+    temperature: float = setting(0.1, "A smaller value gives the hardest labels more weight (triplet).")
     cluster_share: float = setting(
         0.32,
-        "Most points of a cluster of near ones, as a share of the batch (triplet): NGAME's 512 of 1,600.",
+        "Most points of a cluster of similar points, as a share of the batch (triplet); NGAME: 512 of 1,600.",
     )
     softmax_temperature: float = setting(
-        0.05, "Cosines are divided by this; the smaller, the more the hardest labels count (decoupled)."
+        0.05, "Divide cosines by this; a smaller value gives the hardest labels more weight (decoupled)."
     )
     label_points: bool = setting(
-        False, "Label points take part, by their targets of labels other than their own (decoupled)."
+        False, "Train on label points too, with their targets without the own label (decoupled)."
     )
     guidance: float = setting(
         0.0,
-        "Weight of a pull of each label text's vector towards the mean of its neighbours' in the label "
-        "graph; 0: none.",
+        "Weight of a loss that pulls the vector of each label text towards the mean vector of its neighbours "
+        "in the label graph; 0: none.",
     )
 
 
 @dataclass(frozen=True)
 class Head:
-    """What the labels' rows are made of, how they start and how they are learnt."""
+    """How the rows of labels are made, started and trained."""
 
     kind: HeadKind = setting(
         "table",
-        "table: free rows. gated: and label texts (DECAF). attention: and their graph's texts (ECLARE).",
+        "table: free rows. gated: plus label texts (DECAF). attention: plus graph neighbours' texts "
+        "(ECLARE).",
     )
     rows: RowsKind = setting(
-        "live", "Label texts in rows. live: read and learnt at every step. frozen: read once an epoch."
+        "live", "Label texts in rows. live: encode and train at every step. frozen: encode once an epoch."
     )
     start: HeadStart = setting(
         "points",
-        "Where free rows begin: the label's points (their mean), its text, its graph's texts, or random.",
+        "Start of free rows: points (mean of the label's points), text (label text), graph-text (texts of "
+        "graph neighbours), or random.",
     )
     optimiser: OptimiserName = setting("adamw", "adamw or sgd (with momentum).")
     rate: float = setting(
-        5e-3, "Highest learning rate of the rows; by sgd for a batch of 256, and it grows with the batch."
+        5e-3, "Highest learning rate of the rows; for sgd the rate at batch 256, it grows with the batch."
     )
     momentum: float = setting(0.9, "Momentum of SGD, first beta of AdamW.")
     weight_decay: float = setting(0.0, "Weight decay of the rows.")
     kernel: KernelName = setting(
         "auto",
-        "Of free rows that meet every label. torch: plain. triton: fused. auto: fused where that pays.",
+        "Kernel of free rows if a batch meets every label. torch: plain. triton: fused. auto: the faster.",
     )
     row_precision: RowPrecision = setting(
         "float32",
-        "Of the rows. bfloat16 and float16 are half as large, float8 a quarter, rounded by chance, for fused "
-        "kernels.",
+        "Precision of the rows. bfloat16 and float16 take half the memory, float8 a quarter, with stochastic "
+        "rounding; they need fused kernels.",
     )
 
 
 @dataclass(frozen=True)
 class LabelTrees:
-    """Label trees over TF-IDF words in place of encoder and head; what is set of those then says nothing."""
+    """Label trees over TF-IDF words, used instead of encoder and head, whose settings are then ignored."""
 
     kind: TreesKind = setting(
         "none",
-        "none, or linear classifiers by the library omikuji. parabel: in trees of labels. one-vs-all: "
-        "without trees. auto: one-vs-all where that takes seconds.",
+        "none, or linear classifiers by omikuji. parabel: in trees of labels. one-vs-all: without "
+        "trees. auto: one-vs-all if that takes seconds only.",
     )
     number: int = setting(3, "Trees whose scores are averaged.")
-    words: int = setting(100_000, "Words that count: those that are in most texts. As many pairs, n-grams.")
+    words: int = setting(100_000, "Most words, pairs, and n-grams each: those in most texts are kept.")
     terms: Terms = setting(
         "words",
-        "What is counted. pairs: words and word pairs. characters: and n-grams of 3 to 5 characters. "
-        "auto: characters where texts and labels are few, else pairs.",
+        "Terms. pairs: words and word pairs. characters: plus n-grams of 3 to 5. auto: characters if "
+        "texts and labels are few, else pairs.",
     )
-    cost: float = setting(
-        1.0, "Of a point on the wrong side: the larger, the less the weights are held small."
-    )
+    cost: float = setting(1.0, "Cost of a misclassified point; a larger value means less regularisation.")
     harden: Hardening = setting(
         "any",
-        "Soft targets as 0 or 1. any: all are 1. threshold: from 0.5 on. sample: drawn by their values. "
-        "copies: every point three times, drawn anew.",
+        "How soft targets become 0 or 1. any: all become 1. threshold: from 0.5 on. sample: drawn with "
+        "their value as probability. copies: every point three times, each drawn anew.",
     )
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Which labels a batch meets."""
+    """The labels that a batch is scored against."""
 
     kind: LabelsKind = setting(
         "auto", "every label, or a shortlist; auto: a shortlist on a CPU with many labels."
     )
-    block: int | None = setting(None, "Labels scored at a time; by default what fits well.")
+    block: int | None = setting(None, "Labels scored at a time; by default chosen by the memory.")
     random: int = setting(2048, "Random labels in a shortlist.")
     hard: int = setting(10, "Likeliest labels of each point in a shortlist.")
-    refresh: int = setting(1, "Epochs between two look-ups of the likeliest labels.")
+    refresh: int = setting(1, "Epochs between two searches for the likeliest labels.")
 
 
 @dataclass(frozen=True)
 class Training:
-    """How long and at which rates."""
+    """Length, batch and schedule of the training."""
 
     epochs: float = setting(
-        15.0, "An epoch is as many points as training points and labels together, whatever the targets."
+        15.0, "An epoch has as many points as there are training points and labels, for any targets."
     )
-    steps: int | None = setting(None, "Number of updates, in place of epochs.")
-    batch: int = setting(0, "Points in an update; 0: 256, or 1024 on a GPU where there are many points.")
+    steps: int | None = setting(None, "Number of updates, instead of epochs.")
+    batch: int = setting(0, "Points in an update; 0: 256, or 1024 on a GPU with many points.")
     micro_batch: int = setting(
-        0, "Texts that a transformer reads at once: less memory, each read twice. 0: the whole batch."
+        0, "Texts that a transformer reads at once: saves memory, reads each text twice. 0: whole batch."
     )
     schedule: ScheduleName = setting("one-cycle", "one-cycle, cosine, linear or constant, all with warm-up.")
     warm_up: float = setting(0.1, "Share of the updates in which the rates rise.")
     clip: float = setting(1.0, "Largest norm of the layers' gradient; 0: no limit.")
     last_stretch: float = setting(
-        0.0, "Then learn from held-out points too, for this share of the updates at a lower rate; 0: never."
+        0.0, "Finally train on held-out points too, for this share of the updates at a lower rate; 0: never."
     )
     precision: Precision = setting(
-        "auto", "Of matrix products; auto: bfloat16 where the hardware has it, else float32."
+        "auto", "Precision of matrix products; auto: bfloat16 if the hardware has it, else float32."
     )
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Label points: their targets, how many there are, and what they count."""
+    """Label points: their targets, number and weight."""
 
     targets: str = setting(
         "shrunk",
@@ -239,68 +242,70 @@ class Targets:
     )
     delta: float = setting(0.1, "Keep targets strictly greater than this.")
     scale: float = setting(1.0, "Multiply targets off the diagonal.")
-    strength: float | None = setting(None, "Of shrunk targets; fitted by default.")
-    teacher: str | None = setting(None, "Of teacher targets: folder of a model trained on pairs.")
+    strength: float | None = setting(None, "Strength of shrunk targets; fitted by default.")
+    teacher: str | None = setting(None, "For teacher targets: folder of a model trained on pairs.")
     top_k: int | None = setting(None, "Keep this many targets of a label point.")
     shared_text: SharedText = setting("own", "Labels with one text: own rows, or pooled into one.")
-    label_weight: float = setting(1.0, "What a label point counts in the loss.")
-    label_epochs: float = setting(0.7, "Share of the updates that meet label points, from the start.")
+    label_weight: float = setting(1.0, "Weight of a label point in the loss.")
+    label_epochs: float = setting(0.7, "Share of the updates, from the start, that use label points.")
     own_weight: float = setting(
-        0.0, "What a label point counts after that share, with its own label as its only target; 0: nothing."
+        0.0, "Weight of a label point after that share, with its own label as its only target."
     )
-    keep: Points = setting("both", "both: G. labels: Z alone. half: Z, N/2 of it. uniform: U(G,N).")
-    share: float = setting(1.0, "Label points of this share of the labels.")
-    order: Order = setting("random", "Which share: at random, or tail first.")
+    keep: Points = setting("both", "both: G. labels: Z alone. half: N/2 points of Z. uniform: U(G,N).")
+    share: float = setting(1.0, "Make label points of this share of the labels.")
+    order: Order = setting("random", "Choice of that share: random, or tail first.")
 
 
 @dataclass(frozen=True)
 class Baselines:
-    """What else has been done with labels and texts: the methods that label points are compared with."""
+    """Published methods that label points are compared with."""
 
     mix: MixName = setting(
-        "none", "After the encoder. mixup: two points. label-mixup: a point and the text of its label."
+        "none", "Mix vectors after the encoder. mixup: two points. label-mixup: a point and its label text."
     )
-    mix_alpha: float = setting(0.4, "Shares are drawn from Beta(alpha, alpha).")
+    mix_alpha: float = setting(0.4, "Draw mixing weights from Beta(alpha, alpha).")
     glas: float = setting(0.0, "Weight of the GLaS regulariser on the rows of a batch's labels.")
-    synonyms: int = setting(0, "Versions of each training text with some words replaced by near ones.")
-    synonym_share: float = setting(0.15, "Share of the words that are replaced.")
+    synonyms: int = setting(0, "Versions of each training text with some words replaced by synonyms.")
+    synonym_share: float = setting(0.15, "Share of the words to replace.")
 
 
 @dataclass(frozen=True)
 class Validation:
-    """The share of the training points that is held out, and what it decides."""
+    """Held-out training points, and their use."""
 
-    share: float = setting(0.05, "Held out of training; 0: nothing, and then nothing is decided by it.")
-    at_most: int = setting(2000, "Held-out points at most.")
+    share: float = setting(0.05, "Share of the training points to hold out; 0: none, and no choice by them.")
+    at_most: int = setting(2000, "Most held-out points.")
     every: float = setting(1.0, "Epochs between two validations.")
-    patience: int = setting(0, "Stop after so many validations without a better one; 0: never.")
-    metric: str = setting("P@1", "The figure that decides which weights are kept.")
+    patience: int = setting(0, "Stop after this number of validations without a better one; 0: never.")
+    metric: str = setting("P@1", "The figure that selects the weights to keep.")
     texts: Judged = setting(
-        "new", "Points that decide: those with new texts, all, or those whose text is a label's."
+        "new", "Points that select: new (with new texts), all, or label (whose text is a label text)."
     )
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Training points that a model keeps beside its weights, and looks up."""
+    """Training points that a model keeps and looks up."""
 
-    kind: MemoryKind = setting("none", "fitted: keep them if held-out points gain by it. none: never.")
-    neighbours: int = setting(50, "Nearest points and label texts that speak for a text.")
+    kind: MemoryKind = setting("none", "fitted: keep a memory if it improves held-out points. none: never.")
+    neighbours: int = setting(50, "Number of nearest points and label texts that vote.")
 
 
 @dataclass(frozen=True)
 class Search:
-    """What `auto` may spend to find the best model for the data."""
+    """Limits of the search of `auto` for the best model."""
 
-    minutes: float | None = setting(None, "For everything together; by default by the size of the data.")
-    parts: tuple[str, ...] = setting((), "Models to try, by name; by default what data and machine allow.")
+    minutes: float | None = setting(
+        None, "Time of the whole search; by default chosen by the size of the data."
+    )
+    parts: tuple[str, ...] = setting((), "Names of the models to try; by default chosen by data and machine.")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A training run."""
+    """All settings of a training run."""
 
-    system: str = setting("astec", "Which parts the model is made of.")
+    system: str = setting("astec", "The published system, or auto.")
     seed: int = setting(0, "Same seed, same model.")
     device: Device = setting("auto", "auto: a GPU if there is one.")
     text: Text = field(default_factory=Text)

@@ -1,7 +1,8 @@
-"""Settings as nested frozen dataclasses: read from TOML and dictionaries, changed by `key=value`, printed.
+"""Read settings from TOML and dictionaries, change them by `key=value`, and print them.
 
-A setting is a bool, int, float, str, a `Literal` of those, a tuple of those, `X | None`, or another such
-dataclass, which TOML writes as a table. Whatever a person may mistype is answered with a `DataError`.
+Settings are nested frozen dataclasses. A setting is a bool, int, float, str, a `Literal` of those, a tuple of
+those, `X | None`, or another such dataclass, which is a table in TOML. A mistake of the user raises a
+`DataError`.
 """
 
 from __future__ import annotations
@@ -20,46 +21,46 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get
 from gandalf.errors import DataError
 
 T = TypeVar("T")
-Value = Any  # of a setting: a scalar, a tuple, None, or a dataclass of settings
-Kind = Any  # the type a setting is declared with
+Value = Any  # value of a setting: a scalar, a tuple, None, or a dataclass of settings
+Kind = Any  # declared type of a setting
 NONE = "none"  # TOML has no null
 
 
 def setting(default: T, help: str, *, choices: Callable[[], Sequence[str]] | None = None) -> T:
-    """Declare a field of a settings dataclass, with the sentence that `as_toml` writes above it.
+    """Declare a field of a settings dataclass; `as_toml` writes `help` above it.
 
-    `choices` returns the texts that the setting may hold, for a table that others may extend.
+    `choices` returns the allowed texts, for a table that can be extended.
     """
     return field(default=default, metadata={"help": help, "choices": choices})
 
 
 def from_dict(cls: type[T], given: Mapping[str, Any], *, file: str | Path | None = None) -> T:
-    """Settings from a dictionary; what it leaves out keeps its default."""
+    """Return settings from a dictionary; missing keys keep their defaults."""
     return cast(T, _named(file, lambda: _table(cls, MISSING, given, "")))
 
 
 def updated(value: T, given: Mapping[str, Any], *, file: str | Path | None = None) -> T:
-    """The settings with those in the dictionary changed: a file of differences laid over a recipe."""
+    """Return the settings with the changes in the dictionary, for example a TOML file of differences."""
     return cast(T, _named(file, lambda: _table(type(value), value, given, "")))
 
 
 def to_dict(value: Value) -> dict[str, Any]:
-    """The settings as nested dictionaries that JSON can hold; `from_dict` makes an equal value of them."""
+    """Return the settings as nested dictionaries for JSON; `from_dict` reads them back."""
     return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
 
 
 def override(value: T, changes: Iterable[str]) -> T:
-    """The settings after changes such as `stage.epochs=5`, or `epochs=5` where no other has that name."""
+    """Return the settings after changes such as `stage.epochs=5`, or `epochs=5` if the name is unique."""
     for change in changes:
         key, equals, text = change.partition("=")
         if not equals or not key.strip():
-            raise DataError(f"'{change}' changes no setting", remedy="write it as key=value")
+            raise DataError(f"'{change}' is not a change of a setting", remedy="write it as key=value")
         value = _overridden(value, _full_path(type(value), key.strip()), text.strip())
     return value
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """The TOML file as nested dictionaries."""
+    """Return a TOML file as nested dictionaries."""
     try:
         return tomllib.loads(Path(path).read_bytes().decode("utf-8-sig"))
     except OSError as error:
@@ -73,16 +74,16 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def as_toml(value: Value, base: Value = None) -> str:
-    """The settings as a commented TOML file that reads back to an equal value.
+    """Return the settings as a commented TOML file that reads back to an equal value.
 
-    `base` is what the file will be laid over with `updated`; without it, the defaults that `from_dict` uses.
+    `base` holds the settings that the file will change by `updated`; without it, the defaults of `from_dict`.
     """
     lines = list(_toml_table(value, MISSING if base is None else base, ""))
     return "\n".join(lines).strip("\n") + "\n"
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The dotted names of the settings in which two dictionaries differ."""
+    """Return the dotted names of the settings in which two dictionaries differ."""
     found = []
     for key in dict.fromkeys([*one, *other]):
         left, right = one.get(key), other.get(key)
@@ -94,8 +95,8 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = ""
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """What differs between two dictionaries of settings, in words; nothing where they are equal."""
-    before, after = (json.loads(json.dumps(each)) for each in (before, after))  # as they would be read back
+    """Return the differences of two dictionaries of settings as text; "" if they are equal."""
+    before, after = (json.loads(json.dumps(each)) for each in (before, after))  # as JSON reads them back
     names = differing(before, after)
     return ", ".join(f"{name} was {_at(before, name)} and is {_at(after, name)}" for name in names)
 
@@ -107,11 +108,11 @@ def _at(config: Mapping[str, Any], name: str) -> str:
     return json.dumps(value)
 
 
-# Reading: each function takes the declared type, what is there already, what was given, and its dotted name.
+# Reading: each function takes the declared type, the present value, the given value, and the dotted name.
 
 
 def _table(kind: Kind, base: Value, given: object, path: str) -> Value:
-    """A dataclass from a table; what the table leaves out comes from `base`, or else from the defaults."""
+    """Return a dataclass from a table; missing keys come from `base`, or else from the defaults."""
     if not isinstance(given, Mapping):
         raise _unfit(path, "a table of settings", given)
     types_of, known = get_type_hints(kind), {item.name: item for item in fields(kind)}
@@ -127,14 +128,16 @@ def _table(kind: Kind, base: Value, given: object, path: str) -> Value:
             of_type = types_of[name] if choices is None else Literal[tuple(choices())]
             values[name] = _read(of_type, before, given[name], dotted)
         elif before is MISSING:
-            raise DataError(f"the setting '{dotted}' is missing", remedy="it has no default")
+            raise DataError(
+                f"the setting '{dotted}' is missing and has no default", remedy=f"give a value for {dotted}"
+            )
         else:
             values[name] = before
     return kind(**values)
 
 
 def _before(item: Field[Any], base: object) -> Value:
-    """What the field holds if nobody says otherwise, `MISSING` if somebody must."""
+    """Return the value of a field that is not given, or `MISSING` if it has no default."""
     if base is not MISSING and base is not None:
         return getattr(base, item.name)
     if item.default_factory is not MISSING:
@@ -155,8 +158,8 @@ def _optional(kind: Kind, base: Value, given: object, path: str) -> Value:
     inner = [part for part in get_args(kind) if part is not types.NoneType]
     if len(inner) != 1 or len(get_args(kind)) != 2:
         raise TypeError(f"settings cannot be of type {kind} ({path})")
-    of_its_own = get_origin(inner[0]) is Literal and NONE in get_args(inner[0])
-    if given is None or (given == NONE and not of_its_own):
+    is_choice = get_origin(inner[0]) is Literal and NONE in get_args(inner[0])  # "none" is a value itself
+    if given is None or (given == NONE and not is_choice):
         return None
     return _read(inner[0], base, given, path)
 
@@ -186,7 +189,7 @@ def _tuple(kind: Kind, base: object, given: object, path: str) -> tuple[Any, ...
 
 def _scalar(kind: Kind, base: object, given: Value, path: str) -> Value:
     phrase, accepted = _SCALARS[kind]
-    if type(given) not in accepted or given != given:  # True is an int to Python, and NaN no number to anyone
+    if type(given) not in accepted or given != given:  # type(): Python treats True as int; NaN != NaN
         raise _unfit(path, phrase, given)
     try:
         return kind(given)
@@ -209,11 +212,11 @@ _READERS: dict[Any, Callable[[Any, Any, Any, str], Any]] = {
 }
 
 
-# Naming: dotted paths to settings, and what to say when there is none.
+# Naming: dotted paths to settings, and errors about unknown names.
 
 
 def _paths(kind: Kind, prefix: str = "") -> Iterator[str]:
-    """The dotted names of all settings, tables before what is in them."""
+    """Yield the dotted names of all settings, each table before its settings."""
     for name, part in get_type_hints(kind).items():
         yield f"{prefix}{name}"
         for inner in (part, *get_args(part)):
@@ -222,7 +225,7 @@ def _paths(kind: Kind, prefix: str = "") -> Iterator[str]:
 
 
 def _full_path(kind: type, key: str) -> str:
-    """The one setting that the key names, in full or by the last parts of its name."""
+    """Return the full name of the setting that the key names, in full or by the end of its name."""
     paths = list(_paths(kind))
     if key in paths:
         return key
@@ -236,7 +239,7 @@ def _full_path(kind: type, key: str) -> str:
 
 def _unknown(kind: Kind, key: str, table: str) -> DataError:
     names = {path: path for path in _paths(kind)}
-    last_parts = {path.rpartition(".")[2]: path for path in reversed(names)}  # of two, the first is meant
+    last_parts = {path.rpartition(".")[2]: path for path in reversed(names)}  # the first of equal names wins
     near = get_close_matches(key, names | last_parts, n=1)
     here = ", ".join(item.name for item in fields(kind))
     remedy = f"did you mean '{(last_parts | names)[near[0]]}'?" if near else f"there are {here}"
@@ -250,12 +253,12 @@ def _unfit(path: str, expected: str, given: object, remedy: str = "") -> DataErr
 
 def _quoted(given: object) -> str:
     if isinstance(given, float):
-        return repr(given)  # inf and nan, as they are written, and not JSON's names for them
+        return repr(given)  # inf and nan; JSON would write Infinity and NaN
     return json.dumps(given, ensure_ascii=False, default=str)
 
 
 def _named(file: str | Path | None, read: Callable[[], Any]) -> Value:
-    """What `read` gives; what it has to say against its input is said of the file."""
+    """Return the result of `read`; add the file to its errors."""
     try:
         return read()
     except DataError as error:
@@ -273,13 +276,13 @@ def _overridden(value: T, path: str, text: str) -> T:
     try:
         return updated(value, at_path(_toml_value(text)))
     except DataError:
-        with suppress(DataError):  # `name=5` where a text is wanted
+        with suppress(DataError):  # for `name=5` if `name` is a text
             return updated(value, at_path(text))
         raise
 
 
 def _toml_value(text: str) -> object:
-    """The text as a TOML value; a bare word is a string."""
+    """Return the text as a TOML value; a bare word is a string."""
     try:
         parsed = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
@@ -288,7 +291,7 @@ def _toml_value(text: str) -> object:
 
 
 def _where(message: str) -> tuple[str, int | None]:
-    """A TOML error without its place, and the line it names."""
+    """Return the message of a TOML error without its place, and its line."""
     found = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", message, re.DOTALL)
     return (found[1], int(found[2])) if found else (message, None)
 
@@ -303,7 +306,8 @@ def _plain(value: Value) -> Value:
 
 
 def _toml_table(value: Value, base: Value, path: str) -> Iterator[str]:
-    """The lines of a table: its own settings first, since TOML counts what follows a table to that table."""
+    """Yield the lines of a table: first its scalar settings, since TOML assigns later lines to the inner
+    table."""
     tables = []
     for item in fields(value):
         inner, before = getattr(value, item.name), _before(item, base)
@@ -327,5 +331,5 @@ def _toml(value: object) -> str:
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, float):
         return repr(value)  # TOML spells infinity as Python does
-    # A TOML string is a JSON string in which DEL must be escaped too.
+    # A TOML string is a JSON string, but DEL must be escaped, too.
     return json.dumps(NONE if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")

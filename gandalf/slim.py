@@ -1,7 +1,8 @@
-"""Predictions without PyTorch: reads what `gandalf export` wrote, and trained models of words.
+"""Predict without PyTorch, with a slim model of `gandalf export` or a trained model of words.
 
-Needs NumPy and SciPy; onnxruntime for an exported network, and tokenizers where its tokens are sub-words;
-safetensors for a trained network of words; omikuji for label trees. A mix needs what its parts need.
+This module needs NumPy and SciPy. An exported network needs onnxruntime, and tokenizers if its tokens are
+sub-words. A trained network of words needs safetensors. Label trees need omikuji. A mix needs the libraries
+of its parts.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from gandalf.wide.wide_model import TREES, read_wide_model
 
 GRAPH, FACTS = "model.onnx", "slim.json"
 FORMAT, VERSION = "gandalf slim model", 1
-NEEDS_PYTORCH = "needs-pytorch"  # the kind of problem with a folder that can be read another way
-NETWORK = "network"  # the kind of a folder that does not name one: an older release wrote it
-TOKENS, SCORES, VECTORS = "tokens", "scores", "vectors"  # what goes into the graph and what comes out
-BATCH = 256  # texts that meet all labels at once
+NEEDS_PYTORCH = "needs-pytorch"  # kind of the problem with a folder that can be read another way
+NETWORK = "network"  # the kind of a folder of an early release, which does not store a kind
+TOKENS, SCORES, VECTORS = "tokens", "scores", "vectors"  # input and outputs of the ONNX graph
+BATCH = 256  # texts that are scored with all labels at once
 EXPORT_AGAIN = "export it again"
 
 Ids = npt.NDArray[np.int64]
@@ -42,29 +43,29 @@ Named = list[tuple[str, float]]  # label text and probability, best first
 
 
 class SlimPart(Protocol):
-    """What an exported model of any kind can do; scores are logits before calibration."""
+    """An exported model of any kind; its scores are logits before calibration."""
 
     def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
         """Return ids and scores of the k best labels, as `Part.best` does."""  # shape: (N, k), (N, k)
         ...
 
     def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
-        """Return the score of each text with each of its own labels."""  # shape: (N, C) -> (N, C)
+        """Return the score of each text with each label of its row of `labels`."""  # shape: (N, C) -> (N, C)
         ...
 
     def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return True for each text of which at least one token is known."""  # shape: (N,)
+        """Return True for each text with at least one known token."""  # shape: (N,)
         ...
 
     def unit_vectors(self, texts: Sequence[str]) -> Vectors:
-        """Return vectors of length 1, which a memory looks up."""  # shape: (N, dim)
+        """Return vectors of length 1 for the search in a memory."""  # shape: (N, dim)
         ...
 
 
 class SlimPredictor:
-    """An exported model, or a trained one of words: texts to labels and probabilities, as by `Predictor`.
+    """An exported model, or a trained model of words, that turns texts into labels like `Predictor`.
 
-    A folder of which a file is not what was written is refused; without `verify` that is not checked.
+    A folder with a changed file is refused; `verify=False` skips this check.
     """
 
     def __init__(self, folder: str | Path, threads: int = 0, *, verify: bool = True) -> None:
@@ -79,21 +80,23 @@ class SlimPredictor:
 
     @property
     def num_labels(self) -> int:
-        """Number of labels L."""
+        """Return the number of labels, L."""
         return len(self.label_texts)
 
     def predict(self, texts: str | Sequence[str], k: int = 5) -> tuple[Ids, Probabilities]:
         """Return ids and probabilities of the k best labels, best first: 1-d for one text, else N x k.
 
-        Where fewer than k labels are found, the id is -1 and the probability 0; so it is for every place of
-        a text of which the model knows nothing.
+        If fewer than k labels are found, the other ids are -1 and their probabilities 0. A text without a
+        known token gets no labels.
         """
         if isinstance(texts, str):
             ids, scores = self.predict([texts], k)
             return ids[0], scores[0]
         check_texts(texts)
         if not 1 <= k <= self.num_labels:
-            raise DataError(f"k is {k}, and there are {self.num_labels:,} labels")
+            raise DataError(
+                f"k is {k}, but it must lie between 1 and the number of labels, {self.num_labels:,}"
+            )
         parts = [self._best(texts[at : at + BATCH], k) for at in range(0, len(texts), BATCH)]
         scores = np.concatenate([np.empty((0, k), dtype=np.float32), *(part[1] for part in parts)])
         return (
@@ -117,12 +120,13 @@ class SlimPredictor:
         return self._part.score(texts, every)
 
     @overload
-    def named(self, texts: str, k: int = 5) -> Named: ...  # type: ignore[overload-overlap]  # told apart first
+    def named(self, texts: str, k: int = 5) -> Named: ...  # type: ignore[overload-overlap]  # str comes first
     @overload
     def named(self, texts: Sequence[str], k: int = 5) -> list[Named]: ...
 
     def named(self, texts: str | Sequence[str], k: int = 5) -> Named | list[Named]:
-        """The same as lists of (label text, probability): one for one text, a list of lists for several."""
+        """Like `predict`, but return a list of (label text, probability); for several texts, a list of
+        lists."""
         ids, scores = self.predict(texts, k)
         if isinstance(texts, str):
             return self._names(ids, scores)
@@ -137,7 +141,7 @@ class SlimPredictor:
 
 
 class _Network:
-    """Encoder and rows as one graph of onnxruntime."""
+    """A network: encoder and rows in one ONNX graph."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         self._tokens = load_tokens(folder)
@@ -145,7 +149,9 @@ class _Network:
 
     def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
         scores = self._scores(texts)
-        some = np.sort(np.argpartition(-scores, k - 1, axis=1)[:, :k], axis=1)  # ties: the smaller label
+        some = np.sort(
+            np.argpartition(-scores, k - 1, axis=1)[:, :k], axis=1
+        )  # sorted: ties to smaller labels
         order = np.argsort(-np.take_along_axis(scores, some, axis=1), axis=1, kind="stable")
         ids = np.take_along_axis(some, order, axis=1)
         return ids.astype(np.int64), np.take_along_axis(scores, ids, axis=1)
@@ -171,7 +177,7 @@ class _Network:
 
 
 class _Mix:
-    """Parts in folders of their own, and their weights."""
+    """A mix: its parts, each in its folder, and their weights."""
 
     def __init__(self, folder: Path, facts: dict[str, Any], threads: int) -> None:
         path = folder / FACTS
@@ -181,7 +187,7 @@ class _Mix:
         for name in names:
             about = _facts_of(folder / PARTS / name)
             if about["kind"] == MIX or about["labels"] != self._size:
-                what = f"is no part of this mix of {self._size:,} labels"
+                what = f"is not a part of this mix of {self._size:,} labels"
                 raise DataError(what, remedy=EXPORT_AGAIN, file=folder / PARTS / name)
             self._parts.append((_part(folder / PARTS / name, about, threads), about["calibration"]))
 
@@ -202,21 +208,21 @@ class _Mix:
         return self._parts[0][0].unit_vectors(texts)
 
     def part(self, name: object, path: Path) -> SlimPart:
-        """Return the part of that name."""
+        """Return the part with this name."""
         if name not in self._names:
             raise DataError(f"has no part {str(name)[:40]!r}", remedy=EXPORT_AGAIN, file=path)
         return self._parts[self._names.index(str(name))][0]
 
 
 class _WithMemory:
-    """A model in a folder of its own, and a memory."""
+    """A model in a folder, and a memory."""
 
     def __init__(self, folder: Path, facts: dict[str, Any], threads: int) -> None:
         inner = folder / PARTS / INNER
         about = _facts_of(inner)
         self._size = facts["labels"]
         if about["kind"] == MEMORY or about["labels"] != self._size:
-            what = f"is no model of {self._size:,} labels behind a memory"
+            what = f"is not the model of {self._size:,} labels that belongs to the memory"
             raise DataError(what, remedy=EXPORT_AGAIN, file=inner)
         self._model, self._calibration = _part(inner, about, threads), about["calibration"]
         mix = self._model
@@ -256,7 +262,7 @@ def _part(folder: Path, facts: dict[str, Any], threads: int) -> SlimPart:
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """Return what an exported model says of itself."""
+    """Return the facts of an exported model."""
     try:
         found = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -284,7 +290,8 @@ def _facts_of(folder: Path) -> dict[str, Any]:
 
 
 def _checked_facts(path: Path) -> dict[str, Any]:
-    """Return the facts with what an older release left out, or say what is wrong with them."""
+    """Return the facts, with defaults for keys that early releases lack; raise a DataError if one is not
+    valid."""
     found: dict[str, Any] = {"kind": NETWORK, "size": 0} | read_facts(path)
     if found["kind"] not in (NETWORK, TREES, MIX, MEMORY):
         what = f"is an exported model of the kind {str(found['kind'])[:40]!r}, which this release cannot run"
@@ -295,7 +302,9 @@ def _checked_facts(path: Path) -> dict[str, Any]:
         found["calibration"] = Calibration(*(float(given[name]) for name in ("slope", "offset")))
         found["labels"], found["size"] = int(found["labels"]), int(found["size"])
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"lacks or garbles a fact ({error})", remedy=EXPORT_AGAIN, file=path) from error
+        raise DataError(
+            f"lacks a fact, or has one that is not valid ({error})", remedy=EXPORT_AGAIN, file=path
+        ) from error
     return found
 
 
@@ -307,9 +316,9 @@ def _labels(path: Path, expected: int) -> tuple[list[str], list[str] | None]:
         ids = [record["id"] for record in records if "id" in record]
         texts = [record["text"] for record in records]
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError("holds a line that is no label", remedy=EXPORT_AGAIN, file=path) from error
+        raise DataError("has a line that is not a label", remedy=EXPORT_AGAIN, file=path) from error
     if len(records) != expected:
-        raise DataError(f"holds {len(records):,} labels, not {expected:,}", remedy=EXPORT_AGAIN, file=path)
+        raise DataError(f"has {len(records):,} labels, not {expected:,}", remedy=EXPORT_AGAIN, file=path)
     return texts, ids or None
 
 
@@ -322,6 +331,6 @@ def _session(path: Path, threads: int) -> Any:  # noqa: ANN401  onnxruntime has 
     options.intra_op_num_threads = threads
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its own kinds, one for each way in which a file can be damaged
+    except Exception as error:  # onnxruntime has an exception type for each kind of damage
         reason = str(error).splitlines()[0][:120]
         raise DataError(f"cannot be run ({reason})", remedy=EXPORT_AGAIN, file=path) from error

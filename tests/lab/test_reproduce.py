@@ -235,8 +235,8 @@ def test_no_system_is_trained_by_the_recipe_of_another(systems, data, tmp_path):
     file.write_text('system = "inceptionxml"\n', "utf-8")
     (other,) = set(systems.split(",")) - {"inceptionxml"}
     expected = (
-        f"{file}: is a recipe of the system inceptionxml, but the system is to be {other}; "
-        "leave out the one or the other"
+        f"{file}: is a recipe of the system inceptionxml, but the system {other} is wanted; "
+        "leave out the file or the system"
     )
     for more in ((), ("--list",)):
         words = ("reproduce", "delta", data, "--config", file, "--systems", systems, "--out", out)

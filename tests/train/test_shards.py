@@ -101,5 +101,5 @@ def test_a_file_beside_the_shards_is_refused(tmp_path):
 def test_an_empty_folder_is_no_shards(tmp_path):
     (tmp_path / "train").mkdir()
     assert shards(tmp_path) == ()
-    with pytest.raises(DataError, match="in no layout that can be read"):
+    with pytest.raises(DataError, match="no layout that can be read"):
         gandalf.load(tmp_path)

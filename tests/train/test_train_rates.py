@@ -92,4 +92,4 @@ def test_the_rule_is_said_where_a_rate_is_printed():
     assert "a batch of 256" not in done("systems", "astec")
     printed = done("config", "--system", "renee").splitlines()
     above = printed[printed.index("rate = 100.0") - 1]
-    assert above.startswith("#") and "by sgd for a batch of 256" in above
+    assert above.startswith("#") and "sgd" in above and "batch 256" in above
