@@ -15,7 +15,7 @@ from gandalf.data.dataset import Dataset
 from gandalf.data.formats.assemble import divided
 from gandalf.data.formats.frames import Frame, need_file
 from gandalf.data.formats.label_names import LabelNames, read_label_file
-from gandalf.data.formats.table import need_same_ids, read_part
+from gandalf.data.formats.table import need_same_ids, read_table_file
 from gandalf.data.formats.table_columns import Columns, settle_columns
 from gandalf.data.formats.table_files import open_table
 from gandalf.data.formats.table_options import TableOptions
@@ -39,7 +39,7 @@ class ShardReader:
     def read(self, path: Path, findings: Findings) -> Dataset:
         """Return the points of one shard, with unscaled targets."""
         names = label_names(self.labels)
-        part = read_part(path, names, self.options, findings, self.columns)
+        part = read_table_file(path, names, self.options, findings, self.columns)
         need_same_ids(self.columns, part.columns, path)
         return part.dataset(names)
 

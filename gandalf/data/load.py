@@ -130,7 +130,7 @@ def _check_origin(origin: Origin, splits: Splits, path: Path) -> None:
 
 def _refuse_unused_options(layout: Layout, source: str | PathLike[str], options: TableOptions) -> None:
     for name in options.given:
-        if name not in layout.heeds:
+        if name not in layout.options:
             option = argument(name)
             raise DataError(
                 f"is in the {layout.name} layout, and {option} applies to tables only",

@@ -24,7 +24,7 @@ from gandalf.cluster.sums import BlockSums, block_sums, finished_rows, piece_of
 from gandalf.data.dataset import Dataset
 from gandalf.data.formats.table import TableOptions
 from gandalf.errors import DataError, Findings
-from gandalf.graph.cooccurrence import Keep
+from gandalf.graph.cooccurrence import PairRule
 from gandalf.graph.estimates.ratio import Ratio
 from gandalf.graph.label_graph import counted_graph
 
@@ -111,7 +111,7 @@ def test_partial_sums_of_bits_are_exact_beyond_float32():
     part = block_sums(piece, (0, 2), np.float64, None)
     many = BlockSums(csr_array(part.joint * 2**24))
     frequency = np.full(2, 3 * 2**24 + 3.0)
-    found = finished_rows([many, part], (0, 2), frequency, Keep(Ratio(), 1 - 1e-9, None))
+    found = finished_rows([many, part], (0, 2), frequency, PairRule(Ratio(), 1 - 1e-9, None))
     assert found.lengths.tolist() == [
         2,
         2,

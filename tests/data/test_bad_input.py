@@ -31,14 +31,14 @@ ERRORS = {
     "header-mismatch": [
         (renee("4 2\n0:1\n\n1:1\n"), "trn_X_Y.txt:1", "4 rows, but 3 follow; correct"),
         (renee("2 2\n0:1\n\n1:1\n"), "trn_X_Y.txt:1", "2 rows, but 3 follow; correct"),
-        (renee(labels="first\n"), "Y.txt", "holds 1 line, and trn_X_Y.txt calls for 2; both files"),
-        (renee(x="a\nb\nc\nd\n"), "trn_X.txt", "holds 4 lines, and trn_X_Y.txt calls for 3"),
+        (renee(labels="first\n"), "Y.txt", "has 1 line, but trn_X_Y.txt needs 2; both files"),
+        (renee(x="a\nb\nc\nd\n"), "trn_X.txt", "has 4 lines, but trn_X_Y.txt needs 3"),
         (
             renee(tst_X_Y="1 3\n\n", tst_X="a\n"),
             "tst_X_Y.txt:1",
-            "says 3 labels, and the training file says 2",
+            "says 3 labels, but the training file says 2",
         ),
-        (renee(trn_X_Xf="2 2\n0:1\n1:1\n"), "trn_X_Xf.txt:1", "has 2 rows, and trn_X_Y.txt calls for 3"),
+        (renee(trn_X_Xf="2 2\n0:1\n1:1\n"), "trn_X_Xf.txt:1", "has 2 rows, but trn_X_Y.txt needs 3"),
         (single("0 1:1\n"), "train.txt:1", "2 rows, but 1 follow"),
     ],
     "missing-header": [
@@ -55,7 +55,7 @@ ERRORS = {
         (renee("3 2\n0:1\n\n1.5:1\n"), "trn_X_Y.txt:4", "'1.5:1'"),
         (single("0 1:1\nx 2:1\n"), "train.txt:3", "'x'"),
         ({"train.txt": "0\ta\n1::much\tb\n", "Y.txt": "x\ny\n"}, "train.txt:2", "'1::much' is neither"),
-        ({"t.csv": "text,labels,scores\na,b;c,1;2\na,b,high\n"}, "t.csv:3", "the weight 'high' is no number"),
+        ({"t.csv": "text,labels,scores\na,b;c,1;2\na,b,high\n"}, "t.csv:3", "the weight 'high' is not a number"),
     ],
     "nan": [
         (renee("3 2\n0:1\n1:nan\n\n"), "trn_X_Y.txt:3", "the value of label 1 is nan"),
@@ -73,9 +73,9 @@ ERRORS = {
         (renee() | {"trn_filter_labels.txt": "0\n"}, "trn_filter_labels.txt:1", "'0' is not a pair of row"),
         (renee() | {"trn_filter_labels.txt": "0 0\n-1 0\n"}, "trn_filter_labels.txt:2", "write two whole"),
         ({"train.txt": "0\ta\nonly text\n", "Y.txt": "x\n"}, "train.txt:2", "there is no tab between"),
-        ({"t.csv": "text,labels\na,b,c\n"}, "t.csv:2", "the row has 3 cells, and the header has 2; put"),
-        ({"t.csv": 'text,labels\nx,y\n"a,b\n'}, "t.csv:3", "is no CSV"),
-        ({"t.tsv": "text\tlabels\na\n"}, "t.tsv:2", "the row has 1 cell, and the header has 2"),
+        ({"t.csv": "text,labels\na,b,c\n"}, "t.csv:2", "the row has 3 cells, but the header has 2; put"),
+        ({"t.csv": 'text,labels\nx,y\n"a,b\n'}, "t.csv:3", "is not valid CSV"),
+        ({"t.tsv": "text\tlabels\na\n"}, "t.tsv:2", "the row has 1 cell, but the header has 2"),
     ],
     "bad-json": [
         (raw(POINT + '{"title": \n'), "trn.json:2", "the line is no JSON object: '{\"title\": '; write one"),
@@ -85,19 +85,27 @@ ERRORS = {
         ({"t.json": '[{"text": "a", "labels": ["x"]}]\n'}, "t.json:1", "is one JSON array"),
     ],
     "bad-targets": [
-        (raw('{"title": "t"}\n'), "trn.json:1", "target_ind is not a list; list the labels' numbers"),
+        (raw('{"title": "t"}\n'), "trn.json:1", "target_ind is not a list; list the numbers"),
         (raw('{"title": "t", "target_ind": "0"}\n'), "trn.json:1", "target_ind is not a list"),
-        (raw('{"title": "t", "target_ind": ["x"]}\n'), "trn.json:1", "holds something that is no number"),
-        (raw('{"title": "t", "target_ind": [0.5]}\n'), "trn.json:1", "holds something that is no number"),
-        (raw('{"title": "t", "target_ind": [0], "target_rel": [null]}\n'), "trn.json:1", "is no number"),
+        (raw('{"title": "t", "target_ind": ["x"]}\n'), "trn.json:1", "target_ind or target_rel"),
+        (raw('{"title": "t", "target_ind": [0.5]}\n'), "trn.json:1", "target_ind or target_rel"),
+        (
+            raw('{"title": "t", "target_ind": [0], "target_rel": [null]}\n'),
+            "trn.json:1",
+            "target_ind or target_rel",
+        ),
     ],
     "length-mismatch": [
         (
             raw('{"title": "t", "target_ind": [0, 1], "target_rel": [1]}\n'),
             "trn.json:1",
-            "target_ind has 2 entries and target_rel has 1; give one value for each label",
+            "target_ind has 2 entries, but target_rel has 1; give one value for each label",
         ),
-        ({"t.csv": "text,labels,scores\na,b;c,1;2\na,b;c,1\n"}, "t.csv:3", "has 2 labels and 1 weight; give"),
+        (
+            {"t.csv": "text,labels,scores\na,b;c,1;2\na,b;c,1\n"},
+            "t.csv:3",
+            "has 2 labels, but 1 weight; give",
+        ),
     ],
     "broken-utf8": [
         (
@@ -133,7 +141,7 @@ ERRORS = {
         ({"t.csv": "text,labels\n"}, "", "there are no training points"),
         ({"t.csv": ""}, "t.csv", "the file is empty; write a line with the names of the columns"),
         ({"t.tsv": ""}, "t.tsv", "the file is empty"),
-        ({"t.jsonl": "\n"}, "t.jsonl", "there is no JSON object in it; write one"),
+        ({"t.jsonl": "\n"}, "t.jsonl", "no JSON object; write one"),
         (renee("3 0\n\n\n\n", labels=""), "", "there are no labels"),
     ],
     "duplicate-label-id": [
@@ -164,8 +172,8 @@ ERRORS = {
         ),
     ],
     "missing-file": [
-        ({"trn.json": POINT}, "", "there is no lbl.json (or lbl.json.gz), and the points do not tell"),
-        ({"trn_X.txt": "a\n", "trn_X_Y.txt": "1 1\n\n"}, "", "there is no Y.txt; add it: one label text"),
+        ({"trn.json": POINT}, "", "there is no lbl.json (or lbl.json.gz)"),
+        ({"trn_X.txt": "a\n", "trn_X_Y.txt": "1 1\n\n"}, "", "there is no Y.txt; add it"),
         ({"train.txt": "0\ta\n"}, "", "train.txt has no output-items.txt beside it"),
     ],
     "unknown-layout": [

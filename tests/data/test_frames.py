@@ -186,11 +186,11 @@ def test_classes_of_the_hub_have_names(several):
 
 
 BAD = [
-    (17, {}, "a int is nothing that can be read as a table; give a folder, a file, a DataFrame"),
+    (17, {}, "a int cannot be read as a table; give a folder, a file, a DataFrame"),
     ([], {}, "<list>: the list is empty; give a dict for each point"),
-    (["a"], {}, "a list is nothing that can be read as a table"),
-    ({"a": [{"text": "x"}]}, {}, "the dict has no table 'train', but a; call one so"),
-    ([{"words": "a", "label": "b"}], {}, "no text column .* name it with text_column=...$"),
+    (["a"], {}, "a list cannot be read as a table"),
+    ({"a": [{"text": "x"}]}, {}, "the dict has no table 'train', but a; name a table 'train'"),
+    ([{"words": "a", "label": "b"}], {}, "no text column .* give it with text_column=...$"),
     (
         [{"text": "a", "label": "b"}],
         {"label_column": "no"},

@@ -217,7 +217,7 @@ def test_naming_columns_makes_no_table_of_another_layout(option):
 def test_labels_that_are_only_numbers_are_no_label_texts(tmp_path):
     (tmp_path / "a.csv").write_text("text,labels\na,3;5\n")
     (warning,) = [p for p in load(tmp_path / "a.csv").findings if p.severity == "warning"]
-    assert warning.kind == "missing-label-text" and "name a file of label texts with labels=..." in str(
+    assert warning.kind == "missing-label-text" and "give a file of label texts with labels=..." in str(
         warning
     )
 

@@ -46,7 +46,7 @@ def sparse(**others):
 def test_features_with_other_columns(files, where, columns, tmp_path):
     problem = error_of(folder_of(tmp_path, files))
     assert (problem.kind, problem.file, problem.line) == ("feature-mismatch", str(tmp_path / where), 1)
-    assert problem.what == f"has {columns} columns, and the training features have 4"
+    assert problem.what == f"has {columns} columns, but the training features have 4"
     result = run("check", tmp_path)
     assert result.exit_code == 1 and "[feature-mismatch]" in result.stdout
 
@@ -79,7 +79,7 @@ def test_npz_features_with_other_rows_name_their_file(name, rows, calls, tmp_pat
     save_npz(tmp_path / f"{name}.npz", csr_array(np.ones((rows, 4))))
     problem = error_of(tmp_path)
     assert (problem.kind, problem.file) == ("header-mismatch", str(tmp_path / f"{name}.npz"))
-    assert problem.what == f"has {rows} rows, and Y.trn.npz calls for {calls}"
+    assert problem.what == f"has {rows} rows, but Y.trn.npz needs {calls}"
     found = load(tmp_path, findings=Findings(strict=False)).train
     mended = found.label_features if name == "Yf" else found.features
     assert mended.shape == (calls, 4)

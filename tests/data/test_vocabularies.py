@@ -158,7 +158,7 @@ BAD = {
     "no uri": (
         {"train.tsv": f"a\t<{CAT}>\nb\tcats\n"},
         {},
-        r"train\.tsv:2: 'cats' is no list of URIs",
+        r"train\.tsv:2: 'cats' is not a list of URIs",
     ),
     "unknown uri": (
         {"train.tsv": f"a\t<{CAT}>\nb\t<http://x>\n", "subjects.tsv": SUBJECTS},
@@ -168,7 +168,7 @@ BAD = {
     "subject": (
         {"train.tsv": short_texts(" "), "subjects.tsv": SUBJECTS + "cows\n"},
         {},
-        r"subjects\.tsv:4: 'cows' is no subject; write <URI>",
+        r"subjects\.tsv:4: 'cows' is not a subject; write <URI>",
     ),
     "twice": ({"train.tsv": short_texts(" "), "subjects.tsv": SUBJECTS * 2}, {}, "stands for two labels"),
     "key": (
@@ -222,7 +222,7 @@ def test_bad_files_are_one_sentence(name, tmp_path):
 def test_a_name_that_no_label_has_is_told_of(tmp_path):
     files(tmp_path, {"train.tsv": short_texts(" "), "subjects.tsv": SUBJECTS, "no.lst": f"{CAT}\ncows\n"})
     (warning,) = [p for p in load(tmp_path, exclude=tmp_path / "no.lst").findings if p.severity == "warning"]
-    assert warning.kind == "unknown-listed-label" and "no.lst:2: 'cows' is no label of " in str(warning)
+    assert warning.kind == "unknown-listed-label" and "no.lst:2: 'cows' is not a label of " in str(warning)
 
 
 def test_without_rdflib_it_says_what_to_install(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""One module per layout: how to recognise it, read it and write it."""
+"""List the layouts of data sets; each has a module that recognises, reads and writes it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gandalf.errors import Findings
 
 @dataclass(frozen=True)
 class Layout:
-    """A way to keep a data set in files."""
+    """A way to store a data set in files."""
 
     name: str
     recognise: Callable[[Path], bool]
     read: Callable[[Path, Findings, TableOptions], Splits]
-    heeds: tuple[str, ...] = ()  # the options it can make use of
+    options: tuple[str, ...] = ()  # names of the table options that the layout uses
 
 
-# In this order: a sparse layout may have raw texts beside it, and almost any folder could pass for a table.
+# The order matters: a sparse layout may have raw texts beside it, and almost any folder could be a table.
 LAYOUTS = (
     Layout("sparse", xc.recognise, xc.read),
     Layout("raw", raw.recognise, raw.read),

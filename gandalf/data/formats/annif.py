@@ -1,4 +1,4 @@
-"""Corpora and vocabularies as Annif keeps them: texts and URIs on lines, documents in folders, subjects."""
+"""Read Annif's formats: lines of texts and URIs, folders of documents, and vocabularies of subjects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gandalf.errors import Findings
 
 _LINE = re.compile(r"[^\t]*\t\s*<[^<>\s]+>")  # a text and a URI
 _SUBJECT = re.compile(r"<([^<>\s]+)>\t")  # a URI and its label
-_KEYS = (".key", ".tsv")  # of a document: labels by name, or by URI
+_KEYS = (".key", ".tsv")  # files of a document's labels, by name or by URI
 
 
 def recognise_lines(path: Path) -> bool:
@@ -23,7 +23,7 @@ def recognise_lines(path: Path) -> bool:
 
 
 def open_lines(path: Path, findings: Findings) -> Table:
-    """Return a corpus of short texts: a text a line, a tab, and URIs between tabs or spaces."""
+    """Return a corpus of short texts: on each line a text, a tab, and URIs separated by tabs or spaces."""
 
     def rows() -> Iterator[tuple[int, Row]]:
         for line, content in read_lines(path, findings):
@@ -31,7 +31,7 @@ def open_lines(path: Path, findings: Findings) -> Table:
             found = uris_of(labels.replace("\t", " "))
             if found is None and labels.strip():
                 what, remedy = (
-                    f"'{labels[:60]}' is no list of URIs",
+                    f"'{labels[:60]}' is not a list of URIs",
                     "write each in angle brackets: <http://...>",
                 )
                 findings.error("bad-line", what, remedy=remedy, file=path, line=line)
@@ -42,22 +42,22 @@ def open_lines(path: Path, findings: Findings) -> Table:
 
 
 def documents(folder: Path) -> tuple[Path, ...]:
-    """Return the texts of a folder of documents: `.txt` files with a `.key` or `.tsv` of labels beside."""
+    """Return the documents of a folder: `.txt` files with a `.key` or `.tsv` file of labels beside them."""
     if not folder.is_dir():
         return ()
     return tuple(sorted((path for path in folder.iterdir() if is_document(path)), key=lambda path: path.name))
 
 
 def is_document(path: Path) -> bool:
-    """Return True if the file is a text with its labels in a file beside it."""
+    """Return True if the file is a text and a file beside it holds its labels."""
     is_text = plain_name(path).endswith(".txt") and not path.name.startswith(".")
     return is_text and path.is_file() and _keys_of(path) is not None
 
 
 def open_document(path: Path, findings: Findings) -> Table:
-    """Return a document as a table of one row: its text, and the labels that stand beside it."""
+    """Return a document as a table of one row: its text, and the labels of the file beside it."""
     keys = _keys_of(path)
-    assert keys is not None, "is_document has seen it"
+    assert keys is not None, "the caller has checked is_document"
     text = " ".join(line for _, line in read_lines(path, findings))
     row = {"id": _stem(path), "text": text, "labels": list(_labels_of(keys, findings))}
     return Table(keys, list(row), iter([(1, row)]))
@@ -69,7 +69,7 @@ def _labels_of(path: Path, findings: Findings) -> Iterator[str]:
         name = content.partition("\t")[0].strip() if by_uri else content.strip()
         found = uris_of(name) if by_uri else [name]
         if found is None and name:
-            what, remedy = f"'{name[:60]}' is no URI", "write it in angle brackets, a tab, and the label"
+            what, remedy = f"'{name[:60]}' is not a URI", "write it in angle brackets, a tab, and the label"
             findings.error("bad-line", what, remedy=remedy, file=path, line=line)
         yield from (one for one in found or () if one)
 
@@ -83,12 +83,12 @@ def _stem(path: Path) -> str:
 
 
 def recognise_subjects(path: Path) -> bool:
-    """Return True if the file begins with a URI in angle brackets, a tab and more."""
+    """Return True if the file begins with a URI in angle brackets and a tab."""
     return _SUBJECT.match(first_line(path)) is not None
 
 
 def read_subjects(path: Path, findings: Findings) -> tuple[LabelTexts, list[str]]:
-    """Return the labels and URIs of a vocabulary: `<URI>`, a tab, the label; a notation may follow."""
+    """Return labels and URIs of a vocabulary: lines of `<URI>`, a tab, the label, and perhaps a notation."""
     texts, ids = LabelTexts(path, findings), []
     for line, content in read_lines(path, findings):
         match = _SUBJECT.match(content)
@@ -96,7 +96,7 @@ def read_subjects(path: Path, findings: Findings) -> tuple[LabelTexts, list[str]
             texts.add_label(content[match.end() :].partition("\t")[0], (), line)
             ids.append(match[1])
         elif content.strip():
-            what, remedy = f"'{content[:60]}' is no subject", "write <URI>, a tab and the label"
+            what, remedy = f"'{content[:60]}' is not a subject", "write <URI>, a tab and the label"
             findings.error("bad-line", what, remedy=remedy, file=path, line=line)
     report_alike(texts.found, findings, path)
     return texts, ids

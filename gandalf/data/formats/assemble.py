@@ -1,4 +1,4 @@
-"""The last steps every layout shares: one scale for graded targets, filter files, and the `Splits`."""
+"""Finish reading a data set of any layout: scale targets, read filter files, and make the `Splits`."""
 
 from __future__ import annotations
 
@@ -17,33 +17,34 @@ from gandalf.errors import DataError, Findings
 
 
 def assemble(train: Dataset, test: Dataset | None, source: Path, layout: str, findings: Findings) -> Splits:
-    """Points as read to a data set as used."""
+    """Return the `Splits` of the points that a layout has read."""
     need_points(len(train), train.num_labels, source, findings)
     train, test = _scaled(train, test, source, findings)
     if test is not None and not len(test):
         remedy = "add them, or remove the file"
-        findings.warn("empty-test", "the file of test points holds none", remedy=remedy, file=source)
+        findings.warn("empty-test", "the file of test points has no points", remedy=remedy, file=source)
     if source.is_dir():
         train, test = with_filters(train, test, source, findings)
     return Splits(train, test, layout=layout)
 
 
 def need_features(points: Dataset, layout: str) -> tuple[csr_array, csr_array | None]:
-    """Features of the points and of the labels, or one sentence saying that `layout` cannot do without."""
+    """Return the features of points and labels; raise a DataError if the points have none."""
     if points.features is None:
         raise DataError(
-            f"the {layout} layout holds features, and this data set has only texts",
+            f"the {layout} layout needs features, but this data set has only texts",
             remedy="make features first (gandalf.data.tf_idf), or write the raw layout",
         )
     return points.features, points.label_features
 
 
 def fit_features(features: csr_array, rows: int, says: Path, path: Path, findings: Findings) -> csr_array:
-    """The features, `rows` of them; another number than `says` calls for is reported and mended."""
+    """Return the features cut or filled up to `rows` rows; report a number of rows that differs from file
+    `says`."""
     if features.shape[0] != rows:
         row_findings(findings, features.shape[0], rows).error(
             "header-mismatch",
-            f"has {counted(features.shape[0], 'row')}, and {says.name} calls for {rows:,}",
+            f"has {counted(features.shape[0], 'row')}, but {says.name} needs {rows:,}",
             remedy="both files must have the same rows, in the same order",
             file=path,
             line=None if path.suffix == ".npz" else 1,
@@ -54,13 +55,13 @@ def fit_features(features: csr_array, rows: int, says: Path, path: Path, finding
 def check_feature_columns(
     of_train: csr_array | None, others: Iterable[tuple[csr_array | None, Path | None]], findings: Findings
 ) -> None:
-    """Report features, each with its file, that have other columns than those of the training points."""
+    """Report features with another number of columns than the training features; each comes with its file."""
     for features, file in others:
         if of_train is None or features is None or features.shape[1] == of_train.shape[1]:
             continue
         findings.error(
             "feature-mismatch",
-            f"has {counted(features.shape[1], 'column')}, and the training features have"
+            f"has {counted(features.shape[1], 'column')}, but the training features have"
             f" {of_train.shape[1]:,}",
             remedy="write the features of training points, test points and labels with one vocabulary",
             file=file,
@@ -71,7 +72,7 @@ def check_feature_columns(
 def _scaled(
     train: Dataset, test: Dataset | None, source: Path, findings: Findings
 ) -> tuple[Dataset, Dataset | None]:
-    """Bring graded targets (clicks, relevance 0 to 3) into (0, 1], with one constant for both splits."""
+    """Scale graded targets (clicks, relevance 0 to 3) to (0, 1], by the same constant for both splits."""
     largest = max(_largest(train), 0.0 if test is None else _largest(test))
     if largest <= 1:
         return train, test
@@ -80,7 +81,7 @@ def _scaled(
 
 
 def note_scale(largest: float, source: Path, findings: Findings) -> None:
-    """Say that targets were divided."""
+    """Note that targets were divided by the largest."""
     findings.note(
         "graded-targets-scaled",
         f"targets go up to {largest:g}, so all of them were divided by {largest:g}",
@@ -105,8 +106,8 @@ def _divided(points: Dataset, by: float) -> Dataset:
 
 
 def divided(targets: csr_array, by: float) -> csr_array:
-    """The targets divided by the largest."""
+    """Return the targets divided by a number."""
     targets = targets.copy()
-    # A quotient too small for float32 must not turn a target into none.
+    # A quotient too small for float32 must not become 0, which would remove the target.
     targets.data = np.maximum(targets.data / np.float32(by), np.finfo(np.float32).tiny)
     return targets

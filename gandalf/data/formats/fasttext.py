@@ -1,4 +1,4 @@
-"""fastText's lines: `__label__hardware __label__urgent printer on fire`."""
+"""Read fastText's format: lines such as `__label__hardware __label__urgent printer on fire`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def recognise(path: Path) -> bool:
 
 
 def open_lines(path: Path, findings: Findings) -> Table:
-    """Return the lines as rows: words with the prefix are labels wherever they stand, the others the text."""
+    """Return the lines as rows: words with the prefix are labels, at any place; the other words are the
+    text."""
 
     def rows() -> Iterator[tuple[int, Row]]:
         for line, content in read_lines(path, findings):

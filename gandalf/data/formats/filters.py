@@ -1,4 +1,4 @@
-"""Filter files: "row label" pairs that are never to be predicted, under every name in use."""
+"""Read and write filter files: lines "row label" of pairs that are never predicted."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ TEST_NAMES = (
     "filter_labels_tst.txt",
     "filter_labels_text.txt",  # a misspelling that has spread
 )
-_DIGITS = 30  # of a number that are read: Python refuses thousands, and it is out of range long before
+_DIGITS = 30  # digits of a number that are read; Python refuses thousands, and 30 are far out of range
 
 
 def with_filters(
     train: Dataset, test: Dataset | None, folder: Path, findings: Findings
 ) -> tuple[Dataset, Dataset | None]:
-    """The points with `exclude` from the folder's filter files, where it has them."""
+    """Return the points with `exclude` from the filter files of the folder, if there are any."""
     train = _filtered(train, find(folder, TRAIN_NAMES), findings)
     if test is not None:
         path = find(folder, TEST_NAMES)
@@ -36,7 +36,7 @@ def with_filters(
 
 
 def write_filters(train: Dataset, test: Dataset | None, folder: Path) -> None:
-    """One filter file for each split that has pairs to exclude, even if there are none of them."""
+    """Write a filter file for each split whose `exclude` is not None, even if it holds no pairs."""
     for points, name in ((train, TRAIN_NAMES[0]), (test, TEST_NAMES[0])):
         if points is not None and points.exclude is not None:
             pairs = points.exclude.tocoo()
@@ -91,7 +91,7 @@ def _report_hidden_truth(test: Dataset, path: Path | None, findings: Findings) -
         findings.warn(
             "filter-hides-truth",
             f"{counted(hidden.nnz, 'pair is', 'pairs are')} in the test truth too, such as "
-            f"'{hidden.row[0]} {hidden.col[0]}', and can never be predicted right",
+            f"'{hidden.row[0]} {hidden.col[0]}', and can never be hits",
             remedy="take them out of the filter or out of the truth",
             file=path,
         )

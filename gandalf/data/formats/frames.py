@@ -1,7 +1,7 @@
-"""Tables that a program holds: DataFrames, Arrow tables, datasets of Hugging Face, lists of dicts.
+"""Read tables in memory: DataFrames, Arrow tables, datasets of Hugging Face, lists of dicts.
 
-What each can do tells what it is, so none of their libraries is imported; only a table that knows nothing but
-Arrow's C stream is read through pyarrow.
+A table is recognised by its methods, so no library is imported. Only a table with nothing but Arrow's C
+stream is read by pyarrow.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from gandalf.data.formats.tables import Row, Table
 from gandalf.errors import DataError, Findings
 
-TRAIN, TEST = ("train", "trn"), ("test", "tst")  # names of splits, of files and of keys alike
+TRAIN, TEST = ("train", "trn"), ("test", "tst")  # names of the splits, for files and for keys
 
 _KNOWN = (
     "a folder, a file, a DataFrame of pandas or polars, an Arrow table, a dataset of Hugging Face, a list of"
@@ -25,37 +25,37 @@ _KNOWN = (
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A table in memory, and what messages call it."""
+    """A table in memory, and its name in messages."""
 
     rows: Any  # of any library
     name: str
 
     @property
     def path(self) -> Path:
-        """What stands in a message for the name of a file."""
+        """Return the name that messages show in place of a file."""
         return Path(f"<{self.name}>")
 
 
 def place_of(source: Path | Frame) -> Path:
-    """What messages name: the file, or the table in memory."""
+    """Return the file, or the name of the table in memory, for messages."""
     return source.path if isinstance(source, Frame) else source
 
 
 def need_file(source: Path | Frame | None) -> Path | None:
-    """Return the file that was named, or refuse a table in memory where only files can be read."""
+    """Return the file; raise a DataError for a table in memory, if only files can be read."""
     if isinstance(source, Frame):
-        what = f"{source.path} lies in memory, and all of this data set must be in files"
+        what = f"{source.path} is in memory, but all parts of this data set must be in files"
         raise DataError(what, remedy="write it into a file")
     return source
 
 
 def as_frame(given: Any, name: str = "") -> Frame:  # noqa: ANN401  of any library
-    """Take what a program holds for a table, or say what can be taken for one."""
+    """Return a table in memory as a Frame; raise a DataError if it is no table."""
     if isinstance(given, Frame):
         return given
     if _kind(given) is None:
         raise DataError(
-            f"a {type(given).__name__} is nothing that can be read as a table",
+            f"a {type(given).__name__} cannot be read as a table",
             remedy=f"give {_KNOWN}",
             kind="unknown-source",
         )
@@ -63,7 +63,7 @@ def as_frame(given: Any, name: str = "") -> Frame:  # noqa: ANN401  of any libra
 
 
 def as_label_frame(given: Any) -> Frame:  # noqa: ANN401  of any library
-    """Take label texts for a table: a table, a list of texts, or a dict of texts by id."""
+    """Return label texts as a Frame; they may be a table, a list of texts, or a dict of texts by id."""
     if isinstance(given, Mapping):
         return Frame([{"id": key, "text": text} for key, text in given.items()], "labels")
     if isinstance(given, list | tuple) and not isinstance(given[0] if given else None, Mapping):
@@ -72,48 +72,48 @@ def as_label_frame(given: Any) -> Frame:  # noqa: ANN401  of any library
 
 
 def split_frames(given: Any, findings: Findings) -> tuple[Frame, Frame | None]:  # noqa: ANN401  of any library
-    """Return the table of training points and that of test points, where there is one."""
+    """Return the table of training points, and the table of test points or None."""
     if not isinstance(given, Mapping):
         return as_frame(given), None
     train, test = (next((key for key in names if key in given), None) for names in (TRAIN, TEST))
     if train is None:
         raise DataError(
             f"the {type(given).__name__} has no table 'train', but {', '.join(map(str, given)) or 'nothing'}",
-            remedy="call one so, or give one table of it",
+            remedy="name a table 'train', or give a single table",
             kind="unknown-source",
         )
     others = [str(key) for key in given if key not in (train, test)]
     if others:
         what = f"{', '.join(map(repr, others))} of the {type(given).__name__} is not read"
-        findings.note("unread-split", what, remedy="call it 'test' if it is to be tested on")
+        findings.note("unread-split", what, remedy="name it 'test' if it holds the test points")
     return as_frame(given[train], train), None if test is None else as_frame(given[test], test)
 
 
 def open_frame(frame: Frame) -> Table:
-    """Return its columns and rows; rows are counted from 0, as programs count them."""
+    """Return the columns and rows of a table in memory; rows are counted from 0."""
     kind = _kind(frame.rows)
-    assert kind is not None, "refused by as_frame"
+    assert kind is not None, "as_frame has checked it"
     columns, rows = kind(frame)
     named = ({name: plain(value) for name, value in row.items()} for row in rows)
     return Table(frame.path, [str(column) for column in columns], enumerate(named))
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything
-    """The cell as Python's own types: NumPy's become lists and numbers, and what is missing None."""
+    """Return a cell in Python's own types: convert NumPy's types, and missing values to None."""
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     if hasattr(value, "tolist"):
         return plain(value.tolist())
-    # NaN and NaT differ from themselves; the NA of pandas does not say.
+    # NaN and NaT differ from themselves; a comparison with the NA of pandas has no truth value.
     if type(value).__name__ == "NAType" or value != value:
         return None
     return decoded(value)
 
 
 def decoded(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything
-    """Text where a table has bytes that are UTF-8, as some writers keep it; other bytes stay as they are."""
+    """Decode bytes that are UTF-8, which some writers store instead of text; keep other bytes."""
     if isinstance(value, list):
         return [decoded(item) for item in value]
     if not isinstance(value, bytes):
@@ -131,7 +131,7 @@ Opened = tuple[Iterable[Any], Iterable[Row]]
 
 
 def _kind(given: Any) -> Callable[[Frame], Opened] | None:  # noqa: ANN401
-    """How to open it, by what it can do; None if it is no table."""
+    """Return the function that opens this kind of table, or None if it is no table."""
     if isinstance(given, list | tuple):
         return _of_dicts if all(isinstance(row, Mapping) for row in given) else None
     return next((kind for able, kind in _KINDS if all(hasattr(given, name) for name in able)), None)
@@ -156,7 +156,7 @@ def _of_polars(frame: Frame) -> Opened:
 
 
 def _of_hub(frame: Frame) -> Opened:
-    """A dataset of Hugging Face: classes that it keeps as numbers are given their names."""
+    """Open a dataset of Hugging Face, and replace numbers of classes by their names."""
     rows = iter(frame.rows.with_format(None))
     first = next(rows, None)
     columns = frame.rows.column_names or list(first or ())
@@ -174,7 +174,7 @@ def _with_names(rows: Iterable[Row], names: Mapping[str, list[str]]) -> Iterator
     def name(value: Any, known: list[str]) -> Any:  # noqa: ANN401  a class, or a list of them
         if isinstance(value, list):
             return [name(item, known) for item in value]
-        # A dataset without labels has -1 for all.
+        # -1 stands for no label, for example in a test split without labels.
         return None if value is None or value < 0 else known[value]
 
     for row in rows:
@@ -191,7 +191,7 @@ def _of_arrow(frame: Frame) -> Opened:
     return stream.schema.names, (row for batch in stream for row in batch.to_pylist())
 
 
-# The most telling first: a DataFrame is an Arrow stream too, but one of mixed cells cannot be sent as such.
+# The order matters: a DataFrame is also an Arrow stream, but with cells of mixed types the stream fails.
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Frame], Opened]], ...] = (
     (("column_names", "features", "with_format"), _of_hub),
     (("columns", "iter_rows"), _of_polars),

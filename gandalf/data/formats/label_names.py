@@ -1,4 +1,4 @@
-"""Which number a label's name has: given by a label file, or by first appearance."""
+"""Map names of labels to numbers: by a label file, or by first appearance."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ from gandalf.errors import DataError, Findings, argument
 
 ID_COLUMNS = ("id", "uid", "label_id", "index", "key", "code", "uri")
 _IN_LANGUAGE = re.compile("label_[a-z]{2,3}(-[a-z0-9]+)*")
-# A column of more texts for a label: its synonyms, or queries that people wrote for it.
+# Columns of other label texts, such as synonyms, or queries of users.
 OTHER_COLUMNS = ("other_texts", "synonyms", "aliases", "alt_labels", "queries")
 TEXT_COLUMNS = ("text", "title", "name", "label_text", "label", "description")
 
 
 @dataclass
 class LabelNames:
-    """Numbers labels by name: those of the label file and no others, or, without one, any that comes."""
+    """Map names to label numbers: only names of the label file, or without one, any name in order of
+    appearance."""
 
     texts: list[str] = field(default_factory=list)
     ids: list[str] | None = None
     file: Path | None = None
     numbers: dict[str, int] = field(default_factory=dict)
-    others: list[tuple[int, str]] = field(default_factory=list)  # label and text, beside the names
+    others: list[tuple[int, str]] = field(default_factory=list)  # other label texts as (label, text)
     left_out: set[str] = field(default_factory=set)  # names of labels that were not chosen
 
     def no_points(self) -> Dataset:
@@ -47,7 +48,7 @@ class LabelNames:
         return Dataset(nothing, [], self.texts, label_ids=self.ids, other_label_texts=self.others)
 
     def is_listed(self, cell: object) -> bool:
-        """Return True if the cell as it stands is a name of the label file."""
+        """Return True if the whole cell is a name in the label file."""
         return self.file is not None and isinstance(cell, str) and cell in self.numbers
 
     def is_left_out(self, item: object) -> bool:
@@ -55,9 +56,9 @@ class LabelNames:
         return isinstance(item, str | int | float) and name_and_weight(item)[0] in self.left_out
 
     def resolve(self, item: object) -> tuple[int | None, float]:
-        """The label's number, None for a name that the label file does not have, and its weight."""
+        """Return the number of a label, or None if the label file does not have it, and its weight."""
         known = self.numbers.get(item) if isinstance(item, str) else None
-        if known is not None:  # a name that is known as it stands, even if it holds "::"
+        if known is not None:  # a name may itself contain "::"
             return known, 1.0
         if isinstance(item, dict | list | bytes):
             return None, 1.0
@@ -69,14 +70,14 @@ class LabelNames:
         return known, weight
 
     def report(self, points: Path, findings: Findings) -> None:
-        """What there is to say about texts that were only names until all points were read."""
+        """Report problems of label texts that come from the points; call this after all points were read."""
         if self.file is not None:
-            return  # said while reading the label file
+            return  # reported while reading the label file
         if self.texts and all(text.isdigit() for text in self.texts):
             findings.warn(
                 "missing-label-text",
                 "all labels are numbers, so there is no label text to learn from",
-                remedy=f"name a file of label texts with {argument('labels')}",
+                remedy=f"give a file of label texts with {argument('labels')}",
                 file=points,
             )
         report_alike(self.texts, findings, None)
@@ -85,7 +86,7 @@ class LabelNames:
 def read_label_file(
     path: Path | Frame, findings: Findings, options: TableOptions | None = None
 ) -> LabelNames:
-    """Labels from a table of ids and texts, a vocabulary, or one text a line, numbered from 0."""
+    """Read labels from a table of ids and texts, a vocabulary, or a file with one text on each line."""
     options = options or TableOptions()
     read = next((read for fits, read in _FILES if not isinstance(path, Frame) and fits(path)), None)
     if read is not None:
@@ -97,7 +98,7 @@ def read_label_file(
 
 
 def chosen(names: LabelNames, findings: Findings, options: TableOptions) -> LabelNames:
-    """Return the labels that are included and not excluded."""
+    """Return the labels that the options include and do not exclude."""
     if options.include is None and options.exclude is None:
         return names
     ids = names.ids or list(map(str, range(len(names.texts))))
@@ -116,7 +117,7 @@ def chosen(names: LabelNames, findings: Findings, options: TableOptions) -> Labe
     return replace(
         names,
         texts=texts,
-        # Without ids the points may name labels by the lines of the whole file.
+        # Keep the old numbers as ids, because points may name labels by their lines in the whole file.
         ids=[ids[label] for label in kept],
         others=[(place[label], text) for label, text in names.others if label in place],
         left_out=names.left_out | gone,
@@ -126,7 +127,7 @@ def chosen(names: LabelNames, findings: Findings, options: TableOptions) -> Labe
 def _listed(
     given: Path | tuple[str, ...] | None, option: str, names: LabelNames, findings: Findings
 ) -> set[str] | None:
-    """Return what a list of labels names, by id or by text; None without a list."""
+    """Return the ids or texts in a list of labels, or None without a list."""
     if given is None:
         return None
     lines = read_lines(given, findings) if isinstance(given, Path) else enumerate(given)
@@ -137,14 +138,14 @@ def _listed(
         name = content.partition("\t")[0].strip()
         name = (uris_of(name) or [clean(name)])[0]
         if name and name not in known:
-            what, remedy = f"'{name[:60]}' is no label of {names.file}", "correct it, or leave it out"
+            what, remedy = f"'{name[:60]}' is not a label of {names.file}", "correct it, or leave it out"
             findings.warn("unknown-listed-label", what, remedy=remedy, file=file, line=line)
         found.add(name)
     return found - {""}
 
 
 def numbered(names: LabelNames, findings: Findings) -> LabelNames:
-    """Number the labels by their ids, or from 0, and by their names."""
+    """Map ids, or numbers from 0, and texts of labels to their numbers."""
     texts, ids = names.texts, names.ids
     numbers: dict[str, int] = {}
     for number, name in enumerate(map(str, range(len(texts))) if ids is None else ids):
@@ -152,7 +153,7 @@ def numbered(names: LabelNames, findings: Findings) -> LabelNames:
             findings.error(
                 "duplicate-label-id",
                 f"the id '{name}' stands for two labels, '{texts[numbers[name]]}' and '{texts[number]}'",
-                remedy="give each label an id of its own",
+                remedy="give each label a different id",
                 file=names.file,
             )
     for number, text in enumerate(texts):
@@ -174,7 +175,7 @@ def _read_skos(path: Path, findings: Findings, options: TableOptions) -> LabelNa
     return LabelNames(texts.found, ids, path, others=texts.others, left_out=left_out)
 
 
-# How label files are told apart; what fits none is a table.
+# Tests for kinds of label files, with their readers; any other file is a table.
 _FILES: tuple[tuple[Callable[[Path], bool], Callable[[Path, Findings, TableOptions], LabelNames]], ...] = (
     (skos.recognise, _read_skos),
     (annif.recognise_subjects, _read_subjects),
@@ -183,7 +184,7 @@ _FILES: tuple[tuple[Callable[[Path], bool], Callable[[Path, Findings, TableOptio
 
 
 def _text_column(table: Table, language: str | None) -> str | None:
-    """Return the column of names: of a language, where each has one, such as label_en."""
+    """Return the column of label texts: of a language if there are columns such as label_en."""
     in_languages = [name for name in table.columns if _IN_LANGUAGE.fullmatch(name.casefold())]
     if language is not None:
         return find_column(table, [f"{stem}_{language}" for stem in ("label", "text")])
@@ -204,7 +205,7 @@ def _read_label_table(table: Table, findings: Findings, options: TableOptions) -
     if text_column is None:
         raise DataError(
             f"there is no column of label texts; the columns are: {', '.join(table.columns) or 'none'}",
-            remedy="call it 'text', and the column that the labels are named by 'id'",
+            remedy="name the column of texts 'text', and the column of the names in the points 'id'",
             file=path,
             kind="missing-column",
         )
@@ -213,7 +214,7 @@ def _read_label_table(table: Table, findings: Findings, options: TableOptions) -
     for line, row in table.rows:
         start = line if start is None else start
         first, *more = _several(row.get(text_column))
-        for column, cell in row.items():  # of JSON lines the first need not have it
+        for column, cell in row.items():  # look at each row, because JSON lines may differ in columns
             if column.casefold() in OTHER_COLUMNS:
                 more += split_labels(cell, _mark(cell))
         names.add_label(first, more, line)
@@ -224,7 +225,7 @@ def _read_label_table(table: Table, findings: Findings, options: TableOptions) -
 
 
 def _several(cell: object) -> list[Any]:
-    """The texts of a cell: a list of them, the name first, or one."""
+    """Return the texts of a cell: a list with the label text first, or a single text."""
     return list(cell) or [None] if isinstance(cell, list | tuple) else [cell]
 
 

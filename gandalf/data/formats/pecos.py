@@ -1,4 +1,4 @@
-"""PECOS's inputs: CSR matrices as npz, texts beside them; and text2text lines of `id::weight,id<TAB>text`."""
+"""Read and write PECOS's formats: npz matrices with text files, and lines of `id::weight,id<TAB>text`."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ _TEXT_FILES = {
     )
     for split, words in {"trn": ("train", "trn", "training"), "tst": ("test", "tst")}.items()
 }
-DIGITS = 40  # of a label that are read: Python refuses thousands, and it is out of range long before
+DIGITS = 40  # digits of a label that are read; Python refuses thousands, and 40 are far out of range
 _TEXT_LINE = re.compile(r"\s*(\d+(::[^,\t]+)?(,\s*\d+(::[^,\t]+)?)*)?\s*\t")
 
 
 def recognise(source: Path) -> bool:
-    """Whether the folder holds npz targets or text2text files (or the file is one)."""
+    """Return True if the folder has npz targets or text2text files, or the file is a text2text file."""
     if source.is_file():
         match = _TEXT_LINE.match(first_line(source))
-        # A table may well begin with an unnamed column; a text file may begin with a point without labels.
+        # A line that begins with a tab may be a table with an unnamed column, or a point without labels.
         return match is not None and (match.group(1) is not None or not is_table(source))
     path = find(source, _TEXT_FILES["trn"])
     return _matrix_path(source, "Y", "trn") is not None or (path is not None and recognise(path))
 
 
 def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
-    """Read whichever of the two kinds is there."""
+    """Read the matrices or the text2text files."""
     if source.is_file():
         return _read_text(source, need_file(options.test), source.parent, options, findings)
     if _matrix_path(source, "Y", "trn") is not None:
         return _read_matrices(source, findings)
     train = find(source, _TEXT_FILES["trn"])
-    assert train is not None, "recognise has seen it"
+    assert train is not None, "recognise has found it"
     test = need_file(options.test) or find(source, _TEXT_FILES["tst"])
     return _read_text(train, test, source, options, findings)
 
@@ -123,7 +123,7 @@ def _read_matrices(source: Path, findings: Findings) -> Splits:
     label_features = _read_features(features, train.num_labels, says, findings)
     if test is not None and test.num_labels != train.num_labels:
         raise DataError(
-            f"the test targets have {test.num_labels} columns and the training targets {train.num_labels}",
+            f"the test targets have {test.num_labels} columns, but the training targets {train.num_labels}",
             remedy="both splits must be written with the same labels",
             file=source,
             kind="header-mismatch",
@@ -156,7 +156,7 @@ def _read_features(path: Path | None, rows: int, says: Path, findings: Findings)
 
 
 def _read_matrix(path: Path, column: Column, findings: Findings) -> csr_array:
-    with np.errstate(over="ignore"):  # what is beyond float32 becomes inf and is reported as such
+    with np.errstate(over="ignore"):  # a value beyond float32 becomes inf, and the check reports it
         return checked_matrix(
             csr_array(read_npz(path, columns=False)).astype(np.float32), column, path, findings
         )
@@ -164,7 +164,8 @@ def _read_matrix(path: Path, column: Column, findings: Findings) -> csr_array:
 
 def _save(matrix: csr_array, path: Path) -> None:
     with written(path, "wb") as file:
-        # The older class of SciPy: PECOS does not know the newer one. NumPy dates the parts of the zip 1980.
+        # PECOS knows only SciPy's older class. NumPy dates all zip entries 1980, so equal data give equal
+        # bytes.
         save_npz(file, csr_matrix(matrix))
 
 
@@ -177,8 +178,8 @@ def _read_text(
     labels = need_file(options.labels) or find(folder, _LABEL_TEXTS)
     if labels is None:
         raise DataError(
-            f"{train.name} has no output-items.txt beside it, and does not tell the number of labels",
-            remedy=f"add it (one label text a line), or name it with {argument('labels')}",
+            f"there is no output-items.txt beside {train.name}, which does not give the number of labels",
+            remedy=f"add it, with one label text on each line, or give it with {argument('labels')}",
             file=folder,
             kind="missing-file",
         )
@@ -203,17 +204,17 @@ def _read_text_points(path: Path, label_texts: list[str], findings: Findings) ->
 
 
 def _weighted(targets: str, path: Path, line: int, findings: Findings) -> tuple[list[int], list[float]]:
-    """Labels and weights of `3::0.5,7`; a label without a weight has 1."""
+    """Return the labels and weights of `3::0.5,7`; a label without a weight has weight 1."""
     labels, weights = [], []
     for word in filter(None, map(str.strip, targets.split(","))):
         label, _, weight = word.partition("::")
         try:
             if INTEGER.fullmatch(label) is None:
-                raise ValueError("Python alone would read 1_0 as 10")
+                raise ValueError("int() would accept 1_0")
             pair = int(label[:DIGITS]), as_float(weight or 1)
         except ValueError:
             what = f"'{word[:40]}' is neither a label number nor number::weight"
-            remedy = "put commas between labels; their numbers are lines of the label file, from 0"
+            remedy = "put commas between labels; the number of a label is its line in the label file, from 0"
             findings.error("bad-number", what, remedy=remedy, file=path, line=line)
             continue
         labels.append(pair[0])

@@ -1,4 +1,5 @@
-"""The Extreme Classification Repository's raw layout: `trn`, `tst`, `lbl` as JSON lines, in index order."""
+"""Read and write the raw layout of the Extreme Classification Repository: JSON lines in `trn`, `tst`,
+`lbl`."""
 
 from __future__ import annotations
 
@@ -20,21 +21,21 @@ from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
 
-TRAIN_FILE, TEST_FILE = "trn.json.gz", "tst.json.gz"  # as they are written
+TRAIN_FILE, TEST_FILE = "trn.json.gz", "tst.json.gz"  # names of the written files
 
 
 def recognise(source: Path) -> bool:
-    """Whether the folder holds training points as JSON lines."""
+    """Return True if the folder has training points as JSON lines."""
     return source.is_dir() and find(source, ["trn.json"]) is not None
 
 
 def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
-    """Read the folder; the test points are optional, the labels are not."""
+    """Read the folder; test points are optional."""
     labels, points = find(source, ["lbl.json"]), find(source, ["trn.json"])
     if labels is None or points is None:
         raise DataError(
-            "there is no lbl.json (or lbl.json.gz), and the points do not tell the number of labels",
-            remedy='add it: one {"uid": ..., "title": ...} a line, line number = label index',
+            "there is no lbl.json (or lbl.json.gz), and the points do not give the number of labels",
+            remedy='add it, with {"uid": ..., "title": ...} on each line in the order of label numbers',
             file=source,
             kind="missing-file",
         )
@@ -46,7 +47,7 @@ def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
 
 
 def _read_labels(path: Path, findings: Findings) -> LabelNames:
-    """Texts and identifiers of the labels."""
+    """Read texts and ids of the labels."""
     texts, ids = LabelTexts(path, findings), []
     for line, record in _records(path, findings):
         others = record.get("other_texts")
@@ -59,7 +60,7 @@ def _read_labels(path: Path, findings: Findings) -> LabelNames:
 def read_titles(
     path: Path, findings: Findings, *, of_labels: bool = False
 ) -> tuple[list[str], list[str] | None]:
-    """Texts and identifiers of a file of JSON lines, whatever else stands in it."""
+    """Read texts and ids of a file of JSON lines; ignore other keys."""
     texts, ids = Texts(path, findings, of_labels=of_labels), []
     for line, record in _records(path, findings):
         texts.add(_title(record), line)
@@ -77,7 +78,8 @@ def _read_points(path: Path, names: LabelNames, findings: Findings) -> Dataset:
 
 
 def _records(path: Path, findings: Findings) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Every line as a record; a line that is none is reported and stands as an empty one."""
+    """Yield every line as a record; report a line that is no JSON object, and yield an empty record for
+    it."""
     for line, text in read_lines(path, findings):
         try:
             record = json.loads(text)
@@ -85,14 +87,14 @@ def _records(path: Path, findings: Findings) -> Iterator[tuple[int, dict[str, An
             record = None
         if not isinstance(record, dict):
             what = f"the line is no JSON object: '{text[:60]}'" if text.strip() else "the line is empty"
-            remedy = "write one {...} a line, for each point or label"
+            remedy = "write one {...} on each line, for each point or label"
             findings.error("bad-json", what, remedy=remedy, file=path, line=line)
             record = {"target_ind": []}
         yield line, record
 
 
 def _title(record: dict[str, Any]) -> str:
-    """The title, or the content where there is no title."""
+    """Return the title, or the content if there is no title."""
     for name in ("title", "content"):
         text = record.get(name)
         if text:
@@ -108,18 +110,18 @@ def _uid(record: dict[str, Any]) -> str:
 def _add_targets(rows: MatrixBuilder, record: dict[str, Any], line: int) -> None:
     labels, values = record.get("target_ind"), record.get("target_rel")
     if not isinstance(labels, list):
-        _report(rows, line, "bad-targets", "target_ind is not a list", "list the labels' numbers, from 0")
+        _report(rows, line, "bad-targets", "target_ind is not a list", "list the numbers of labels, from 0")
         labels, values = [], None
     if values is not None and (not isinstance(values, list) or len(values) != len(labels)):
         size = len(values) if isinstance(values, list) else "no"
-        what = f"target_ind has {counted(len(labels), 'entry', 'entries')} and target_rel has {size}"
+        what = f"target_ind has {counted(len(labels), 'entry', 'entries')}, but target_rel has {size}"
         _report(rows, line, "length-mismatch", what, "give one value for each label")
         values = None
     try:
         rows.add(labels, values, line)
     except TypeError:
-        what = "target_ind or target_rel holds something that is no number"
-        _report(rows, line, "bad-targets", what, "give the labels' numbers and values, not names")
+        what = "target_ind or target_rel contains something other than numbers"
+        _report(rows, line, "bad-targets", what, "give numbers of labels and values, not names")
 
 
 def _report(rows: MatrixBuilder, line: int, kind: str, what: str, remedy: str) -> None:
@@ -127,7 +129,7 @@ def _report(rows: MatrixBuilder, line: int, kind: str, what: str, remedy: str) -
 
 
 def write(splits: Splits, folder: Path) -> None:
-    """Write the layout, filter files included; the values of soft targets stand in `target_rel`."""
+    """Write the layout and the filter files; `target_rel` holds the values of targets."""
     splits.train.need_texts("the raw layout")
     folder.mkdir(parents=True, exist_ok=True)
     write_labels(splits.train, folder)
@@ -139,7 +141,7 @@ def write(splits: Splits, folder: Path) -> None:
 
 
 def write_labels(labels: Dataset, folder: Path) -> None:
-    """Write the file of labels; those without an identifier go by their number."""
+    """Write the file of labels; a label without an id gets its number as id."""
     texts = labels.label_texts or ()
     with written(folder / "lbl.json.gz") as file:
         rows = zip(labels.label_ids or range(len(texts)), texts, others_of(labels), strict=True)
@@ -149,7 +151,8 @@ def write_labels(labels: Dataset, folder: Path) -> None:
 
 
 def point_lines(points: Dataset, first: int = 0) -> Iterator[str]:
-    """The points as lines of the layout; those without an identifier go by their number, from `first`."""
+    """Yield the points as lines of the layout; a point without an id gets its number, counted from
+    `first`."""
     texts, _ = points.need_texts("the raw layout")
     ids = points.ids or range(first, first + len(points))
     for uid, text, (labels, values) in zip(ids, texts, rows_as_text(points.targets), strict=True):

@@ -1,4 +1,5 @@
-"""Renee's layout: `trn_X.txt`, `tst_X.txt`, `Y.txt`, one text a line, and `trn_X_Y.txt`, `tst_X_Y.txt`."""
+"""Read and write Renee's layout: texts in `trn_X.txt`, `tst_X.txt`, `Y.txt`, and targets in `trn_X_Y.txt`,
+`tst_X_Y.txt`."""
 
 from __future__ import annotations
 
@@ -12,20 +13,20 @@ from gandalf.errors import DataError, Findings
 
 
 def recognise(source: Path) -> bool:
-    """Whether the folder holds texts and a sparse matrix of targets."""
+    """Return True if the folder has texts and a sparse matrix of targets."""
     return source.is_dir() and all(find(source, [name]) for name in ("trn_X.txt", "trn_X_Y.txt"))
 
 
 def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
-    """Read the folder; the test points are optional, the label texts are not."""
+    """Read the folder; test points are optional."""
     if find(source, ["Y.txt", "lbl_X.txt", "lbl.json"]) is None:
-        remedy = "add it: one label text a line"
+        remedy = "add it, with one label text on each line"
         raise DataError("there is no Y.txt", file=source, kind="missing-file", remedy=remedy)
     return read_split_files(source, "renee", findings)
 
 
 def write(splits: Splits, folder: Path) -> None:
-    """Write the layout, filter files included."""
+    """Write the layout and the filter files."""
     for points in (splits.train, splits.test):
         if points is not None:
             points.need_texts("Renee's layout")

@@ -1,4 +1,4 @@
-"""Vocabularies in SKOS: concepts with a preferred label in each language, and others beside it."""
+"""Read SKOS vocabularies: concepts with a preferred label and alternative labels in each language."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ SUFFIXES = {".ttl": "turtle", ".rdf": "xml", ".xml": "xml", ".nt": "nt"}
 
 
 def recognise(path: Path) -> bool:
-    """Return True if the file's name says that it is RDF."""
+    """Return True if the file has a suffix of RDF."""
     return Path(plain_name(path)).suffix.lower() in SUFFIXES
 
 
 def read(path: Path, findings: Findings, language: str | None) -> tuple[LabelTexts, list[str], set[str]]:
-    """Return labels in a language, their URIs, and URIs of concepts that have no label in it.
+    """Return the labels in a language, their URIs, and the URIs of concepts without a label in it.
 
-    The preferred label is the name, alternative labels are its other texts. Concepts that are deprecated are
-    left out. Labels are in the order of their URIs: RDF knows none.
+    The preferred label is the label text, and alternative labels are other label texts. Deprecated concepts
+    are left out. Labels are sorted by URI, because RDF has no order.
     """
     from rdflib.namespace import OWL, RDF, SKOS
 
@@ -52,7 +52,7 @@ def _is_true(graph: Any, subject: Any, predicate: Any) -> bool:  # noqa: ANN401 
 
 
 def _language(asked: str | None, named: dict[str, dict[str, str]], path: Path) -> str:
-    """Return the language that was asked for, or the only one there is."""
+    """Return the chosen language, or the only one."""
     found = sorted({language for names in named.values() for language in names})
     if asked in found or (asked is None and len(found) == 1):
         return found[0] if asked is None else asked
@@ -79,7 +79,7 @@ def _parsed(path: Path) -> Any:  # noqa: ANN401  of an extra
         kind = SUFFIXES[Path(plain_name(path)).suffix.lower()]
         return rdflib.Graph().parse(data=content, format=kind)
     except (ParserError, SAXException, SyntaxError, ValueError) as error:
-        remedy = "correct it there, or convert the file anew"
+        remedy = "correct the file, or convert it again"
         what = f"cannot be read as RDF ({next(_reasons(error), type(error).__name__)})"
         raise DataError(what, remedy=remedy, file=path, line=_line(error), kind="bad-line") from error
 
@@ -91,5 +91,5 @@ def _reasons(error: Exception) -> Iterator[str]:
 
 def _line(error: Exception) -> int | None:
     line = getattr(error, "getLineNumber", lambda: None)()
-    before = getattr(error, "lines", None)  # of Turtle: lines before the error
+    before = getattr(error, "lines", None)  # for Turtle: the number of lines before the error
     return int(before) + 1 if isinstance(before, int) else line

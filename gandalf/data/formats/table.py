@@ -1,4 +1,4 @@
-"""What people have: a table with a column of texts and one of labels, and perhaps a file of label texts."""
+"""Read and write tables: a column of texts, a column of labels, and perhaps a file of label texts."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
 
-__all__ = ["Part", "TableOptions", "need_same_ids", "read", "read_part", "recognise", "write"]
+__all__ = ["FilePoints", "TableOptions", "need_same_ids", "read", "read_table_file", "recognise", "write"]
 
 
 @dataclass(frozen=True)
-class Part:
-    """Points of one file, before the number of labels is known."""
+class FilePoints:
+    """The points of one file, before the number of labels is known."""
 
     columns: Columns
     texts: Texts
@@ -41,7 +41,7 @@ class Part:
     rows: MatrixBuilder
 
     def dataset(self, names: LabelNames) -> Dataset:
-        """The points with the labels they may carry."""
+        """Return the points with all labels."""
         return Dataset(
             self.rows.finish(len(names.texts)),
             self.texts.found,
@@ -52,8 +52,8 @@ class Part:
         )
 
 
-def _joined(parts: Sequence[Part], names: LabelNames) -> Dataset:
-    """The points of all files of a split, in their order."""
+def _joined(parts: Sequence[FilePoints], names: LabelNames) -> Dataset:
+    """Return the points of all files of a split, in their order."""
     first = parts[0].dataset(names)
     if len(parts) == 1:
         return first
@@ -69,7 +69,7 @@ def _joined(parts: Sequence[Part], names: LabelNames) -> Dataset:
 
 
 def need_same_ids(first: Columns, other: Columns, path: Path) -> None:
-    """Refuse a shard whose points have ids where those of the first have none, or the other way round."""
+    """Raise a DataError unless both this shard and the first one have ids, or neither has."""
     if (first.id is None) == (other.id is None):
         return
     what = "has no column of ids" if other.id is None else f"has a column of ids, '{other.id}'"
@@ -78,33 +78,33 @@ def need_same_ids(first: Columns, other: Columns, path: Path) -> None:
 
 
 def recognise(source: Path) -> bool:
-    """Whether the file is a table, or the folder has one to train on."""
+    """Return True if the file is a table, or the folder has a table of training points."""
     return is_table(source) or (source.is_dir() and bool(train_files(source)))
 
 
 def read(source: Path | Frame, findings: Findings, options: TableOptions) -> Splits:
-    """Read the table; without label texts, a label's name is its text, numbered as it first appears."""
+    """Read the table; without a label file, names are the label texts, numbered by first appearance."""
     paths, place = table_paths(source, options), place_of(source)
     if paths.labels is None:
         need_no_choice(options, place)
     names = LabelNames() if paths.labels is None else read_label_file(paths.labels, findings, options)
-    first = read_part(paths.train[0], names, options, findings)
+    first = read_table_file(paths.train[0], names, options, findings)
     columns = first.columns
-    train = [first, *(read_part(path, names, options, findings, columns) for path in paths.train[1:])]
-    test = [read_part(path, names, options, findings, columns) for path in paths.test]
+    train = [first, *(read_table_file(path, names, options, findings, columns) for path in paths.train[1:])]
+    test = [read_table_file(path, names, options, findings, columns) for path in paths.test]
     names.report(place_of(paths.train[0]), findings)
     splits = assemble(_joined(train, names), _joined(test, names) if test else None, place, "table", findings)
     return replace(splits, text_column=columns.text)
 
 
-def read_part(
+def read_table_file(
     path: Path | Frame,
     names: LabelNames,
     options: TableOptions,
     findings: Findings,
     like: Columns | None = None,
-) -> Part:
-    """Read one file of a split; what was settled for the first file, `like`, holds for all others."""
+) -> FilePoints:
+    """Read one file of a split; `like` holds the columns of the first file, which other files must follow."""
     table, columns = settle_columns(open_table(path, findings), options, findings, like, names.numbers)
     return _read_points(table, names, columns, findings)
 
@@ -114,7 +114,7 @@ def write(splits: Splits, folder: Path, suffix: str = ".csv") -> None:
     _, label_texts = splits.train.need_texts("a table")
     folder.mkdir(parents=True, exist_ok=True)
     ids = splits.train.label_ids
-    named = ids is not None and len(set(ids)) == len(ids)  # labels of one id could not be told apart
+    named = ids is not None and len(set(ids)) == len(ids)  # only different ids identify labels
     if named or splits.train.other_label_texts:
         _write_label_table(splits.train, folder / "labels.csv", with_ids=named)
     else:
@@ -128,10 +128,10 @@ def write(splits: Splits, folder: Path, suffix: str = ".csv") -> None:
 # ---- rows
 
 
-def _read_points(table: Table, names: LabelNames, columns: Columns, findings: Findings) -> Part:
+def _read_points(table: Table, names: LabelNames, columns: Columns, findings: Findings) -> FilePoints:
     path = table.path
     ids: list[str] | None = None if columns.id is None else []
-    points = Part(columns, Texts(path, findings), ids, MatrixBuilder(None, LABEL, path, findings))
+    points = FilePoints(columns, Texts(path, findings), ids, MatrixBuilder(None, LABEL, path, findings))
     zeros, left_out = [], 0  # lines, labels
     for line, row in table.rows:
         points.texts.add_cell(row.get(columns.text), line)
@@ -141,7 +141,7 @@ def _read_points(table: Table, names: LabelNames, columns: Columns, findings: Fi
         zeros += [line] * values.count(0)
         left_out += dropped
     if zeros:
-        what = f"{counted(len(zeros), 'label is', 'labels are')} left out of a row for a weight of 0"
+        what = f"{counted(len(zeros), 'label is', 'labels are')} left out of a row because of weight 0"
         remedy = "give a weight above 0 to keep a label"
         findings.note("zero-weight", what, remedy=remedy, file=path, line=zeros[0])
     if left_out:
@@ -153,7 +153,7 @@ def _read_points(table: Table, names: LabelNames, columns: Columns, findings: Fi
 def _add_targets(
     rows: MatrixBuilder, row: Row, columns: Columns, names: LabelNames, line: int
 ) -> tuple[list[float], int]:
-    """Add the targets of one row; return their weights, and how many labels were not chosen."""
+    """Add the targets of one row; return their weights, and the number of labels that were not chosen."""
     cell = row.get(columns.label)
     # A name of the label file is that label, even if it holds the separator.
     items = [cell] if names.is_listed(cell) else split_labels(cell, columns.separator)
@@ -175,16 +175,16 @@ def _add_targets(
 
 def _report_unknown(item: object, rows: MatrixBuilder, names: LabelNames, line: int) -> None:
     if names.file is None or isinstance(item, dict | list | bytes):
-        what, remedy = f"'{str(item)[:60]}' is no label", "list names or numbers"
+        what, remedy = f"'{str(item)[:60]}' is not a label", "list names or numbers"
     else:
         what, remedy = f"label '{str(item)[:60]}' is not in {names.file}", "add it there, or correct it here"
     rows.findings.error("unknown-label", what, remedy=remedy, file=rows.file, line=line)
 
 
 def _values(weights: list[Any], expected: int, rows: MatrixBuilder, line: int) -> list[float]:
-    """The weights as numbers; what is none, or one too many, is reported and taken for 1."""
+    """Return the weights as numbers; report invalid weights, or a wrong number of them, and use 1."""
     if len(weights) != expected:
-        what = f"the row has {counted(expected, 'label')} and {counted(len(weights), 'weight')}"
+        what = f"the row has {counted(expected, 'label')}, but {counted(len(weights), 'weight')}"
         remedy = "give one weight for each label"
         rows.findings.error("length-mismatch", what, remedy=remedy, file=rows.file, line=line)
         weights = [1.0] * expected
@@ -192,7 +192,7 @@ def _values(weights: list[Any], expected: int, rows: MatrixBuilder, line: int) -
     for weight in weights:
         value = number_of(weight)
         if value is None:
-            what = f"the weight '{str(weight)[:40]}' is no number"
+            what = f"the weight '{str(weight)[:40]}' is not a number"
             rows.findings.error("bad-number", what, remedy="write a number", file=rows.file, line=line)
         values.append(1.0 if value is None else value)
     return values
@@ -213,7 +213,7 @@ def _write_label_table(points: Dataset, path: Path, *, with_ids: bool) -> None:
 
 
 def _listed(points: Dataset, label_ids: Sequence[str] | None) -> Iterator[tuple[str, str]]:
-    """Labels and values of each point as JSON lists."""
+    """Yield labels and values of each point as JSON lists."""
     names = None if label_ids is None else [json.dumps(name, ensure_ascii=False) for name in label_ids]
     for labels, values in rows_as_text(points.targets):
         shown = labels if names is None else [names[int(label)] for label in labels]

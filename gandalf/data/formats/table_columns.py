@@ -1,4 +1,4 @@
-"""Where a table keeps what: columns as named or as guessed, and the separator between labels."""
+"""Find the columns of a table, and the separator between labels: given by the user, or guessed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gandalf.data.formats.label_cells import NO_SEPARATOR, number_of, split_cell, split_labels
-from gandalf.data.formats.separators import decide_separator
+from gandalf.data.formats.label_cells import (
+    NO_SEPARATOR,
+    decide_separator,
+    number_of,
+    split_cell,
+    split_labels,
+)
 from gandalf.data.formats.table_options import TableOptions
 from gandalf.data.formats.tables import Row, Table, find_column
 from gandalf.data.sentences import counted
@@ -25,19 +30,19 @@ WEIGHT_COLUMNS = ("scores", "relevance", "weights", "target_rel", "clicks", "wei
 ID_COLUMNS = ("uid", "id")
 
 _HEADER = "; the first line must be a header, such as text,labels"
-_PEEK_ROWS = 1000  # looked at to guess the separator between labels, and whether weights are weights
+_PEEK_ROWS = 1000  # rows that are read to guess the separator, and to check a guessed column of weights
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What a table's columns are, and what stands between the labels of a cell."""
+    """The names of a table's columns, and the separator between labels."""
 
     text: str
     label: str
     weight: str | None
     id: str | None
     separator: str | None
-    weights_fit: bool | None = None  # whether a guessed column was taken for weights; None without a guess
+    weights_fit: bool | None = None  # True if a guessed column holds weights; None without a guess
 
 
 def settle_columns(
@@ -47,10 +52,10 @@ def settle_columns(
     like: Columns | None = None,
     known: Collection[str] = (),
 ) -> tuple[Table, Columns]:
-    """The table, unread, and its columns: those named, and guesses from header and first rows for others.
+    """Return the table with all its rows, and its columns: given, or guessed from header and first rows.
 
-    What was settled for another file, `like`, is not guessed again: targets must mean one thing in both.
-    Names of labels that are `known` help to guess what separates them.
+    `like` holds the columns of another file of the same set; its guesses are kept, so that targets mean the
+    same in both files. `known` names of labels help to guess the separator.
     """
     columns = _named_columns(table, options, like)
     peeked = list(itertools.islice(table.rows, _PEEK_ROWS))
@@ -70,7 +75,7 @@ def _named_columns(table: Table, options: TableOptions, like: Columns | None) ->
             called = f"column '{said}'" if said is not None else f"{role} column known by its name"
             raise DataError(
                 f"there is no {called}; the columns are: {', '.join(table.columns) or 'none'}",
-                remedy=f"name it with {argument(f'{role}_column')}{_HEADER if table.has_header else ''}",
+                remedy=f"give it with {argument(f'{role}_column')}{_HEADER if table.has_header else ''}",
                 file=table.path,
                 kind="missing-column",
             )
@@ -92,16 +97,16 @@ def _with_separator(
     path: Path,
     findings: Findings,
 ) -> Columns:
-    # Lists in the training file say nothing of how another file separates its labels.
+    # If the training file has lists, there is no separator to keep for another file.
     decided = decide_separator((row.get(columns.label) for _, row in peeked), known)
     if decided is None:
         return columns
-    what = f"labels in column '{columns.label}' are taken to be {decided}"
+    what = f"labels in column '{columns.label}' are read as {decided}"
     if decided.separator == NO_SEPARATOR:
-        remedy = f"if commas separate labels, say {argument('separator', ',')}"
+        remedy = f"if commas separate labels, give {argument('separator', ',')}"
     else:
         none = argument("separator", NO_SEPARATOR)
-        remedy = f"if not, name another with {argument('separator')}, or say {none} for one label a cell"
+        remedy = f"if not, give another with {argument('separator')}, or {none} for one label in each cell"
     findings.note("guessed-separator", what, remedy=remedy, file=path)
     return replace(columns, separator=decided.separator)
 
@@ -109,22 +114,22 @@ def _with_separator(
 def _with_fitting_weights(
     columns: Columns, peeked: Sequence[tuple[int, Row]], path: Path, findings: Findings
 ) -> Columns:
-    """The columns, with the one that only has the name of weights if its cells look like weights too.
+    """Keep a column with a name for weights only if its cells look like weights.
 
-    One number for each label in every row will do. So will a list that pairs with several labels in any row:
-    nothing else looks like that, and then a row that does not fit is an error, not a reason to drop them all.
+    They do if every row has one number for each label, or if any row has a list of several numbers, one for
+    each label. In the second case a row that does not fit is an error, not a reason to drop the column.
     """
     misfit = _misfit(columns, peeked)
     if misfit is None:
-        what, remedy = f"column '{columns.weight}' is taken for the labels' weights", "rename it if it is not"
+        what, remedy = f"column '{columns.weight}' is read as the weights of labels", "rename it if it is not"
         findings.note("guessed-weights", what, remedy=remedy, file=path)
         return replace(columns, weights_fit=True)
     line, number, found = misfit
     findings.note(
         "guessed-weights",
-        f"column '{columns.weight}' is not taken for the labels' weights: it holds"
+        f"column '{columns.weight}' is not read as the weights of labels: it has"
         f" {counted(found, 'entry', 'entries')} here for {counted(number, 'label')}, not a number for each",
-        remedy=f"name it with {argument('weight_column')} if it is",
+        remedy=f"give it with {argument('weight_column')} if it holds weights",
         file=path,
         line=line,
     )
@@ -132,7 +137,8 @@ def _with_fitting_weights(
 
 
 def _misfit(columns: Columns, peeked: Sequence[tuple[int, Row]]) -> tuple[int, int, int] | None:
-    """Line, labels and weights of the first row that tells against weights; None if nothing does."""
+    """Return line, labels and weights of the first row that does not fit, or None if the column holds
+    weights."""
     first = None
     for line, row in peeked:
         cell = row.get(columns.weight or "")

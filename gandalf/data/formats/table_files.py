@@ -1,4 +1,4 @@
-"""Tables as people keep them: CSV, TSV, JSON lines or Parquet, each as columns and a stream of rows."""
+"""Open CSV, TSV, JSON lines, Parquet and other files as a table: columns and a stream of rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from gandalf.data.compression import is_packed
 from gandalf.data.files import plain_name, read_lines
 from gandalf.data.formats import annif, fasttext
 from gandalf.data.formats.frames import Frame, decoded, open_frame
-from gandalf.data.formats.parquet_size import as_dictionaries, expanded_bytes
 from gandalf.data.formats.tables import Row, Table, find_column
 from gandalf.data.formats.texts import clean
 from gandalf.data.sentences import counted
@@ -32,11 +31,12 @@ __all__ = [
     "tables_in",
 ]
 
-_CELL_CHARACTERS = 1 << 24
+_CELL_CHARACTERS = 1 << 24  # most characters of a CSV cell
+ROW_BYTES = 64  # memory of a row in Python, without its cells
 
 
 def open_table(path: Path | Frame, findings: Findings) -> Table:
-    """Open the file by the suffix of its name, a compression's suffix aside, or what a program holds."""
+    """Open a file by its content or suffix (without the suffix of a compression), or a table in memory."""
     if isinstance(path, Frame):
         return open_frame(path)
     read = _by_content(path) or _READERS.get(Path(plain_name(path)).suffix.lower())
@@ -44,7 +44,7 @@ def open_table(path: Path | Frame, findings: Findings) -> Table:
         read = annif.open_document
     if read is None:
         raise DataError(
-            "is no table by its name",
+            "has a suffix that is not of a table",
             remedy=f"give a file whose name ends in {', '.join(_READERS)}",
             file=path,
             kind="unknown-source",
@@ -53,14 +53,14 @@ def open_table(path: Path | Frame, findings: Findings) -> Table:
 
 
 def is_table(path: Path) -> bool:
-    """Whether the file's name says that it is a table."""
+    """Return True if the file is a table by its suffix or its first line."""
     if not path.is_file():
         return False
     return Path(plain_name(path)).suffix.lower() in _READERS or _by_content(path) is not None
 
 
 def _by_content(path: Path) -> Callable[[Path, Findings], Table] | None:
-    """How to open lines that are in a format of their own; only files that may hold such are looked into."""
+    """Return the reader of a line format, such as fastText's, by the first line; None for any other file."""
     suffix = Path(plain_name(path)).suffix.lower()
     if suffix not in (".txt", ".tsv", "") or not path.is_file():
         return None
@@ -68,12 +68,12 @@ def _by_content(path: Path) -> Callable[[Path, Findings], Table] | None:
 
 
 def table_names(stem: str) -> list[str]:
-    """The names a table called `stem` may have."""
+    """Return the possible file names of a table called `stem`."""
     return [f"{stem}{suffix}" for suffix in _READERS]
 
 
 def tables_in(folder: Path) -> list[Path]:
-    """All tables of a folder, hidden files aside."""
+    """Return all tables of a folder, without hidden files."""
     return sorted(path for path in folder.iterdir() if is_table(path) and not path.name.startswith("."))
 
 
@@ -88,7 +88,7 @@ def _open_csv(path: Path, findings: Findings) -> Table:
     except csv.Error as error:
         remedy = "write the names of the columns, such as text,labels"
         raise DataError(
-            f"the header is no CSV ({error})", remedy=remedy, file=path, line=1, kind="bad-line"
+            f"the header is not valid CSV ({error})", remedy=remedy, file=path, line=1, kind="bad-line"
         ) from error
     return Table(path, columns, _csv_rows(reader, columns, path, findings), has_header=True)
 
@@ -102,9 +102,9 @@ def _header(lines: Iterator[tuple[int, str]], path: Path) -> tuple[int, str]:
 
 
 def _next_row(reader: Any) -> list[str]:  # noqa: ANN401  the csv module does not name its type
-    # The csv module refuses cells of 131,072 characters, which documents reach. Its limit belongs to the
-    # whole process, so others get it back after every row. Some limit must stay: after a quote that is
-    # never closed, a cell would grow to the size of the file.
+    # The csv module refuses cells above 131,072 characters, which documents may have. Its limit belongs to
+    # the whole process, so restore it after every row. A limit is still needed: after a quote that is never
+    # closed, a cell would grow to the size of the file.
     limit = csv.field_size_limit(_CELL_CHARACTERS)
     try:
         return next(reader)
@@ -121,7 +121,9 @@ def _csv_rows(reader: Any, columns: list[str], path: Path, findings: Findings) -
             return
         except csv.Error as error:
             remedy = "put cells with quotes or separators in double quotes, and double the quotes inside"
-            findings.error("bad-line", f"the line is no CSV ({error})", remedy=remedy, file=path, line=line)
+            findings.error(
+                "bad-line", f"the line is not valid CSV ({error})", remedy=remedy, file=path, line=line
+            )
             continue
         if cells:
             yield from _row(columns, cells, path, line, findings)
@@ -140,7 +142,7 @@ def _open_tsv(path: Path, findings: Findings) -> Table:
 
 
 def _tsv_cells(text: str) -> list[str]:
-    # Most TSV files quote nothing; some writers quote cells that hold quotes, always as a whole.
+    # Most TSV files have no quoting; some writers quote whole cells that contain quotes.
     return [
         cell[1:-1].replace('""', '"') if len(cell) > 1 and cell[0] == cell[-1] == '"' else cell
         for cell in text.split("\t")
@@ -155,7 +157,7 @@ def _row(
         return
     findings.error(
         "bad-line",
-        f"the row has {counted(len(cells), 'cell')}, and the header has {len(columns)}",
+        f"the row has {counted(len(cells), 'cell')}, but the header has {len(columns)}",
         remedy="put cells that hold the separator in double quotes",
         file=path,
         line=line,
@@ -166,8 +168,8 @@ def _open_json_lines(path: Path, findings: Findings) -> Table:
     rows = _json_rows(path, findings)
     first = next(rows, None)
     if first is None:
-        remedy = "write one {...} a line"
-        raise DataError("there is no JSON object in it", remedy=remedy, file=path, kind="empty-file")
+        remedy = "write one {...} on each line"
+        raise DataError("the file has no JSON object", remedy=remedy, file=path, kind="empty-file")
     return Table(path, list(first[1]), itertools.chain([first], rows))
 
 
@@ -176,7 +178,7 @@ def _json_rows(path: Path, findings: Findings) -> Iterator[tuple[int, Row]]:
         if line == 1 and text.lstrip().startswith("["):
             raise DataError(
                 "the file is one JSON array, which cannot be streamed",
-                remedy="write one object a line, for example with jq -c '.[]'",
+                remedy="write one object on each line, for example with jq -c '.[]'",
                 file=path,
                 line=1,
                 kind="bad-json",
@@ -191,7 +193,7 @@ def _json_rows(path: Path, findings: Findings) -> Iterator[tuple[int, Row]]:
             yield line, record
         else:
             what = f"the line is no JSON object: '{text[:60]}'"
-            findings.error("bad-json", what, remedy="write one {...} a line", file=path, line=line)
+            findings.error("bad-json", what, remedy="write one {...} on each line", file=path, line=line)
 
 
 def _open_parquet(path: Path, findings: Findings) -> Table:
@@ -203,10 +205,11 @@ def _open_parquet(path: Path, findings: Findings) -> Table:
         raise DataError("reading Parquet needs pyarrow", file=path, remedy=remedy) from error
     if is_packed(path):
         remedy = "unpack it (gunzip or unzstd)"
-        raise DataError("is compressed twice: Parquet is compressed inside", file=path, remedy=remedy)
-    damage = (pyarrow.ArrowException, OSError, UnicodeDecodeError)  # the last where a string is no UTF-8
+        raise DataError("is compressed twice: Parquet files are compressed inside", file=path, remedy=remedy)
+    # UnicodeDecodeError: a string that is not UTF-8
+    damage = (pyarrow.ArrowException, OSError, UnicodeDecodeError)
     try:
-        texts = as_dictionaries(pyarrow.parquet.read_metadata(path).schema)
+        texts = _text_columns(pyarrow.parquet.read_metadata(path).schema)
         file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
     except damage as error:
         raise damaged(path) from error
@@ -224,7 +227,7 @@ def _parquet_rows(
         try:
             batch = next(batches, None)
             if batch is not None:
-                total += expanded_bytes(batch)
+                total += _expanded_bytes(batch)
                 need_room(total, path)
             rows = None if batch is None else batch.to_pylist()
         except damage as error:
@@ -235,8 +238,31 @@ def _parquet_rows(
             yield next(number), {name: decoded(value) for name, value in row.items()}
 
 
+def _text_columns(schema: Any) -> list[str]:  # noqa: ANN401  of an optional extra
+    """Return the columns of texts; read as dictionaries, a repeated text takes memory once."""
+    columns = (schema.column(at) for at in range(len(schema.names)))
+    return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+
+
+def _expanded_bytes(batch: Any) -> int:  # noqa: ANN401  of an optional extra
+    """Return the bytes of a batch as Python rows, in which each cell has its own text."""
+    return int(batch.num_rows) * ROW_BYTES + sum(map(_column_bytes, batch.columns))
+
+
+def _column_bytes(column: Any) -> int:  # noqa: ANN401  of an optional extra
+    import pyarrow
+    from pyarrow import compute, types
+
+    if types.is_list(column.type) or types.is_large_list(column.type):
+        return _column_bytes(column.flatten())
+    if not isinstance(column, pyarrow.DictionaryArray):
+        return int(column.nbytes)
+    lengths = compute.cast(compute.binary_length(column.dictionary), pyarrow.int64())
+    return int(compute.sum(lengths.take(column.indices.drop_null())).as_py() or 0)
+
+
 def damaged(path: Path) -> DataError:
-    """What to say of a Parquet file that cannot be read."""
+    """Return the error about a Parquet file that cannot be read."""
     remedy = "download or copy it again"
     return DataError("cannot be read as Parquet", file=path, remedy=remedy, kind="truncated-file")
 

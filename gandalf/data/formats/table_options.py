@@ -1,4 +1,4 @@
-"""What may be said of a table: its columns, what separates labels, where label texts are."""
+"""Define the options of a table: its columns, the separator between labels, and the files beside it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gandalf.errors import DataError, argument
 
 
 class TableArguments(TypedDict, total=False):
-    """The same as keywords of `gandalf.load` and `gandalf.train`."""
+    """The options as keywords of `gandalf.load` and `gandalf.train`."""
 
     text_column: str | None
     label_column: str | None
@@ -27,23 +27,25 @@ class TableArguments(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Columns and files of a table; what is None is guessed from the header and the folder."""
+    """Columns and files of a table; an option that is None is guessed from the header or the folder."""
 
     text_column: str | None = None
     label_column: str | None = None
     weight_column: str | None = None
-    separator: str | None = None  # between the labels of a cell; " ": white space; "none": one a cell
+    separator: str | None = (
+        None  # between the labels of a cell; " ": white space; "none": one label in a cell
+    )
     labels: Path | Frame | None = None  # label texts
     test: Path | Frame | None = None
-    language: str | None = None  # of the label texts, where there are several
-    include: Path | tuple[str, ...] | None = None  # labels of the label file that are used: no others
-    exclude: Path | tuple[str, ...] | None = None  # labels of the label file that are not used
+    language: str | None = None  # language of the label texts, if there are several
+    include: Path | tuple[str, ...] | None = None  # use only these labels of the label file
+    exclude: Path | tuple[str, ...] | None = None  # do not use these labels of the label file
 
     def __post_init__(self) -> None:
         if self.separator == "":
             raise DataError(
                 f"{argument('separator')} is empty",
-                remedy="name a character, or leave it out to have it guessed",
+                remedy="give a character, or leave it out to guess the separator",
             )
         for name, as_table in (("labels", as_label_frame), ("test", as_frame)):
             given = getattr(self, name)
@@ -60,18 +62,18 @@ class TableOptions:
 
     @property
     def label_choice(self) -> str | None:
-        """Name of an option that chooses among the labels of a label file, if one is given."""
+        """Return the name of a given option that chooses among the labels of a label file, or None."""
         return next((name for name in ("language", "include", "exclude") if name in self.given), None)
 
     @property
     def names_columns(self) -> bool:
-        """Whether anything was said that only a table can have."""
-        said = (self.text_column, self.label_column, self.weight_column, self.separator)
-        return any(value is not None for value in said)
+        """Return True if an option is given that only a table can have."""
+        columns = (self.text_column, self.label_column, self.weight_column, self.separator)
+        return any(value is not None for value in columns)
 
     @property
     def given(self) -> dict[str, Any]:
-        """What was said, by name."""
+        """Return the given options by name."""
         values = {name: getattr(self, name) for name in OPTIONS}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -85,10 +87,10 @@ class TableOptions:
 
 
 def need_no_choice(options: TableOptions, source: Path) -> None:
-    """Refuse options that choose among the labels of a file where there is none."""
+    """Raise a DataError if an option chooses labels, because there is no label file."""
     if options.label_choice is not None:
         what = f"has no label file for {argument(options.label_choice)} to choose from"
-        raise DataError(what, remedy=f"name one with {argument('labels')}", file=source)
+        raise DataError(what, remedy=f"give one with {argument('labels')}", file=source)
 
 
 OPTIONS = tuple(field.name for field in fields(TableOptions))

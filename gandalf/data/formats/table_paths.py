@@ -1,4 +1,4 @@
-"""Which files of a folder are its tables: one for each split, or a folder of shards."""
+"""Find the table files of a folder: a file or a folder of shards for each split, and the label file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gandalf.errors import DataError
 
 @dataclass(frozen=True)
 class TablePaths:
-    """Files of a table's splits, in the order they are read, and the file of label texts."""
+    """The files of the splits of a table, in reading order, and the file of label texts."""
 
     train: tuple[Path | Frame, ...]
     test: tuple[Path | Frame, ...]
@@ -26,7 +26,7 @@ class TablePaths:
 
 
 def table_paths(source: Path | Frame, options: TableOptions) -> TablePaths:
-    """The files behind a table, or a folder that holds one."""
+    """Return the files of a table, or of a folder with a table."""
     test = () if options.test is None else (options.test,)
     if isinstance(source, Frame) or source.is_file():
         return TablePaths((source,), test, options.labels)
@@ -37,7 +37,8 @@ def table_paths(source: Path | Frame, options: TableOptions) -> TablePaths:
 
 
 def train_files(folder: Path) -> tuple[Path, ...]:
-    """The table to train on: a file or a folder of shards called so, or the only table there is."""
+    """Return the training files: a file or a folder of shards named "train", or the only table in the
+    folder."""
     named = _files(folder, TRAIN)
     if named:
         return named
@@ -50,7 +51,7 @@ def train_files(folder: Path) -> tuple[Path, ...]:
 
 
 def shards(source: Path) -> tuple[Path, ...]:
-    """The training shards of a folder, in the order of their names; none where it is no folder of shards."""
+    """Return the training shards of a folder, sorted by name; none if it has no folder of shards."""
     if not source.is_dir():
         return ()
     folder = _shard_folder(source, TRAIN)
@@ -58,11 +59,11 @@ def shards(source: Path) -> tuple[Path, ...]:
 
 
 def _files(folder: Path, stems: Sequence[str]) -> tuple[Path, ...]:
-    """The file under one of these names, or the shards of the folder under one of them."""
+    """Return the file with one of these names, or the shards of a folder with one of these names."""
     file, parts = _file(folder, stems), _shard_folder(folder, stems)
     if file is not None and parts is not None:
         raise DataError(
-            f"is a folder of shards beside the file {file.name}, and only one of them can be read",
+            f"is a folder of shards beside the file {file.name}, but only one of them can be read",
             remedy="move one away",
             file=parts,
         )
@@ -82,7 +83,7 @@ def _shard_folder(folder: Path, stems: Sequence[str]) -> Path | None:
 
 
 def _shards_in(folder: Path) -> tuple[Path, ...]:
-    # Writers of shards leave marks beside them that start with an underscore, such as _SUCCESS.
+    # Names that start with an underscore, such as _SUCCESS, are marks of programs that write shards.
     if not folder.is_dir():
         return ()
     texts = documents(folder)

@@ -1,4 +1,4 @@
-"""A table as every reader hands it on: columns by name, and a stream of rows."""
+"""Define `Table`, which all readers of tables return: names of columns, and a stream of rows."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ Row = Mapping[str, Any]
 
 
 class Table(NamedTuple):
-    """A file's columns, and its rows with the line each starts in."""
+    """The columns of a file, and its rows with the line in which each starts."""
 
     path: Path
     columns: list[str]
     rows: Iterator[tuple[int, Row]]
-    has_header: bool = False  # the columns are what the first line says: if that is a row, they are no names
+    has_header: bool = False  # the columns come from the first line, which may be a row by mistake
 
 
 def find_column(table: Table, names: Sequence[str]) -> str | None:
-    """The table's column of the first of these names it has, whatever the case of the letters."""
+    """Return the column with the first of these names, or None; an exact match wins over another case."""
     columns = {column.casefold(): column for column in reversed(table.columns)}
-    columns |= {column: column for column in table.columns}  # as it is written, before any other case
+    columns |= {column: column for column in table.columns}
     keys = (name if name in columns else name.casefold() for name in names)
     found = next((columns[key] for key in keys if key in columns), None)
     if found is not None and table.columns.count(found) > 1:
         raise DataError(
             f"there are {table.columns.count(found)} columns called '{found}'",
-            remedy="give each a name of its own",
+            remedy="give each a different name",
             file=table.path,
             kind="duplicate-column",
         )

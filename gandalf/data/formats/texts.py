@@ -1,4 +1,4 @@
-"""Texts as every layout hands them on: one line, NFC, and reported where they are empty or alike."""
+"""Collect the texts of any layout: clean them, and report empty and near-duplicate texts."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from gandalf.data.matrix_builder import row_findings
 from gandalf.data.sentences import counted
 from gandalf.errors import Findings
 
-# Ends of lines and all other control characters (a terminal would obey them) become spaces; a byte order
-# mark does not belong here.
+# Line ends and other control characters, which a terminal would obey, become spaces. Byte order marks are
+# removed.
 _ONE_LINE: dict[int, int | None] = dict.fromkeys(
     [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029], ord(" ")
 ) | {0xFEFF: None}
-_HALF_PAIR = re.compile("[\ud800-\udfff]")  # JSON can spell one (\\ud83d), and no UTF-8 file can hold it
+_SURROGATE = re.compile("[\ud800-\udfff]")  # JSON can spell a lone surrogate (\\ud83d), but UTF-8 cannot
 
 
 def clean(text: str) -> str:
-    """The text on one line, in Unicode's composed form, without spaces at its ends."""
+    """Return the text on one line, in Unicode's composed form (NFC), without spaces at its ends."""
     if text.isascii() and text.isprintable():
         return text.strip()
     text = unicodedata.normalize("NFC", text.translate(_ONE_LINE)).strip()
-    return _HALF_PAIR.sub("\ufffd", text)
+    return _SURROGATE.sub("\ufffd", text)
 
 
 class Texts:
-    """Collects cleaned texts, and says where one is empty or no text at all."""
+    """Collect cleaned texts, and report empty or invalid ones."""
 
     def __init__(self, file: Path, findings: Findings, *, of_labels: bool = False) -> None:
         self.file, self.findings, self.found = file, findings, list[str]()
@@ -43,15 +43,15 @@ class Texts:
 
     def add(self, text: str, line: int) -> None:
         """Append one text."""
-        if not text.isascii() and _HALF_PAIR.search(text):
-            what, remedy = "the text holds half of a surrogate pair", "write the whole character"
+        if not text.isascii() and _SURROGATE.search(text):
+            what, remedy = "the text has half of a surrogate pair", "write the whole character"
             self.findings.error("broken-utf8", what, remedy=remedy, file=self.file, line=line)
         self.found.append(clean(text))
         if not self.found[-1]:
             self._report_empty(line)
 
     def add_cell(self, value: Any, line: int) -> None:  # noqa: ANN401  a cell can hold anything
-        """Append what stands in a table's cell."""
+        """Append the text of a table's cell."""
         if isinstance(value, bytes):
             what, remedy = "the text is bytes that are not UTF-8", "write it as UTF-8"
             self.findings.error("broken-utf8", what, remedy=remedy, file=self.file, line=line)
@@ -68,16 +68,16 @@ class Texts:
 
 
 class LabelTexts(Texts):
-    """Collects the names of labels, and their other texts."""
+    """Collect label texts and other label texts."""
 
     def __init__(self, file: Path, findings: Findings) -> None:
         super().__init__(file, findings, of_labels=True)
-        self.others = list[tuple[int, str]]()  # label and text
+        self.others = list[tuple[int, str]]()  # pairs (label, text)
 
     def add_label(self, name: Any, others: Iterable[Any], line: int) -> None:  # noqa: ANN401  cells
-        """Append a label; a text that it has already, or that is empty, is no other text."""
+        """Append a label; drop other texts that are empty or equal to the label text."""
         self.add_cell(name, line)
-        texts = Texts(self.file, Findings(strict=False))  # an empty one is no fault here
+        texts = Texts(self.file, Findings(strict=False))  # do not report empty other texts
         for other in others:
             texts.add_cell(other, line)
         more = dict.fromkeys(text for text in texts.found if text and text != self.found[-1])
@@ -109,11 +109,11 @@ def write_texts(texts: Sequence[str], path: Path) -> None:
 
 
 def fit_texts(texts: list[str], rows: int, says: Path, path: Path, findings: Findings) -> list[str]:
-    """The texts, `rows` of them; another number than `says` calls for is reported and mended."""
+    """Return the texts cut or filled up to `rows`; report a number of lines that differs from file `says`."""
     if len(texts) != rows:
         row_findings(findings, len(texts), rows).error(
             "header-mismatch",
-            f"holds {counted(len(texts), 'line')}, and {says.name} calls for {rows:,}",
+            f"has {counted(len(texts), 'line')}, but {says.name} needs {rows:,}",
             remedy="both files must have one line for each row, in the same order",
             file=path,
         )
@@ -136,7 +136,7 @@ def report_alike(
     if shared.any():
         first, second = np.flatnonzero(same == same[np.argmax(shared)])[:2].tolist()
         what = f"{int(shared.sum())} labels share their text with another label"
-        remedy = "nothing to do if they are different things of one name"
+        remedy = "nothing to do if they are different things with the same name"
         note("shared-label-text", what, remedy, first, second)
     deleted = _Punctuation()
     (bare,) = text_groups([text_key(text).translate(deleted) for text in label_texts])
@@ -149,14 +149,15 @@ def report_alike(
 
 
 def _grouped_apart(bare: npt.NDArray[np.int64], same: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Labels that share their bare text with a label whose text is another one."""  # shape: (L,)
+    """Mark labels whose bare text equals that of a label with a different text."""  # shape: (L,)
     texts = np.unique(np.stack([bare, same]), axis=1)  # shape: (2, distinct texts)
     several = np.flatnonzero(np.bincount(texts[0][texts[0] >= 0], minlength=1) > 1)
     return np.isin(bare, several)
 
 
 class _Punctuation(dict[int, int | None]):
-    """Translation table that deletes punctuation and spaces of every script, filled as characters turn up."""
+    """A table for `str.translate` that deletes punctuation and spaces of every script, filled on first
+    use."""
 
     def __missing__(self, code: int) -> int | None:
         self[code] = None if unicodedata.category(chr(code))[0] in "PZ" else code

@@ -1,4 +1,5 @@
-"""The Extreme Classification Repository's sparse layouts: `trn_X_Xf.txt` and kin, and the old `train.txt`."""
+"""Read and write the sparse layouts of the Extreme Classification Repository: `trn_X_Xf.txt` and others, or
+the old single file `train.txt`."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _POINT = re.compile(r"(\d+(,\d+)*)?\s+\d+:\d\S*(\s|$)")
 
 @dataclass(frozen=True)
 class _Labels:
-    """What is known about the labels besides their number."""
+    """Texts, ids and features of the labels, if there are any."""
 
     texts: list[str] | None
     ids: list[str] | None
@@ -36,7 +37,7 @@ class _Labels:
 
 @dataclass(frozen=True)
 class _Beside:
-    """Finds what belongs to the rows of a matrix in the files beside it."""
+    """Find texts, ids and features for the rows of a matrix in the files beside it."""
 
     folder: Path
     says: Path  # the file that gives the number of rows
@@ -45,7 +46,7 @@ class _Beside:
     of_labels: bool = False
 
     def texts(self, names: tuple[str, ...], records: str) -> tuple[list[str] | None, list[str] | None]:
-        """Texts and identifiers, from one text a line or from JSON lines."""
+        """Return texts and ids, from a file with a text on each line, or from JSON lines."""
         path = find(self.folder, names)
         if path is not None:
             return self._fitted(read_texts(path, self.findings, of_labels=self.of_labels), path), None
@@ -56,7 +57,7 @@ class _Beside:
         return self._fitted(texts, path), ids if ids is None or len(ids) == self.rows else None
 
     def features(self, names: tuple[str, ...]) -> csr_array | None:
-        """The feature matrix."""
+        """Return the feature matrix."""
         path = find(self.folder, names)
         if path is None:
             return None
@@ -69,7 +70,7 @@ class _Beside:
 
 
 def recognise(source: Path) -> bool:
-    """Whether the folder holds sparse files (or the file is an old single one)."""
+    """Return True if the folder has sparse files, or the file is an old single file."""
     if source.is_file():
         return _is_single(source)
     if find(source, ["trn_X_Y.txt"]) is not None:
@@ -79,18 +80,18 @@ def recognise(source: Path) -> bool:
 
 
 def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
-    """Read either layout, with the texts that lie beside it, if any."""
+    """Read either layout, with the texts beside it, if there are any."""
     if source.is_file():
         return _read_single(source, None, source, findings)
     if find(source, ["trn_X_Y.txt"]) is not None:
         return read_split_files(source, "sparse", findings)
     single = find(source, ["train.txt"])
-    assert single is not None, "recognise has seen it"
+    assert single is not None, "recognise has found it"
     return _read_single(single, find(source, ["test.txt"]), source, findings)
 
 
 def read_split_files(source: Path, layout: str, findings: Findings) -> Splits:
-    """Read `{trn,tst}_X_Y.txt` and what lies beside them: features, texts, or both."""
+    """Read `{trn,tst}_X_Y.txt` and the features or texts beside them."""
     path = _need(source, "trn_X_Y.txt")
     targets = read_sparse(path, LABEL, findings)
     labels = _read_labels(_Beside(source, path, targets.shape[1], findings, of_labels=True))
@@ -107,7 +108,7 @@ def read_split_files(source: Path, layout: str, findings: Findings) -> Splits:
 
 
 def write(splits: Splits, folder: Path) -> None:
-    """Write the split files, with the texts beside them where there are any; needs features."""
+    """Write the split files, which need features, and the texts, if there are any."""
     _, label_features = need_features(splits.train, "sparse")
     folder.mkdir(parents=True, exist_ok=True)
     for name, points in (("trn", splits.train), ("tst", splits.test)):
@@ -120,7 +121,7 @@ def write(splits: Splits, folder: Path) -> None:
 
 
 def write_targets_and_texts(splits: Splits, folder: Path) -> None:
-    """Write `{trn,tst}_X_Y.txt`, the texts there are, and the filter files."""
+    """Write `{trn,tst}_X_Y.txt`, the texts, if there are any, and the filter files."""
     for name, points in (("trn", splits.train), ("tst", splits.test)):
         if points is not None:
             write_sparse(points.targets, folder / f"{name}_X_Y.txt")
@@ -132,13 +133,13 @@ def write_targets_and_texts(splits: Splits, folder: Path) -> None:
 
 
 def _is_single(path: Path) -> bool:
-    # A file that begins with a point has lost its header: better to say so than not to know it.
+    # A file that begins with a point counts, too; reading it will report the missing header.
     return header_of(path, 3) is not None or bool(_POINT.match(first_line(path)))
 
 
 def _read_labels(beside: _Beside) -> _Labels:
     texts, ids = beside.texts(_LABEL_TEXTS, "lbl.json")
-    if ids is not None:  # `read_texts` has done it for the other kind of file
+    if ids is not None:  # for the other kind of file, `read_texts` has reported them
         report_alike(texts or [], beside.findings, find(beside.folder, ["lbl.json"]))
     return _Labels(texts, ids, beside.features(_LABEL_FEATURES))
 
@@ -171,7 +172,7 @@ def _need(source: Path, name: str) -> Path:
 def _same_labels(of_train: int, of_test: int, path: Path) -> None:
     if of_train != of_test:
         raise DataError(
-            f"the header says {counted(of_test, 'label')}, and the training file says {of_train}",
+            f"the header says {counted(of_test, 'label')}, but the training file says {of_train}",
             remedy="both splits must be written with the same labels",
             file=path,
             line=1,
