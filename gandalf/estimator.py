@@ -1,4 +1,5 @@
-"""A classifier with scikit-learn's manners: fit, predict, predict_proba, score, get_params, set_params."""
+"""Define a classifier with scikit-learn's interface: fit, predict, predict_proba, score, get_params,
+set_params."""
 
 from __future__ import annotations
 
@@ -35,24 +36,24 @@ from gandalf.systems import AUTO, recipe
 from gandalf.train.logs import Listener
 from gandalf.wide.folder import read_json
 
-TOP = 100  # labels looked at for each text
-FEW = 100  # points: of fewer, none is held out for validation
-DENSE = 1 << 30  # bytes of probabilities of every label; more are given as a sparse matrix or not at all
-ABOUT = "classifier.json"  # in a model's folder: parameters, and which names of labels are numbers
+TOP = 100  # most labels predicted for a text
+FEW = 100  # with fewer points, none is held out for validation
+DENSE = 1 << 30  # most bytes of an array with the probabilities of all labels
+ABOUT = "classifier.json"  # file in a model folder: parameters, and which label names are numbers
 
 
 class GandalfClassifier:
-    """Texts in, labels out, for people who live in scikit-learn; scikit-learn itself is not needed.
+    """A classifier from texts to labels with scikit-learn's interface; scikit-learn itself is not needed.
 
-    `system` names a recipe, `targets` what label points are trained towards, `epochs` how long to train,
-    `settings` any other changes of the recipe such as `"encoder.dim=200"`; `gandalf config` lists them.
-    Targets are by default what the recipe says, but each label itself below 100 texts, and none where
-    labels have no texts. `predict` gives the labels whose probability is at least `threshold`.
-    `system="auto"` searches for the best model as `gandalf train` does; `"search.minutes=2"` is its budget.
+    `system` names a recipe, `targets` the kind of targets of label points, `epochs` the length of training,
+    and `settings` other changes of the recipe such as `"encoder.dim=200"` (see `gandalf config`). By default,
+    targets are those of the recipe; with fewer than 100 texts they are `self`, and without label texts
+    `none`. `predict` returns the labels whose probability is at least `threshold`. `system="auto"` searches
+    for the best model as `gandalf train` does, within a budget such as `"search.minutes=2"`.
 
-    With `verbose` above 0 the course of training is printed; each of `callbacks` is called as
-    `callback(kind, step, values)` with the loss (kind "train") and held-out figures ("validation"). Texts
-    may be a list, a Series, an Arrow array, or a frame or array of one column.
+    With `verbose` above 0, the progress of training is printed. Each of `callbacks` is called as
+    `callback(kind, step, values)` with the loss (kind "train") and held-out figures (kind "validation").
+    Texts may be a list, a Series, an Arrow array, or a frame or array with one column.
     """
 
     def __init__(
@@ -80,9 +81,9 @@ class GandalfClassifier:
     ) -> GandalfClassifier:
         """Train on texts and their labels: lists of names or numbers, or an N x L indicator matrix.
 
-        `label_texts` maps names to texts (a dictionary, or a Series whose index is the names), or lists the
-        texts of labels 0 to L - 1. By default names are their own texts. After this `model_` is the trained
-        model and `classes_` the labels' names.
+        `label_texts` maps names to texts (a dictionary, or a Series whose index holds the names), or lists
+        the texts of labels 0 to L - 1. By default, the names are the texts. `fit` sets `model_`, the trained
+        model, and `classes_`, the names of the labels.
         """
         if labels is None:
             raise DataError("fit requires y to be passed, but the target y is None", remedy="give labels")
@@ -107,46 +108,48 @@ class GandalfClassifier:
         return self
 
     def predict(self, texts: Sequence[str]) -> csr_array:
-        """N x L indicators of the labels that are at least as probable as the threshold, 100 at most."""
+        """Return N x L indicators of the labels with at least the threshold's probability, at most 100 for a
+        text."""
         found = self._matrix(texts, TOP, self.threshold)
         return csr_array((np.ones(found.nnz, dtype=np.int8), found.indices, found.indptr), shape=found.shape)
 
     def predict_proba(self, texts: Sequence[str], top: int | None = None) -> Probabilities | csr_array:
-        """N x L probabilities: an array of every label, or with `top` a sparse matrix of the most probable.
+        """Return N x L probabilities: an array of all labels, or with `top` a sparse matrix of the most
+        probable.
 
-        An array above 1 GiB is refused: say `top=100`.
+        An array above 1 GiB is refused; use `top=100` instead.
         """
         if top is not None:
             return self._matrix(texts, top, None)
         asked, labels = text_list(texts), self._fitted.num_labels
         if 4 * len(asked) * labels > DENSE:
             what = f"probabilities of {labels:,} labels for {len(asked):,} texts are too many for an array"
-            raise DataError(what, remedy=f"say top={TOP} for a sparse matrix, or give fewer texts")
+            raise DataError(what, remedy=f"give top={TOP} for a sparse matrix, or fewer texts")
         dense: Probabilities = self._matrix(asked, labels, None).toarray()
         return dense
 
     def embed(self, texts: Sequence[str]) -> Embedded:
-        """N x dim vectors of length 1, dense of a network and sparse of a linear model of words."""
+        """Return N x dim vectors of length 1: dense for a network, sparse for a linear model of words."""
         return embed(self._fitted, text_list(texts))
 
     def predict_top(self, texts: Sequence[str], k: int = 5) -> list[list[Any]]:
-        """Names of the k most probable labels of each text, best first."""
+        """Return the names of the k most probable labels of each text, best first."""
         k = min(k, self._fitted.num_labels)
         ids, _ = Predictor(self._fitted).predict(text_list(texts), k)
         names = self.classes_.tolist()
         return [[names[label] for label in row if label >= 0] for row in ids.tolist()]
 
     def score(self, texts: Sequence[str], labels: Any) -> float:  # noqa: ANN401  as in `fit`
-        """P@1 as a share: of how many texts the most probable label is one of theirs."""
+        """Return P@1 as a share: the share of texts whose most probable label is true."""
         best, _ = Predictor(self._fitted).predict(text_list(texts), 1)
-        # A label that was not trained can only be missed.
+        # Drop labels that are not in the model, because no prediction can hit them.
         truth = indicators(labels, self.classes_.tolist(), drop_others=True).targets.astype(bool)
         if len(best) != truth.shape[0]:
-            raise DataError(f"there are {len(best):,} texts and the labels of {truth.shape[0]:,}")
+            raise DataError(f"there are {len(best):,} texts, but labels of {truth.shape[0]:,} texts")
         return float(np.mean(truth[np.arange(len(best)), best[:, 0]] & (best[:, 0] >= 0)))
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Write the model's folder, for `gandalf predict`, `gandalf.load_model` and `load`."""
+        """Write the model folder, for `gandalf predict`, `gandalf.load_model` and `load`."""
         save_model(self._fitted, folder, overwrite=overwrite)
         params = {name: value for name, value in self.get_params().items() if name != "callbacks"}
         numbers = [isinstance(name, int) for name in self.classes_.tolist()]
@@ -156,9 +159,10 @@ class GandalfClassifier:
 
     @classmethod
     def load(cls, folder: str | Path, device: str = "cpu") -> GandalfClassifier:
-        """Read a classifier from the folder that `save` wrote, or from any model's folder.
+        """Read a classifier from a folder of `save`, or from any model folder.
 
-        Callbacks are not kept. A model of `gandalf train` has the labels' ids for names, else their texts.
+        Callbacks are not stored. For a model of `gandalf train`, the names are label ids, or label texts
+        without ids.
         """
         model, path = load_model(folder, device), Path(folder) / ABOUT
         about: dict[str, Any] = {"params": {"system": model.config.get("system")}}
@@ -166,7 +170,7 @@ class GandalfClassifier:
         try:
             params: dict[str, Any] = {**about["params"]}
             if "settings" in params:
-                params["settings"] = tuple(params["settings"])  # as it was: JSON has no tuples
+                params["settings"] = tuple(params["settings"])  # JSON has no tuples
             found = cls(**params)
             found.classes_ = _classes(model, about.get("number_names"))
         except (KeyError, TypeError, ValueError) as error:
@@ -176,11 +180,11 @@ class GandalfClassifier:
         return found
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """What the classifier was made with, by name."""
+        """Return the parameters by name."""
         return {name: getattr(self, name) for name in _defaults()}
 
     def set_params(self, **params: Any) -> GandalfClassifier:  # noqa: ANN401  as in `__init__`
-        """Change some of it."""
+        """Set parameters by name."""
         for name, value in params.items():
             if name not in _defaults():
                 what = f"a {type(self).__name__} has no parameter {name!r}"
@@ -193,7 +197,8 @@ class GandalfClassifier:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """A model is kept as the files of its folder, since modules cannot be pickled."""
+        """Return the state for pickling, with the model as the files of its folder, since modules cannot be
+        pickled."""
         state = dict(self.__dict__)
         if "model_" in state:
             with tempfile.TemporaryDirectory() as folder:
@@ -217,10 +222,11 @@ class GandalfClassifier:
         return hasattr(self, "model_")
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401  scikit-learn's own type
-        """What scikit-learn wants to know, and alone asks for.
+        """Return the tags that scikit-learn asks for.
 
-        Of a "classifier" scikit-learn reads the targets itself to choose folds, which fails where they are
-        lists, and takes two labels for the two sides of one, where here labels are independent.
+        The estimator type is not "classifier". For a classifier, scikit-learn reads the targets to choose
+        folds, which fails if they are lists, and it treats two labels as the two classes of one label, but
+        here labels are independent.
         """
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
 
@@ -241,21 +247,19 @@ class GandalfClassifier:
         given = {"epochs": self.epochs, "targets": self.targets}
         given = {name: value for name, value in given.items() if value is not None}
         if self.system == AUTO and given:
-            what = f"{next(iter(given))} says how one system is trained, and system={AUTO!r} tries several"
+            what = f"{next(iter(given))} applies to a single system, but system={AUTO!r} tries several"
             raise DataError(what, remedy="leave it out, or name a system")
         return {"seed": self.seed, "device": self.device} | given
 
     def _settings(self, points: int, own_texts: bool) -> list[str]:
-        """The caller's settings, after what the data ask for."""
+        """Return the settings: those that the data need, then those of the caller."""
         if not own_texts and self.targets not in (None, "none"):
-            what = (
-                f"targets={self.targets!r} makes training points of label texts, and these labels have none"
-            )
+            what = f"targets={self.targets!r} needs label texts, but these labels have none"
             raise DataError(what, remedy="give label_texts")
         few = points < FEW
         asked = ["validation.share=0"] if few else []
         if self.targets is None and self.system != AUTO and (few or not own_texts):
-            # Too few to choose by; that a label's text has that label is sure.
+            # With few points, use only the target that is certain: a label text has its own label.
             asked.append(f"targets.targets={'self' if own_texts else 'none'}")
         given = [self.settings] if isinstance(self.settings, str) else self.settings
         return [*asked, *given]
@@ -278,7 +282,8 @@ def _defaults() -> dict[str, Any]:
 
 
 def _not_fitted() -> type[DataError]:
-    """Return the error of a classifier that was not trained: scikit-learn's own too, where it is in use."""
+    """Return the error type for an untrained classifier; if scikit-learn is loaded, also its
+    NotFittedError."""
     if "sklearn" not in sys.modules:
         return DataError
     from sklearn.exceptions import NotFittedError
@@ -287,7 +292,7 @@ def _not_fitted() -> type[DataError]:
 
 
 def _classes(model: Part, number_names: bool | list[bool] | None) -> Classes:
-    """Names of the model's labels: numbers where they were."""
+    """Return the names of the model's labels, as numbers if they were numbers."""
     names: list[Name] = list(model.label_texts if model.label_ids is None else model.label_ids)
     if len(set(names)) < len(names):
         names = list(range(len(names)))

@@ -1,4 +1,4 @@
-"""One writer at a time for a file or a folder, and what writers that were killed have left of it."""
+"""Allow one writer at a time for a file or folder, and clean up after killed writers."""
 
 from __future__ import annotations
 
@@ -16,32 +16,35 @@ from filelock import FileLock, Timeout
 
 from gandalf.errors import DataError
 
-LOCK = ".gandalf.lock"  # in a folder whose parent cannot be written; else .NAME.lock beside what is written
-PART, OLD = "part", "old"  # ends of the names of what is not finished, and of what is being replaced
-RESTORE_WAIT = 10.0  # seconds that a reader waits for the writer who is about to give a folder its name
+LOCK = (
+    ".gandalf.lock"  # lock in a folder whose parent is read-only; otherwise the lock is .NAME.lock beside it
+)
+PART, OLD = "part", "old"  # suffixes of unfinished files and folders, and of folders being replaced
+RESTORE_WAIT = 10.0  # seconds that a reader waits for a writer that is renaming a folder
 _MARK = r"[0-9a-f]{8}"
-# Also the lock of a writer that was killed, and what safetensors leaves where it wrote under our name.
+# Matches unfinished and old names, locks of killed writers, and temporary files of safetensors.
 _LEFTOVER = re.compile(rf"\..+\.{_MARK}\.({PART}|{OLD})|\..+\.lock|\.tmp\w{{6}}")
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 _held = threading.local()
 
 
 def temporary_name(path: Path, end: str) -> Path:
-    """Return a name beside `path` that no writer has used before."""
+    """Return a new name beside `path`."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.{end}")
 
 
 def is_leftover(name: str) -> bool:
-    """Return True for the name of what a writer of ours uses while it writes, and leaves if it is killed."""
+    """Return True for a temporary name or lock of a writer, which a killed writer leaves behind."""
     return _LEFTOVER.fullmatch(name) is not None
 
 
 @contextmanager
 def alone(target: Path, *, parents: bool = False, wait: float = 0.0) -> Iterator[None]:
-    """Let this thread alone write a file or folder; first remove what killed writers have left of it.
+    """Let only this thread write a file or folder; first remove the leftovers of killed writers.
 
-    Another writer is refused, after `wait` seconds. With `parents`, missing folders around the target are
-    made, and removed again if they stay empty. The system drops the lock however the process ends.
+    Another writer is refused after `wait` seconds. With `parents`, missing folders around the target are
+    created, and removed again if they stay empty. The system releases the lock when the process ends in any
+    way.
     """
     path = Path(target).resolve()
     holding: set[Path] = _held.__dict__.setdefault("paths", set())
@@ -58,7 +61,7 @@ def alone(target: Path, *, parents: bool = False, wait: float = 0.0) -> Iterator
 
 
 def put_back(path: Path) -> None:
-    """Give a folder its name back if its writer was killed between taking and giving the name."""
+    """Restore the name of a folder if its writer was killed while it replaced the folder."""
     path = Path(path).resolve()
     if path.exists() or not path.name or not _left(path, OLD):
         return
@@ -70,7 +73,7 @@ def put_back(path: Path) -> None:
 def _locked(path: Path, named: Path, parents: bool, wait: float) -> Iterator[None]:
     made = [each for each in path.parents if parents and not each.exists()]
     try:
-        if not parents and not path.parent.is_dir():  # which the lock would make
+        if not parents and not path.parent.is_dir():  # FileLock would create the parent
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if parents:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,24 +81,24 @@ def _locked(path: Path, named: Path, parents: bool, wait: float) -> Iterator[Non
     except Timeout:
         remedy = "wait until it has ended, or choose another name"
         raise DataError("another run is writing there", remedy=remedy, file=named) from None
-    except FileExistsError as error:  # a file where a folder around the target should be
+    except FileExistsError as error:  # a folder around the target is a file
         raise DataError(f"cannot be written ({os.strerror(errno.ENOTDIR)})", file=named) from error
     except OSError as error:
         raise DataError(f"cannot be written ({error.strerror or error})", file=named) from error
     try:
         yield
     finally:
-        # The name goes before the lock does: after it, this might be the file that another run has locked.
-        with suppress(OSError):  # Windows removes no open file, and there filelock does it
+        # Remove the file before the release; after the release, another run might have locked it.
+        with suppress(OSError):  # Windows cannot remove an open file; there filelock removes it
             Path(lock.lock_file).unlink()
         lock.release()
         for each in made:
-            with suppress(OSError):  # which is what keeps a folder with something in it
+            with suppress(OSError):  # rmdir fails for a folder that is not empty
                 each.rmdir()
 
 
 def _acquired(path: Path, wait: float) -> FileLock:
-    """Lock a file beside `path`, or one in it where only the folder itself can be written."""
+    """Lock a file beside `path`, or inside the folder `path` if its parent is read-only."""
     inside = FileLock(path / LOCK)
     if not path.name:
         inside.acquire(timeout=wait)
@@ -112,11 +115,11 @@ def _acquired(path: Path, wait: float) -> FileLock:
 
 
 def _tidy(path: Path) -> None:
-    """Give a folder that lost its name to a killed writer the name back, and remove what is no use."""
+    """Restore the name of a folder that a killed writer was replacing, and remove leftovers."""
     if not path.name:
         return
     old = _left(path, OLD)
-    with suppress(OSError):  # what cannot be removed is in nobody's way
+    with suppress(OSError):  # a leftover that cannot be removed does no harm
         if old and not path.exists():
             max(old, key=lambda each: each.stat().st_mtime).rename(path)
         for each in (*_left(path, PART), *_left(path, OLD), *_left_inside(path)):
@@ -124,7 +127,7 @@ def _tidy(path: Path) -> None:
 
 
 def _left(path: Path, end: str) -> list[Path]:
-    """Return what killed writers of this very name have left beside it."""
+    """Return the leftovers of killed writers of this name."""
     name = re.compile(rf"\.{re.escape(path.name)}\.{_MARK}\.{end}")
     try:
         return [each for each in path.parent.iterdir() if name.fullmatch(each.name)]

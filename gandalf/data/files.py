@@ -1,4 +1,4 @@
-"""Files by name and by line, and writes that happen wholly or not at all."""
+"""Find and read files, and write files and folders so that a failure leaves the old ones."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from gandalf.data.compression import COMPRESS, DamagedError, as_is, chunks
 from gandalf.errors import DataError, Findings, argument
 
 COMPRESSIONS = ("", ".gz", ".zst")
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a full disk, a full share of it, a limit on files
-BLOCK_BYTES = 8 << 20  # of text handed on at once: enough for NumPy to pay off, little beside a data set
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # full disk, full quota, limit on the size of files
+BLOCK_BYTES = 8 << 20  # text in a block: enough for NumPy to be efficient, little against a data set
 
 
 class TextBlock(NamedTuple):
@@ -27,7 +27,7 @@ class TextBlock(NamedTuple):
 
 
 def find(folder: Path, stems: Iterable[str]) -> Path | None:
-    """The file in `folder` under the first of these names that exists, plain or compressed."""
+    """Return the first of these files that exists in `folder`, plain or compressed, or None."""
     for stem in stems:
         for suffix in COMPRESSIONS:
             path = folder / f"{stem}{suffix}"
@@ -35,28 +35,28 @@ def find(folder: Path, stems: Iterable[str]) -> Path | None:
                 return path
             if path.exists() or path.is_symlink():
                 raise DataError(
-                    f"is {_what(path)} where a file is expected",
-                    remedy="put the file there, or give what is there another name",
+                    f"is {_kind_of(path)}, but a file is expected",
+                    remedy="put the file there, or rename what is there",
                     file=path,
                     kind="missing-file",
                 )
     return None
 
 
-def _what(path: Path) -> str:
-    """What a path is that is no regular file."""
+def _kind_of(path: Path) -> str:
+    """Name the kind of a path that is not a regular file."""
     if path.is_dir():
         return "a folder"
     return "no regular file" if path.exists() else "a link to nothing"
 
 
 def plain_name(path: Path) -> str:
-    """The file's name without the suffix of its compression."""
+    """Return the name of the file without the suffix of a compression."""
     return path.name.removesuffix(".gz").removesuffix(".zst")
 
 
 def read_blocks(path: Path, findings: Findings, size: int = BLOCK_BYTES) -> Iterator[TextBlock]:
-    """Yield the file's decompressed bytes as blocks of whole lines of about `size` bytes, with a bar."""
+    """Yield the decompressed file as blocks of whole lines of about `size` bytes, with a progress bar."""
     line, rest = 1, list[bytes]()
     try:
         for chunk in chunks(path, size, show=True):
@@ -88,13 +88,13 @@ def read_lines(path: Path, findings: Findings) -> Iterator[tuple[int, str]]:
             lines = block.data.decode("utf-8").split("\n")
         except UnicodeDecodeError:
             lines = list(_decode_each(block, path, findings))
-        lines.pop()  # what follows the last newline
+        lines.pop()  # the empty rest after the last newline
         for number, line in enumerate(lines, start=block.first_line):
             yield number, line.removesuffix("\r")
 
 
 def first_line(path: Path) -> str:
-    """The first line of the file, or as much of it as is readable: enough to recognise a layout by."""
+    """Return the first line of the file, or "" if it cannot be read; used to recognise layouts."""
     try:
         head = next(chunks(path, size=1 << 16), b"")
     except DamagedError:
@@ -104,10 +104,10 @@ def first_line(path: Path) -> str:
 
 @contextmanager
 def written(path: Path, mode: str = "w", *, sync: bool = False) -> Iterator[IO[Any]]:
-    """Open a file that appears under its name only when the body has succeeded; `.gz` and `.zst` compress.
+    """Open a file that gets its name only after the body has succeeded; `.gz` and `.zst` are compressed.
 
-    The same content always gives the same bytes: no time stamp and no file name goes into a gzip header. With
-    `sync` the file is on the disk when the body has ended, so that a power cut does not lose it.
+    Equal content gives equal bytes, because the gzip header has neither time nor name. With `sync`, the file
+    is on the disk when the body has ended, so that a power cut does not lose it.
     """
     _refuse_to_write(path)
     temporary = temporary_name(path, PART)
@@ -131,9 +131,10 @@ def written(path: Path, mode: str = "w", *, sync: bool = False) -> Iterator[IO[A
 
 @contextmanager
 def moved_in(folder: Path, name: str) -> Iterator[Path]:
-    """Yield a folder for a library that makes files itself; they move into `folder` when the body succeeds.
+    """Yield a temporary folder for a library that writes files itself; after the body, move them into
+    `folder`.
 
-    Such a library may use names of its own while it writes, and leave them where it is killed.
+    Such a library may write temporary files, which would be left in `folder` if the process is killed.
     """
     inner = temporary_name(folder / name, PART)
     try:
@@ -147,9 +148,9 @@ def moved_in(folder: Path, name: str) -> Iterator[Path]:
 
 
 def sync_path(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk."""
+    """Wait until a file, or the list of names of a folder, is on the disk."""
     if path.is_dir() and os.name != "posix":
-        return  # only there can a folder be opened
+        return  # only POSIX systems can open a folder
     handle = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
     try:
         os.fsync(handle)
@@ -158,7 +159,7 @@ def sync_path(path: Path) -> None:
 
 
 def sync_folder(folder: Path, *, spare: Collection[str] = ()) -> None:
-    """Wait until all in a folder, but the names to `spare`, and the folder's name are on the disk."""
+    """Wait until a folder, without the names in `spare`, and its own name are on the disk."""
     for path in folder.iterdir():
         if path.name in spare or path.is_symlink():
             continue
@@ -172,16 +173,16 @@ def sync_folder(folder: Path, *, spare: Collection[str] = ()) -> None:
 
 @contextmanager
 def new_folder(path: Path, *, overwrite: bool = False, inner: Collection[str] = ()) -> Iterator[Path]:
-    """Yield a folder to fill that takes its name only when the body has succeeded.
+    """Yield a folder to fill, which gets its name only after the body has succeeded.
 
-    A folder that already holds something is left alone, or, with `overwrite`, replaced at the very end, when
-    the new one is on the disk. It is not replaced if it holds folders whose names are not in `inner`. Another
-    writer is refused meanwhile.
+    An existing folder that is not empty is refused. With `overwrite`, it is replaced at the end, when the new
+    folder is on the disk, unless it has subfolders whose names are not in `inner`. Other writers are refused
+    meanwhile.
     """
     path = Path(path).resolve()
     refuse_to_replace(path, overwrite, inner)
     with alone(path, parents=True):
-        refuse_to_replace(path, overwrite, inner)  # as the last writer has left it
+        refuse_to_replace(path, overwrite, inner)  # again, because another writer may have changed it
         temporary = temporary_name(path, PART)
         try:
             temporary.mkdir()
@@ -200,7 +201,7 @@ def new_folder(path: Path, *, overwrite: bool = False, inner: Collection[str] = 
 
 
 def _take_name(temporary: Path, path: Path) -> None:
-    """Rename a filled folder, in place of the one that has the name; `alone` mends a kill in between."""
+    """Give a filled folder its name, and remove the old one; `alone` repairs a kill in between."""
     if not path.exists():
         temporary.rename(path)
         return
@@ -209,7 +210,7 @@ def _take_name(temporary: Path, path: Path) -> None:
     try:
         path.rename(old)
         temporary.rename(path)
-    except BaseException:  # Ctrl-C, too, must leave a folder under the name
+    except BaseException:  # after Ctrl-C, too, a folder must have the name
         if old.exists() and not path.exists():
             old.rename(path)
         raise
@@ -218,26 +219,26 @@ def _take_name(temporary: Path, path: Path) -> None:
 
 
 def _refuse_to_write(path: Path) -> None:
-    # The new file takes the place of what is there, and a device such as /dev/full would be lost.
+    # A rename would replace a device such as /dev/full.
     if not path.name or (path.exists() and not path.is_file()):
-        what = f"is {_what(path)} where a file is to be written"
+        what = f"is {_kind_of(path)}, so no file can be written there"
         raise DataError(what, file=path, remedy="choose another name")
 
 
 def refuse_to_replace(path: Path, overwrite: bool, inner: Collection[str] = ()) -> None:
-    """Refuse a folder that `new_folder` would not fill."""
+    """Raise a DataError for a folder that `new_folder` must not replace."""
     path = path.resolve()
     here = Path.cwd().resolve()
     if path == here or path in here.parents:
         raise DataError(
-            "is the folder that the command runs in, or one around it",
+            "is the current folder, or a folder around it",
             file=path,
             remedy="name a new folder in it",
         )
     if not path.exists():
         return
     if not path.is_dir():
-        raise DataError("is a file where a folder is to be written", file=path, remedy="choose another name")
+        raise DataError("is a file, but a folder is needed", file=path, remedy="choose another name")
     held = [entry for entry in path.iterdir() if not is_leftover(entry.name)]
     if held and not overwrite:
         raise DataError(
@@ -246,8 +247,8 @@ def refuse_to_replace(path: Path, overwrite: bool, inner: Collection[str] = ()) 
             remedy=f"choose another name, or overwrite it with {argument('overwrite', True)}",
         )
     if any(entry.is_dir() and entry.name not in inner for entry in held):
-        # A data set is a flat folder, and a mix has its parts. Anything deeper is more likely a slip, such as
-        # someone's home.
+        # A data set has no subfolders, and a mix only those of its parts. A folder with others was probably
+        # named by mistake, for example a home folder.
         raise DataError("holds folders, so it is not replaced", file=path, remedy="choose another name")
 
 

@@ -1,1 +1,1 @@
-"""Training points kept beside a model: their vectors are keys, their targets are values."""
+"""Keep training points beside a model: their vectors are keys, their targets are values."""

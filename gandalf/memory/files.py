@@ -1,4 +1,4 @@
-"""A memory on disk: arrays in one file, what the keys were made from in another."""
+"""Write and read a memory: its arrays in one file, the records of its keys in another."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from gandalf.memory.keys import Vectors, check_queries, read_keys
 from gandalf.memory.memory import EXAMPLE, LABEL, POINT, Block, Memory, Record, Voting
 from gandalf.wide.folder import AGAIN, missing
 
-MEMORY = "memory"  # what `config.json` and `slim.json` call the kind
-INNER = "model"  # folder of the model itself among the parts
+MEMORY = "memory"  # the kind in `config.json` and `slim.json`
+INNER = "model"  # folder of the model itself, inside the folder of parts
 ARRAYS, RECORDS = "memory.npz", "memory.jsonl"
 KINDS = (POINT, LABEL, EXAMPLE)
 
 
 def write_memory(memory: Memory, folder: Path) -> None:
-    """Write a memory into a folder that is there, each file wholly or not at all."""
+    """Write a memory into an existing folder."""
     whole = reduce(Block.joined, memory.blocks)
     values = whole.values
     of_values = {"labels": values.indices, "label_values": values.data, "label_ends": values.indptr}
@@ -39,7 +39,7 @@ def write_memory(memory: Memory, folder: Path) -> None:
 
 
 def check_memory(memory: Memory, vectors: Vectors, folder: Path) -> None:
-    """Refuse a memory whose keys are not of the kind and width of the model's vectors."""
+    """Raise a DataError unless the keys have the kind and width of the model's vectors."""
     try:
         check_queries(memory.blocks[0].keys, vectors)
     except ValueError as error:
@@ -47,7 +47,7 @@ def check_memory(memory: Memory, vectors: Vectors, folder: Path) -> None:
 
 
 def read_memory(folder: Path, facts: Mapping[str, Any], labels: int) -> tuple[Memory, float]:
-    """Return the memory and its weight; `facts` and `labels` are what the folder says of it."""
+    """Return the memory and its weight; `facts` and `labels` come from the folder's `config.json`."""
     weight, voting, number = _facts(facts, folder)
     records = _records(folder / RECORDS)
     path = folder / ARRAYS
@@ -60,19 +60,19 @@ def read_memory(folder: Path, facts: Mapping[str, Any], labels: int) -> tuple[Me
             parts = (arrays["label_values"], arrays["labels"], arrays["label_ends"])
         values = csr_array(parts, shape=(len(keys), labels))
         values.check_format(full_check=True)
-        if not (np.abs(values.data) <= 1).all():  # of NaN, too, this is not so
+        if not (np.abs(values.data) <= 1).all():  # also False for NaN
             raise ValueError("a value does not lie between -1 and 1")
         block = Block(keys, values, records)
-    except Exception as error:  # NumPy and zipfile raise a dozen kinds of errors of a damaged file
+    except Exception as error:  # NumPy and zipfile raise errors of many types on a damaged file
         raise DataError(f"its memory cannot be read ({error})", remedy=AGAIN, file=path) from error
     if len(block) != number:
-        what = f"holds {len(block):,} keys, and the folder speaks of {number:,}"
+        what = f"has {len(block):,} keys, but config.json announces {number:,}"
         raise DataError(what, remedy=AGAIN, file=path)
     return Memory((block,), voting), weight
 
 
 def memory_facts(memory: Memory, weight: float, reader: str | None = None) -> dict[str, Any]:
-    """Return what a folder must say of a memory; `reader` is the part of a mix whose vectors the keys are."""
+    """Return the facts for `config.json`; `reader` is the part of a mix that makes the keys."""
     voting = asdict(memory.voting)
     return {"kind": MEMORY, "weight": weight, "keys": len(memory), **voting, "reader": reader}
 
@@ -82,7 +82,7 @@ def _facts(facts: Mapping[str, Any], folder: Path) -> tuple[float, Voting, int]:
         voting = Voting(*(facts[name] for name in ("temperature", "neighbours", "doubt")))
         weight, number = float(facts["weight"]), int(facts["keys"])
     except (KeyError, TypeError, ValueError) as error:  # DataError is a ValueError
-        raise DataError(f"garbles its memory ({error})", remedy=AGAIN, file=folder) from error
+        raise DataError(f"has no valid facts of its memory ({error})", remedy=AGAIN, file=folder) from error
     if not 0 < weight <= 1:
         raise DataError(f"gives its memory the weight {weight}", remedy=AGAIN, file=folder)
     return weight, voting, number
@@ -97,10 +97,10 @@ def _records(path: Path) -> tuple[Record, ...]:
         try:
             record = Record(**json.loads(text))
         except (ValueError, TypeError, RecursionError) as error:
-            raise DataError("is no key of a memory", remedy=AGAIN, file=path, line=line) from error
+            raise DataError("is not a record of a memory", remedy=AGAIN, file=path, line=line) from error
         named = record.id is None or isinstance(record.id, str)
         if not isinstance(record.text, str) or record.kind not in KINDS or not named:
-            raise DataError("is no key of a memory", remedy=AGAIN, file=path, line=line)
+            raise DataError("is not a record of a memory", remedy=AGAIN, file=path, line=line)
         if record.id is not None and record.id in met:
             raise DataError(f"the id {record.id!r} is there twice", remedy=AGAIN, file=path, line=line)
         met.add(record.id)

@@ -1,4 +1,4 @@
-"""Keys of a memory: vectors of length 1, and a search for those nearest to a query."""
+"""Store the keys of a memory, which are vectors of length 1, and find the keys nearest to a query."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from gandalf.memory.turned_scan import TurnedScan
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
-Vectors = npt.NDArray[np.float32] | csr_array  # N x dim, of length 1; dense of a network, sparse of words
+Vectors = npt.NDArray[np.float32] | csr_array  # N x dim, rows of length 1; dense of a network, else sparse
 Arrays = dict[str, npt.NDArray[Any]]
 
-NO_KEY = -1  # a place where fewer keys were found than asked for; its cosine is -inf
-SCANNED = 10_000  # keys from which on codes find candidates: below, the product with all keys is as fast
-DEPTH = 8  # candidates by codes for each key that is asked for
-DIGITS = 5  # of a cosine: products of other sizes differ behind these, and equals must stay equal
-FEW = 1_000  # numbers that are sorted as fast as the largest of them are found
+NO_KEY = -1  # place if fewer keys are found than wanted; its cosine is -inf
+SCANNED = 10_000  # from this number of keys, codes find candidates; below, a product with all keys is as fast
+DEPTH = 8  # candidates by codes for each wanted key
+DIGITS = 5  # cosines are rounded to these, because products of other sizes differ in later digits
+FEW = 1_000  # up to this number of values, sorting is as fast as finding the largest
 BLOCK = 1 << 24  # numbers that are compared or gathered at once
 
 
 @dataclass(frozen=True, eq=False)
 class DenseKeys:
-    """Vectors as 8-bit codes with a scale each: a quarter of the bytes, cosines to within 0.01."""
+    """Vectors as 8-bit codes with a scale each, which need a quarter of the bytes; cosines are exact to
+    0.01."""
 
     codes: npt.NDArray[np.int8]  # K x dim
     scales: Floats  # shape: (K,)
@@ -47,12 +48,12 @@ class DenseKeys:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the codes, and of what a search makes of them."""
+        """Return the bytes of the codes and of the copies for a search."""
         dim = int(self.codes.shape[1])
         return len(self) * (dim + 4 + (dim // 4 if len(self) >= SCANNED else 4 * dim))
 
     def nearest(self, queries: Vectors, number: int) -> tuple[Ints, Floats]:
-        """Return places and cosines of the keys nearest to each query."""
+        """Return the places and cosines of the keys nearest to each query."""
         assert isinstance(queries, np.ndarray)
         number = min(number, len(self))
         many = self._scanned and number * DEPTH < len(self) // 2
@@ -84,7 +85,7 @@ class DenseKeys:
         return found
 
     def without(self, places: Ints) -> DenseKeys:
-        """Return the keys but for those at these places."""
+        """Return the keys without those at `places`."""
         kept = (np.delete(self.codes, places, axis=0), np.delete(self.scales, places))
         found = DenseKeys(*kept)
         if "_scan" in self.__dict__:
@@ -92,11 +93,11 @@ class DenseKeys:
         return found
 
     def prepare(self) -> None:
-        """Make what a search needs now, so that no query waits for it."""
+        """Prepare the search, so that no query waits for it."""
         _ = self._scan if self._scanned else self._rows
 
     def arrays(self) -> Arrays:
-        """Return the arrays that a file must hold."""
+        """Return the arrays to store in a file."""
         return {"codes": self.codes, "scales": self.scales}
 
     @property
@@ -104,7 +105,7 @@ class DenseKeys:
         return len(self) >= SCANNED and find_spec("faiss") is not None
 
     def _vectors(self, where: slice | Ints) -> Floats:
-        """Return vectors as the codes give them back."""
+        """Return the vectors that the codes represent."""
         return self.codes[where].astype(np.float32) * self.scales[where][:, np.newaxis]
 
     @cached_property
@@ -118,7 +119,7 @@ class DenseKeys:
 
 @dataclass(frozen=True, eq=False)
 class SparseKeys:
-    """TF-IDF rows."""
+    """Keys as TF-IDF rows."""
 
     rows: csr_array  # K x dim, float32
 
@@ -127,7 +128,7 @@ class SparseKeys:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows and of their turned copy, which a search makes."""
+        """Return the bytes of the rows and of their transposed copy for a search."""
         return 2 * (self.rows.data.nbytes + self.rows.indices.nbytes) + self.rows.indptr.nbytes
 
     def nearest(self, queries: Vectors, number: int) -> tuple[Ints, Floats]:
@@ -150,34 +151,34 @@ class SparseKeys:
         return SparseKeys(csr_array(vstack([self.rows, other.rows], format="csr")))
 
     def without(self, places: Ints) -> SparseKeys:
-        """Return the keys but for those at these places."""
+        """Return the keys without those at `places`."""
         return SparseKeys(csr_array(self.rows[np.delete(np.arange(len(self)), places)]))
 
     def prepare(self) -> None:
-        """Make what a search needs now, so that no query waits for it."""
+        """Prepare the search, so that no query waits for it."""
         _ = self._by_term
 
     def arrays(self) -> Arrays:
-        """Return the arrays that a file must hold."""
+        """Return the arrays to store in a file."""
         rows = self.rows
         shape = np.array(rows.shape, dtype=np.int64)
         return {"terms": rows.indices, "term_values": rows.data, "term_ends": rows.indptr, "shape": shape}
 
     @cached_property
     def _by_term(self) -> csr_array:
-        """The keys of each term."""  # shape: (dim, K)
+        """Return the keys by term."""  # shape: (dim, K)
         return csr_array(self.rows.T.tocsr())
 
 
 def keys_of(vectors: Vectors) -> DenseKeys | SparseKeys:
-    """Return keys of vectors: dense or sparse as they are."""
+    """Return the keys of dense or sparse vectors."""
     if isinstance(vectors, np.ndarray):
         return DenseKeys.of(vectors)
     return SparseKeys(csr_array(vectors))
 
 
 def join_keys(one: DenseKeys | SparseKeys, other: DenseKeys | SparseKeys) -> DenseKeys | SparseKeys:
-    """Return the keys of both, which must be of one kind."""
+    """Return the keys of both, which must be of the same kind."""
     if isinstance(one, DenseKeys) and isinstance(other, DenseKeys):
         return one.joined(other)
     if isinstance(one, SparseKeys) and isinstance(other, SparseKeys):
@@ -192,24 +193,24 @@ def read_keys(arrays: Mapping[str, npt.NDArray[Any]]) -> DenseKeys | SparseKeys:
         if codes.dtype != np.int8 or codes.ndim != 2 or scales.shape != (len(codes),):
             raise ValueError("its keys have the wrong shape")
         if not (np.isfinite(scales) & (scales >= 0) & (scales <= 1)).all():
-            raise ValueError("a key is no vector of length 1")
+            raise ValueError("a key is not a vector of length 1")
         return DenseKeys(codes, scales.astype(np.float32))
     number, dim = (int(each) for each in arrays["shape"])
     rows = csr_array((arrays["term_values"], arrays["terms"], arrays["term_ends"]), shape=(number, dim))
     rows.check_format(full_check=True)
     if not np.isfinite(rows.data).all():
-        raise ValueError("a key holds values that are no numbers")
+        raise ValueError("a key has values that are not numbers")
     return SparseKeys(rows)
 
 
 def check_queries(keys: DenseKeys | SparseKeys, queries: Vectors) -> None:
-    """Raise ValueError if the keys are not of the kind and width of a model's vectors."""
+    """Raise a ValueError unless the keys have the kind and width of a model's vectors."""
     dense, width = isinstance(queries, np.ndarray), queries.shape[1]
     found = keys.codes.shape[1] if isinstance(keys, DenseKeys) else keys.rows.shape[1]
     if dense != isinstance(keys, DenseKeys) or width != found:
         kinds = {True: "dense", False: "sparse"}
         own = f"{kinds[isinstance(keys, DenseKeys)]} of {found:,} numbers"
-        raise ValueError(f"its keys are {own}, and the model's vectors {kinds[dense]} of {width:,}")
+        raise ValueError(f"its keys are {own}, but the model's vectors are {kinds[dense]} of {width:,}")
 
 
 def _largest(values: Floats, number: int) -> tuple[Ints, Floats]:

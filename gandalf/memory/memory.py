@@ -1,4 +1,4 @@
-"""What the nearest keys of a text say of its labels: a weighted mean of their values."""
+"""Let the nearest keys of a text vote for its labels: a weighted mean of their values."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from gandalf.memory.keys import NO_KEY, DenseKeys, Floats, Ints, SparseKeys, Vec
 from gandalf.metrics.topk import find_pairs
 from gandalf.wide.mixing import NO_LABEL, PROPOSED, Lists
 
-LEAST_TEMPERATURE = 1e-3  # cosines are known to five digits
-RECORD_BYTES = 340  # of a record, its two strings, and the table of ids, beside the characters
-POINT, LABEL, EXAMPLE = "point", "label", "example"  # what a key was made from
+LEAST_TEMPERATURE = 1e-3  # lower values have no meaning, because cosines have five digits
+RECORD_BYTES = (
+    340  # memory of a record, its two strings and its entry in the table of ids, without characters
+)
+POINT, LABEL, EXAMPLE = "point", "label", "example"  # kinds of sources of a key
 
-Both = list[Lists]  # ids and shares of probability: of the model, of the memory
+Both = list[Lists]  # weighted lists of the model and of the memory
 
 
 @dataclass(frozen=True)
 class Voting:
-    """How the nearest keys vote: a softmax of their cosines, in which doubt has a vote of its own.
+    """How the nearest keys vote: by a softmax of their cosines and of `doubt`.
 
-    A key whose cosine is `doubt` counts as much as the doubt. The vote of the doubt goes to the model, so a
-    few keys do not answer for texts that they know nothing of. None: no doubt.
+    A key with cosine `doubt` has the same vote as the doubt. The vote of the doubt goes to the model, so that
+    distant keys hardly change the answer of the model. With None there is no doubt.
     """
 
     temperature: float = 0.03
@@ -43,7 +45,7 @@ class Voting:
             raise DataError(f"a memory cannot vote like this: {self}")
 
     def shares(self, cosines: Floats) -> npt.NDArray[np.float64]:
-        """Return each key's share of the vote; the shares of a row sum to at most 1."""  # shape: (N, n)
+        """Return the share of each key in the vote; the shares of a row sum to at most 1."""  # shape: (N, n)
         said = cosines.astype(np.float64) / self.temperature
         doubt = -np.inf if self.doubt is None else self.doubt / self.temperature
         top = np.maximum(said.max(axis=1, initial=-np.inf), doubt)[:, np.newaxis]
@@ -55,11 +57,11 @@ class Voting:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a key was made from."""
+    """The source of a key."""
 
     text: str
     kind: str = POINT
-    id: str | None = None  # of an example, by which it can be removed
+    id: str | None = None  # id of an example, for its removal
 
 
 @dataclass(frozen=True)
@@ -68,16 +70,16 @@ class Voice:
 
     record: Record
     cosine: float
-    share: float  # of the vote
-    value: float  # what the key says of the label
+    share: float  # the key's share of the vote
+    value: float  # the key's value for the label
 
 
 @dataclass(frozen=True, eq=False)
 class Near:
-    """The keys nearest to each query, nearest first: block, place in it, and cosine."""
+    """The keys nearest to each query, nearest first: number of the block, place in the block, and cosine."""
 
     blocks: Ints  # shape: (N, n)
-    places: Ints  # shape: (N, n); NO_KEY where there is none
+    places: Ints  # shape: (N, n); NO_KEY if there is no key
     cosines: Floats  # shape: (N, n)
 
 
@@ -99,20 +101,20 @@ class Block:
 
     @cached_property
     def names_labels(self) -> npt.NDArray[np.bool_]:
-        """True for each key that speaks for a label, not only against some."""  # shape: (K,)
+        """Return True for each key with a positive value for a label."""  # shape: (K,)
         rows = np.repeat(np.arange(len(self)), np.diff(self.values.indptr))
         return np.bincount(rows[self.values.data > 0], minlength=len(self)) > 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes of keys, values and records, about."""
+        """Return the approximate bytes of keys, values and records."""
         values = self.values.data.nbytes + self.values.indices.nbytes + self.values.indptr.nbytes
         written = sum(len(record.text) + len(record.id or "") for record in self.records)
         return self.keys.nbytes + values + written + RECORD_BYTES * len(self)
 
     @cached_property
     def example_places(self) -> dict[str, int]:
-        """Place of each example by its id."""
+        """Return the place of each example by its id."""
         return {
             record.id: place
             for place, record in enumerate(self.records)
@@ -125,14 +127,14 @@ class Block:
         return Block(join_keys(self.keys, other.keys), values, self.records + other.records)
 
     def without(self, places: set[int]) -> Block:
-        """Return the keys but for those at some places."""
+        """Return the block without the keys at `places`."""
         dropped = np.array(sorted(places), dtype=np.int64)
         kept = np.delete(np.arange(len(self)), dropped)
         records = tuple(self.records[at] for at in kept.tolist())
         return Block(self.keys.without(dropped), csr_array(self.values[kept]), records)
 
     def widened(self, labels: int) -> Block:
-        """Return the keys with values for more labels, all 0."""
+        """Return the block for more labels, for which all values are 0."""
         values = self.values
         shape = (values.shape[0], labels)
         return replace(self, values=csr_array((values.data, values.indices, values.indptr), shape=shape))
@@ -140,10 +142,10 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Examples(Mapping[str, tuple[int, int]]):
-    """Number of the block and place in it of each example, by its id.
+    """A mapping from the id of an example to the number of its block and its place in the block.
 
-    Each block has a table of its own, which outlives the memory: a million examples are not listed again for
-    the next one.
+    Each block caches its own table, so that a new memory with the same blocks need not list all examples
+    again.
     """
 
     blocks: tuple[Block, ...]
@@ -163,9 +165,9 @@ class Examples(Mapping[str, tuple[int, int]]):
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """Keys with values, and how they vote. It is never changed, only replaced."""
+    """Keys with values, and how they vote. A memory is never changed, only replaced."""
 
-    blocks: tuple[Block, ...]  # the first as it was made, then what was added
+    blocks: tuple[Block, ...]  # the original block, then blocks of added keys
     voting: Voting = field(default_factory=Voting)
 
     def __post_init__(self) -> None:
@@ -177,21 +179,21 @@ class Memory:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the whole, about."""
+        """Return the approximate bytes of the memory."""
         return sum(block.nbytes for block in self.blocks)
 
     @property
     def num_labels(self) -> int:
-        """Number of labels L."""
+        """Return the number of labels, L."""
         return int(self.blocks[0].values.shape[1])
 
     @property
     def examples(self) -> Examples:
-        """Block and place of each example by its id."""
+        """Return the block and place of each example by its id."""
         return Examples(self.blocks)
 
     def nearest(self, queries: Vectors) -> Near:
-        """Return the keys that vote, the nearest first."""
+        """Return the keys that vote, nearest first."""
         number = self.voting.neighbours
         found = [block.keys.nearest(queries, number) for block in self.blocks]
         places = np.concatenate([each for each, _ in found], axis=1)  # shape: (N, C)
@@ -205,7 +207,8 @@ class Memory:
         )
 
     def heard(self, near: Near) -> npt.NDArray[np.float64]:
-        """Return how much of the vote goes to labels; the rest is doubt, or speaks against labels alone."""
+        """Return the share of the vote of keys with a positive value; the rest is doubt, or keys with
+        negative values."""
         shares = self.voting.shares(near.cosines)  # shape: (N, n)
         for number, block in enumerate(self.blocks):
             silent = (near.blocks == number) & (near.places != NO_KEY)
@@ -214,19 +217,20 @@ class Memory:
         return np.asarray(shares.sum(axis=1))
 
     def beside(self, model: Lists, near: Near, weight: float, exclude: csr_array | None = None) -> Both:
-        """Return the weighted lists of a model and of the memory; what the keys leave is the model's."""
+        """Return the weighted lists of a model and of the memory; the model gets the share that the keys
+        leave."""
         ids, probabilities = model
         trust = 1 - weight * self.heard(near)[:, np.newaxis]
         recalled, votes = self.lists(near, max(ids.shape[1], PROPOSED), exclude)
         return [(ids, trust * probabilities), (recalled, weight * votes)]
 
     def votes(self, near: Near) -> csr_array:
-        """Return what the memory says of every label."""  # shape: (N, L)
+        """Return the votes for every label."""  # shape: (N, L)
         of, labels, votes = self._said(near)
         return csr_array((votes, (of, labels)), shape=(len(near.places), self.num_labels))
 
     def lists(self, near: Near, size: int, exclude: csr_array | None = None) -> Lists:
-        """Return ids and votes of the labels that the memory speaks of, the loudest first."""
+        """Return ids and votes of the labels with a vote, the largest absolute votes first."""
         of, labels, votes = self._said(near)
         pairs, at = np.unique(of * self.num_labels + labels, return_inverse=True)
         votes = np.bincount(at, votes, len(pairs)).astype(np.float64)
@@ -236,7 +240,7 @@ class Memory:
             of, labels, votes = of[kept], labels[kept], votes[kept]
         order = np.lexsort((labels, -np.abs(votes), of))
         of, labels, votes = of[order], labels[order], votes[order]
-        place = np.arange(len(of)) - np.searchsorted(of, of)  # of a label in the list of its query
+        place = np.arange(len(of)) - np.searchsorted(of, of)  # place of the label in the list of its query
         listed = place < size
         ids = np.full((len(near.places), size), NO_LABEL, dtype=np.int64)
         said = np.zeros(ids.shape)
@@ -244,7 +248,7 @@ class Memory:
         return ids, said
 
     def _said(self, near: Near) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
-        """Return query, label and vote of everything that a key says; a label may be spoken of twice."""
+        """Return query, label and vote for each value of each voting key; a label may occur several times."""
         shares = self.voting.shares(near.cosines)
         of, labels, votes = [], [], []
         for number, block in enumerate(self.blocks):
@@ -259,15 +263,15 @@ class Memory:
         return np.concatenate(of), np.concatenate(labels), np.concatenate(votes)
 
     def score(self, near: Near, labels: Ints) -> npt.NDArray[np.float64]:
-        """Return the votes for each query's own labels."""  # shape: (N, C) -> (N, C)
+        """Return the votes of each query for the labels of its row of `labels`."""  # shape: (N, C) -> (N, C)
         votes = self.votes(near).sorted_indices()
         rows = np.repeat(np.arange(len(labels)), labels.shape[1])
-        at = find_pairs(votes, rows, labels.ravel())  # -1, the 0 at the end, where there is no vote
+        at = find_pairs(votes, rows, labels.ravel())  # -1 without a vote, which selects the appended 0
         found: npt.NDArray[np.float64] = np.append(votes.data, 0.0)[at].reshape(labels.shape)
         return found
 
     def voices(self, query: Vectors, label: int) -> list[Voice]:
-        """Return the keys that vote for or against a label, the loudest first; `query` is one row."""
+        """Return the keys that vote for or against a label, the largest votes first; `query` is one row."""
         near = self.nearest(query)
         shares = self.voting.shares(near.cosines)[0]
         found: list[Voice] = []
@@ -281,7 +285,7 @@ class Memory:
     def appended(self, vectors: Vectors, values: csr_array, records: Sequence[Record]) -> Memory:
         """Return a memory with more keys; the first block is shared, not copied."""
         blocks = [*self.blocks, Block(keys_of(vectors), values, tuple(records))]
-        # As in a log-structured tree: a key is copied as often as the number of blocks has bits.
+        # As in a log-structured tree: a key is copied at most log2(number of blocks) times.
         while len(blocks) > 2 and 2 * len(blocks[-1]) > len(blocks[-2]):
             last = blocks.pop()
             blocks[-1] = blocks[-1].joined(last)
@@ -289,7 +293,7 @@ class Memory:
         return replace(self, blocks=tuple(blocks))
 
     def without(self, ids: Sequence[str]) -> Memory:
-        """Return a memory without these examples, of which nothing is left."""
+        """Return a memory from which these examples are removed completely."""
         dropped: dict[int, set[int]] = {}
         for id in ids:
             if id not in self.examples:
@@ -303,5 +307,5 @@ class Memory:
         return replace(self, blocks=(blocks[0], *(block for block in blocks[1:] if len(block))))
 
     def widened(self, labels: int) -> Memory:
-        """Return a memory that knows of more labels."""
+        """Return a memory for more labels."""
         return replace(self, blocks=tuple(block.widened(labels) for block in self.blocks))

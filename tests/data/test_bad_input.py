@@ -55,7 +55,11 @@ ERRORS = {
         (renee("3 2\n0:1\n\n1.5:1\n"), "trn_X_Y.txt:4", "'1.5:1'"),
         (single("0 1:1\nx 2:1\n"), "train.txt:3", "'x'"),
         ({"train.txt": "0\ta\n1::much\tb\n", "Y.txt": "x\ny\n"}, "train.txt:2", "'1::much' is neither"),
-        ({"t.csv": "text,labels,scores\na,b;c,1;2\na,b,high\n"}, "t.csv:3", "the weight 'high' is not a number"),
+        (
+            {"t.csv": "text,labels,scores\na,b;c,1;2\na,b,high\n"},
+            "t.csv:3",
+            "the weight 'high' is not a number",
+        ),
     ],
     "nan": [
         (renee("3 2\n0:1\n1:nan\n\n"), "trn_X_Y.txt:3", "the value of label 1 is nan"),

@@ -128,13 +128,13 @@ def test_a_missing_or_empty_file(tmp_path):
 
 @pytest.mark.parametrize("name", [".", "/", "/dev/null", "/dev/full"])
 def test_only_a_regular_file_is_replaced(name):
-    with pytest.raises(DataError, match="where a file is to be written; choose another name"):
+    with pytest.raises(DataError, match="no file can be written there; choose another name"):
         written(Path(name)).__enter__()
     assert not Path("/dev/null").is_file() and Path("/dev/null").exists()
 
 
 def test_a_folder_is_not_replaced_by_a_file(tmp_path):
-    with pytest.raises(DataError, match="is a folder where a file is to be written"), written(tmp_path):
+    with pytest.raises(DataError, match="is a folder, so no file"), written(tmp_path):
         pass
     assert names(tmp_path) == []
 
@@ -146,7 +146,7 @@ def test_the_folder_one_stands_in_is_not_replaced(name, tmp_path, monkeypatch):
     monkeypatch.chdir(here)
     for overwrite in (False, True):
         with (
-            pytest.raises(DataError, match="is the folder that the command runs in, or one around it"),
+            pytest.raises(DataError, match="is the current folder, or a folder around it"),
             new_folder(Path(name), overwrite=overwrite),
         ):
             pass

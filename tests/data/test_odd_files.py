@@ -161,13 +161,13 @@ def test_a_folder_under_the_name_of_a_file(name, tmp_path):
     (tmp_path / name).mkdir()
     problem = error_of(tmp_path)
     assert (problem.kind, problem.file) == ("missing-file", str(tmp_path / name))
-    assert problem.what == "is a folder where a file is expected"
+    assert problem.what == "is a folder, but a file is expected"
 
 
 def test_a_link_to_nothing_under_the_name_of_a_file(tmp_path):
     folder_of(tmp_path, raw())
     (tmp_path / "tst.json").symlink_to(tmp_path / "elsewhere.json")
-    assert error_of(tmp_path).what == "is a link to nothing where a file is expected"
+    assert error_of(tmp_path).what == "is a link to nothing, but a file is expected"
     (tmp_path / "elsewhere.json").write_text(POINT)
     assert len(load(tmp_path).test) == 1
 

@@ -234,7 +234,7 @@ def test_parts_of_other_lengths_are_refused():
     ("damage", "said"),
     [
         ({"codes": np.zeros((3, 7), np.int8)}, "fit the model"),
-        ({"scales": np.full(3, 1e38, np.float32)}, "no vector of length 1"),
+        ({"scales": np.full(3, 1e38, np.float32)}, "not a vector of length 1"),
         ({"label_values": np.full(3, 1e30, np.float32)}, "between -1 and 1"),
         ({"label_values": np.full(3, np.nan, np.float32)}, "between -1 and 1"),
     ],
