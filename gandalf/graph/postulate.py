@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gandalf.data.dataset import Dataset
-from gandalf.graph.cooccurrence import Keep, check_threshold
+from gandalf.graph.cooccurrence import PairRule, check_threshold
 from gandalf.graph.estimates import KINDS
 from gandalf.graph.estimates.calibrated import MIN_PAIRS, too_few_to_calibrate
 from gandalf.graph.estimates.shrunk import Shrunk, fit_shrunk
@@ -124,7 +124,7 @@ def recommended_targets(points: Counted, *, delta: float = 0.1, seed: int = 0) -
     if matches is not None and not too_few_to_calibrate(matches):
         best = min(_qualities(matches, shrunk, delta, seed), key=lambda each: each.log_loss)
         return best.name, "closest to the observed targets of held-out texts"
-    if points.graph(Keep(shrunk, delta, None)).nnz > points.num_labels:
+    if points.graph(PairRule(shrunk, delta, None)).nnz > points.num_labels:
         return "shrunk", "too few label texts are training texts to calibrate"
     return "self", "no two labels stand together often enough"
 
