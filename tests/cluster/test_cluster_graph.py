@@ -237,5 +237,5 @@ def test_shards_without_a_label_file_cannot_be_numbered_by_many(scheduler, tmp_p
 
 
 def test_a_cluster_takes_the_label_file_as_it_is(sharded):
-    with pytest.raises(DataError, match=r"^exclude=\.\.\. chooses labels, and a cluster takes the file"):
+    with pytest.raises(DataError, match=r"^exclude=\.\.\. chooses labels, but a cluster"):
         find_shards(str(sharded), TableOptions(exclude=("x",)), Findings())

@@ -138,7 +138,11 @@ ERRORS = {
             "train.csv:2",
             "label 'z' is not in",
         ),
-        ({"t.jsonl": '{"text": "a", "labels": [{"name": "x"}]}\n'}, "t.jsonl:1", "is no label; list names"),
+        (
+            {"t.jsonl": '{"text": "a", "labels": [{"name": "x"}]}\n'},
+            "t.jsonl:1",
+            "is not a label; list names",
+        ),
     ],
     "empty-file": [
         (raw(""), "", "there are no training points"),
@@ -159,12 +163,12 @@ ERRORS = {
         (
             {"t.csv": "words,labels\na,b\n"},
             "t.csv",
-            "the columns are: words, labels; name it with text_column=...",
+            "the columns are: words, labels; give it with text_column=...",
         ),
         (
             {"t.csv": "text,things\na,b\n"},
             "t.csv",
-            "the columns are: text, things; name it with label_column=...",
+            "the columns are: text, things; give it with label_column=...",
         ),
         ({"t.csv": "red fish,fish\n"}, "t.csv", "the first line must be a header, such as text,labels"),
         ({"t.tsv": "red fish\tfish\n"}, "t.tsv", "the first line must be a header, such as text,labels"),
@@ -178,7 +182,7 @@ ERRORS = {
     "missing-file": [
         ({"trn.json": POINT}, "", "there is no lbl.json (or lbl.json.gz)"),
         ({"trn_X.txt": "a\n", "trn_X_Y.txt": "1 1\n\n"}, "", "there is no Y.txt; add it"),
-        ({"train.txt": "0\ta\n"}, "", "train.txt has no output-items.txt beside it"),
+        ({"train.txt": "0\ta\n"}, "", "no output-items.txt beside train.txt"),
     ],
     "unknown-layout": [
         (

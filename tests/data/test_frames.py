@@ -194,7 +194,7 @@ BAD = [
     (
         [{"text": "a", "label": "b"}],
         {"label_column": "no"},
-        "no column 'no'.* name it with label_column=...$",
+        "no column 'no'.* give it with label_column=...$",
     ),
     ([{"text": "a", "label": "b"}], {"separator": ""}, "^separator=... is empty"),
     (
@@ -202,11 +202,11 @@ BAD = [
         {"columns": "a"},
         "no option 'columns' of a table; there are text_",
     ),
-    ([{"text": "a", "label": {"b": 1}}], {}, "<list>, row 0: '{'b': 1}' is no label"),
+    ([{"text": "a", "label": {"b": 1}}], {}, "<list>, row 0: '{'b': 1}' is not a label"),
     ([{"text": "a", "label": "b"}], {"labels": ["c"]}, "row 0: label 'b' is not in <labels>; add it there"),
-    ([{"text": "a", "label": "b"}], {"labels": 5}, "a int is nothing that can be read"),
+    ([{"text": "a", "label": "b"}], {"labels": 5}, "a int cannot be read"),
     ([{"text": "a", "label": "b"}], {"test": "nothing.csv"}, "does not exist, and test=... names a file"),
-    (gandalf.Splits(expected()), {}, "a Splits is read already"),
+    (gandalf.Splits(expected()), {}, "a Splits is loaded already"),
 ]
 
 
@@ -227,10 +227,10 @@ def test_a_dataframe_is_checked_as_a_file_is():
 def test_the_command_line_speaks_of_flags_and_python_of_arguments(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("words,labels\na,b\n")
-    with pytest.raises(DataError, match=r"name it with text_column=\.\.\.;"):
+    with pytest.raises(DataError, match=r"give it with text_column=\.\.\.;"):
         load(path)
     result = run("stats", path)
-    assert result.exit_code == 2 and "name it with --text-column;" in result.stderr
+    assert result.exit_code == 2 and "give it with --text-column;" in result.stderr
     path.write_text("text,labels\na,b;c\n")
     result = run("check", path, "--json")
     assert "--separator" in result.stdout and "separator=" not in result.stdout

@@ -42,10 +42,10 @@ def test_a_score_of_the_point_is_no_weight_of_its_labels(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ("a,x,3\nb,x;y,5\n", "t.csv:3: column 'clicks' is not taken .* holds 1 entry here for 2 labels"),
-        ("a,x,many\nb,y,5\n", "t.csv:2: column 'clicks' is not taken .* holds 1 entry here for 1 label,"),
-        ("a,x,3\nb,y,\n", "t.csv:3: column 'clicks' is not taken .* holds 0 entries here for 1 label,"),
-        ("a,x,3\nb,,5\n", "t.csv:3: column 'clicks' is not taken .* holds 1 entry here for 0 labels,"),
+        ("a,x,3\nb,x;y,5\n", "t.csv:3: column 'clicks' is not read .* has 1 entry here for 2 labels"),
+        ("a,x,many\nb,y,5\n", "t.csv:2: column 'clicks' is not read .* has 1 entry here for 1 label,"),
+        ("a,x,3\nb,y,\n", "t.csv:3: column 'clicks' is not read .* has 0 entries here for 1 label,"),
+        ("a,x,3\nb,,5\n", "t.csv:3: column 'clicks' is not read .* has 1 entry here for 0 labels,"),
     ],
 )
 def test_a_column_that_has_only_the_name_of_weights_is_left_alone(rows, said, tmp_path):
@@ -172,7 +172,7 @@ def test_names_with_commas_stay_whole_and_it_is_said(tmp_path):
     for command in ("check", "stats"):
         result = run(command, shop)
         said = result.stdout + result.stderr
-        assert "'Arts, Crafts & Sewing' is 1 label" in said and "say --separator ," in said
+        assert "'Arts, Crafts & Sewing' is 1 label" in said and "give --separator ," in said
 
 
 def test_no_separator_can_be_asked_for(tmp_path):
@@ -223,7 +223,7 @@ def test_a_quote_that_is_never_closed_does_not_take_all_memory(tmp_path, monkeyp
     monkeypatch.setattr("gandalf.data.formats.table_files._CELL_CHARACTERS", 1000)
     path = table(tmp_path, 'text,labels\na,x\n"b,x\n' + "c,x\n" * 1000)
     with pytest.raises(
-        DataError, match=r"t\.csv:3: the line is no CSV \(field larger than field limit \(1000\)\)"
+        DataError, match=r"t\.csv:3: the line is not valid CSV \(field larger than field limit \(1000\)\)"
     ):
         load(path)
 
@@ -294,7 +294,7 @@ def test_parquet_with_bytes_for_text(parquet):
     with pytest.raises(DataError, match=r"t\.parquet:2: the text is bytes that are not UTF-8") as caught:
         load(parquet(text=[b"a", b"\xff"], labels=["x", "y"]))
     assert caught.value.problem.kind == "broken-utf8"
-    with pytest.raises(DataError, match=r"t\.parquet:1: .* is no label"):
+    with pytest.raises(DataError, match=r"t\.parquet:1: .* is not a label"):
         load(parquet(text=["a"], labels=[[b"\xff"]]))
     path = parquet(text=[b"a", b"\xff"], labels=["x", "y"])
     assert len(load(path, findings=Findings(strict=False)).train) == 2

@@ -179,17 +179,17 @@ BAD = {
     "key as tsv": (
         {"train/a.txt": "x", "train/a.tsv": "cows\tcow\n"},
         {},
-        r"a\.tsv:1: 'cows' is no URI",
+        r"a\.tsv:1: 'cows' is not a URI",
     ),
     "turtle": (
         {"train.tsv": short_texts(" "), "vocab.ttl": TURTLE + "<oops\n"},
         {"language": "en"},
-        r"vocab\.ttl:\d+: cannot be read as RDF \(.*\); correct it",
+        r"vocab\.ttl:\d+: cannot be read as RDF \(.*\); correct the file",
     ),
     "xml": (
         {"train.tsv": short_texts(" "), "vocab.rdf": RDF[:400]},
         {},
-        r"vocab\.rdf:\d+: cannot be read as RDF \(.*\); correct it",
+        r"vocab\.rdf:\d+: cannot be read as RDF \(.*\); correct the file",
     ),
     "no concept": (
         {"train.tsv": short_texts(" "), "vocab.ttl": "<a:a> <a:b> <a:c> .\n"},
