@@ -1,6 +1,7 @@
-"""The small blocks that stand behind a sum of word vectors, as Astec, DECAF and ECLARE each have them.
+"""Define the small blocks of Astec, DECAF and ECLARE, which follow a sum of word vectors.
 
-Every linear map in them has spectral norm 1 and starts as the identity, so a block begins close to its input.
+Every linear map in a block has spectral norm 1 and starts as the identity, so a block starts close to the
+identity.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ BlockName = Literal["astec", "decaf", "eclare"]
 
 
 def identity_linear(dim: int) -> nn.Module:
-    """A linear map of spectral norm 1, started at the identity."""
+    """Return a linear map of spectral norm 1 that starts as the identity."""
     linear = nn.Linear(dim, dim)
     nn.init.eye_(linear.weight)
     nn.init.zeros_(linear.bias)
@@ -26,7 +27,8 @@ def identity_linear(dim: int) -> nn.Module:
 
 
 def settle(network: nn.Module) -> None:
-    """Put what weights come to in place of what they are computed from at each call; nothing learns then."""
+    """Replace parametrised weights by their values, for prediction; the network cannot be trained any
+    more."""
     network.eval()
     for part in [*network.modules()]:
         for name in [*getattr(part, "parametrizations", ())]:
@@ -34,7 +36,7 @@ def settle(network: nn.Module) -> None:
 
 
 class Residual(nn.Module):
-    """Astec's: y + dropout(relu(W y)) of y = dropout(relu(x))."""
+    """Astec's block: y + dropout(relu(W y)) with y = dropout(relu(x))."""
 
     def __init__(self, dim: int, dropout: float) -> None:
         super().__init__()
@@ -42,14 +44,14 @@ class Residual(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add what the layer says to its input."""  # shape: (B, dim) -> (B, dim)
+        """Add the output of the layer to its input."""  # shape: (B, dim) -> (B, dim)
         x = self.dropout(F.relu(x))
         found: Tensor = x + self.dropout(F.relu(self.linear(x)))
         return found
 
 
 class Gated(nn.Module):
-    """DECAF's: sigmoid(a) W dropout(relu(x)) + sigmoid(b) x, a gate for each number, half open at first."""
+    """DECAF's block: sigmoid(a) W dropout(relu(x)) + sigmoid(b) x, with gates that start half open."""
 
     def __init__(self, dim: int, dropout: float) -> None:
         super().__init__()
@@ -59,7 +61,7 @@ class Gated(nn.Module):
         self.of_input = nn.Parameter(torch.zeros(dim))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Weigh the layer and its input."""  # shape: (B, dim) -> (B, dim)
+        """Add the layer and its input, each times its gate."""  # shape: (B, dim) -> (B, dim)
         layer = self.linear(self.dropout(F.relu(x)))
         of_layer, of_input = (torch.sigmoid(gate).to(x.dtype) for gate in (self.of_layer, self.of_input))
         found: Tensor = of_layer * layer + of_input * x
@@ -67,7 +69,7 @@ class Gated(nn.Module):
 
 
 class Scaled(nn.Module):
-    """ECLARE's: k W dropout(relu(x)) + x, with one number k that starts at 1."""
+    """ECLARE's block: k W dropout(relu(x)) + x, with one number k that starts at 1."""
 
     def __init__(self, dim: int, dropout: float) -> None:
         super().__init__()
@@ -76,13 +78,13 @@ class Scaled(nn.Module):
         self.scale = nn.Parameter(torch.ones(1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the layer to its input."""  # shape: (B, dim) -> (B, dim)
+        """Add the scaled layer to its input."""  # shape: (B, dim) -> (B, dim)
         found: Tensor = self.scale.to(x.dtype) * self.linear(self.dropout(F.relu(x))) + x
         return found
 
 
 class Document(nn.Module):
-    """A block as DECAF and ECLARE put it on points: dropout(relu(block(x)))."""
+    """A block for points, as in DECAF and ECLARE: dropout(relu(block(x)))."""
 
     def __init__(self, block: nn.Module, dropout: float) -> None:
         super().__init__()
@@ -90,12 +92,12 @@ class Document(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """What a point's vector is made by."""  # shape: (B, dim) -> (B, dim)
+        """Return the vectors of points."""  # shape: (B, dim) -> (B, dim)
         found: Tensor = self.dropout(F.relu(self.block(x)))
         return found
 
 
-# Of points, and of labels: the same block with weights of its own, where a system has one.
+# Blocks for points and for label texts. The two have separate weights.
 POINT_BLOCKS: dict[BlockName, Callable[[int, float], nn.Module]] = {
     "astec": Residual,
     "decaf": lambda dim, dropout: Document(Gated(dim, dropout), dropout),

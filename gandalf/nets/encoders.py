@@ -1,4 +1,4 @@
-"""Encoders by name: what a config and a model folder call them."""
+"""Build encoders by their names in recipes and model folders."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENCODERS: dict[str, tuple[Callable[..., TextEncoder], type]] = {
 
 
 def build_encoder(options: Mapping[str, Any], vocabulary: int) -> TextEncoder:
-    """The encoder of that `kind`, with the other options given to it."""
+    """Return an encoder of `options["kind"]`, built with the other options."""
     rest = dict(options)
     kind = rest.pop("kind", None)
     if kind not in ENCODERS:
@@ -36,7 +36,8 @@ def build_encoder(options: Mapping[str, Any], vocabulary: int) -> TextEncoder:
 
 
 def set_dropout(encoder: TextEncoder, share: float) -> None:
-    """Drop this share from now on; what a pre-trained network drops inside, or a last layer, is its own."""
+    """Set the dropout of an encoder, except inside a pre-trained network and in the last layer of
+    Inception."""
     own: set[nn.Module] = set()
     if isinstance(encoder, Transformer):
         own.update(encoder.model.modules())
@@ -53,7 +54,7 @@ def encode_tokens(encoder: nn.Module, tokens: npt.NDArray[np.int32], batch: int 
     # shape: (N, T) -> (N, dim)
     device = next(encoder.parameters()).device
     encoder.eval()
-    found: Tensor | None = None  # one table, filled: concatenated parts would take twice the memory
+    found: Tensor | None = None  # filled in place, because a concatenation would take twice the memory
     for start in range(0, len(tokens), batch):
         ids = torch.from_numpy(tokens[start : start + batch].astype(np.int64))
         part = encoder(ids.to(device)).float()

@@ -1,4 +1,5 @@
-"""Heads: from label ids to weight rows. Score = point . row + bias. At prediction each is a plain table."""
+"""Define heads, which turn label ids into rows: score = point . row + bias. For prediction each becomes a
+Table."""
 
 from __future__ import annotations
 
@@ -24,23 +25,23 @@ class Table(nn.Module):
     def __init__(self, num_labels: int, dim: int) -> None:
         super().__init__()
         self.num_labels, self.dim = num_labels, dim
-        self.rooms: Rooms = {}  # where its tensors lie, if more rows are to come
+        self.rooms: Rooms = {}  # memory with room for more rows, if labels may be added
         self.rows = nn.Parameter(torch.empty(num_labels, dim))
-        # A point has a few of L labels: at the start each is as likely as that.
+        # Start with a probability of about 1 / L for each label.
         self.bias = nn.Parameter(torch.full((num_labels,), -math.log(max(num_labels, 2))))
-        if not self.rows.is_meta:  # which would import PyTorch's compiler to do nothing
+        if not self.rows.is_meta:  # on the meta device, this call would only import PyTorch's compiler
             nn.init.normal_(self.rows, 0.0, dim**-0.5)
 
     @staticmethod
     def part(num_labels: int, dim: int, own: slice) -> Table:
-        """Some of the labels of a larger table as that one starts; the whole is never held."""
+        """Return the labels `own` of a larger table with its start values, without making the whole table."""
         if own == slice(0, num_labels):
             return Table(num_labels, dim)
         with torch.device("meta"):
             made = Table(own.stop - own.start, dim)
         made.to_empty(device="cpu")
         made.bias.data.fill_(-math.log(max(num_labels, 2)))
-        # What others begin with is drawn as well: so all numbers are those that one draw of all rows gives.
+        # Draw the rows of other labels, too, so that the numbers equal those of one draw of all rows.
         for start, stop in pairwise(_drawn_at_once(num_labels)):
             rows = torch.empty(stop - start, dim).normal_(0.0, dim**-0.5)
             first, last = max(start, own.start), min(stop, own.stop)
@@ -49,15 +50,15 @@ class Table(nn.Module):
         return made
 
     def block(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Rows and biases of a range of labels, as views."""  # shape: (C, dim), (C,)
+        """Return rows and biases of a range of labels, as views."""  # shape: (C, dim), (C,)
         return self.rows[start:stop], self.bias[start:stop]
 
     def at(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows and biases of the given labels, as copies."""  # shape: (C, dim), (C,)
+        """Return rows and biases of the given labels, as copies."""  # shape: (C, dim), (C,)
         return self.rows[ids], self.bias[ids]
 
     def plain(self) -> Table:
-        """What prediction uses: itself, whatever the precision of its rows."""
+        """Return the table for prediction: this table, in any precision."""
         return self
 
     def arrays(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]] | None:
@@ -68,14 +69,14 @@ class Table(nn.Module):
         return both[0].numpy(), both[1].numpy()
 
     def widen(self) -> None:
-        """Hold rows of float32, as a model does; a GPU need not hold both precisions at once."""
+        """Convert the rows to float32 via the CPU, so that a GPU never holds both precisions."""
         if self.rows.dtype != torch.float32:
             device, rows = self.rows.device, self.rows.data.cpu().float()
-            self.rows.data = self.rows.data.new_empty(0)  # given up before the others come
+            self.rows.data = self.rows.data.new_empty(0)  # free the old rows first
             self.rows.data = rows.to(device)
 
     def extended(self, rows: Tensor, biases: Tensor) -> Table:
-        """With more labels; this one stays. A table with room shares its rows with the longer one."""
+        """Return a table with more labels; this one does not change. With room, the two share their rows."""
         return self._of(*lengthened(self.state_dict(), {"rows": rows, "bias": biases}, self.rooms))
 
     def with_room(self) -> Table:
@@ -83,19 +84,19 @@ class Table(nn.Module):
         return self if self.rooms else self._of(*with_rooms(self.state_dict()))
 
     def _of(self, tensors: Mapping[str, Tensor], rooms: Rooms) -> Table:
-        with torch.device("meta"):  # every one of its numbers is about to be replaced
+        with torch.device("meta"):  # all numbers will be replaced
             made = Table(len(tensors["bias"]), self.dim)
         made.load_state_dict(tensors, assign=True)
         made.rooms = rooms
         return made.train(self.training)
 
     def learnt(self) -> Iterator[nn.Module]:
-        """Modules that learn as the encoder does, and not row by row: none."""
+        """Return the modules that are updated with the encoder, not row by row: none."""
         return iter(())
 
 
 class Composed(nn.Module):
-    """Free rows mixed with rows made of the labels' texts: DECAF, ECLARE, InceptionXML-LF."""
+    """Free rows mixed with rows made of label texts: DECAF, ECLARE, InceptionXML-LF."""
 
     def __init__(self, table: Table, parts: Sequence[LabelText | Frozen], mix: nn.Module) -> None:
         super().__init__()
@@ -103,13 +104,13 @@ class Composed(nn.Module):
         self.table, self.parts, self.mix = table, nn.ModuleList(parts), mix
 
     def mixed(self, free: Tensor, labels: Labels) -> Tensor:
-        """The rows of these labels, whose free rows are given."""  # shape: (C, dim) -> (C, dim)
+        """Return the rows of these labels, from their free rows."""  # shape: (C, dim) -> (C, dim)
         found: Tensor = self.mix([as_computed(free), *(as_computed(part(labels)) for part in self.parts)])
         return found
 
     @torch.no_grad()
     def plain(self) -> Table:
-        """The table that gives the same scores without dropout, made anew from what is learnt so far."""
+        """Return a table with the present rows, which gives the same scores without dropout."""
         was_training = self.training
         self.eval()
         made = _filled(self.table, lambda labels: self.mixed(self.table.rows[labels], labels))
@@ -117,36 +118,36 @@ class Composed(nn.Module):
         return made
 
     def learnt(self) -> Iterator[nn.Module]:
-        """Modules that learn as the encoder does, and not row by row."""
+        """Yield the modules that are updated with the encoder, not row by row."""
         yield from (*self.parts, self.mix)
 
     def refresh(self) -> None:
-        """Make the rows of frozen parts anew."""
+        """Compute the rows of frozen parts again."""
         for part in self.parts:
             if isinstance(part, Frozen):
                 part.refresh()
 
 
 class Encoded(nn.Module):
-    """The encoder's own vectors of the label texts, of length 1: the head of a siamese stage."""
+    """The encoder's vectors of the label texts, of length 1, as rows: the head of a siamese stage."""
 
     tokens: Tensor  # shape: (L, T)
 
     def __init__(self, encoder: nn.Module, tokens: Tensor, dim: int) -> None:
         super().__init__()
-        self._encoder = [encoder]  # in a list, lest its weights count as this module's too
+        self._encoder = [encoder]  # in a list, so that its weights do not count as weights of this module
         self.num_labels, self.dim = len(tokens), dim
         self.register_buffer("tokens", tokens, persistent=False)
 
     def at(self, ids: Labels) -> Tensor:
-        """Rows of these labels, with a gradient where one is wanted."""  # shape: (C, dim)
+        """Return the rows of these labels, with a gradient if it is enabled."""  # shape: (C, dim)
         tokens = self.tokens[ids].long()
         longest = max(int((tokens != 0).any(dim=0).nonzero().max()) + 1, 1)
         return F.normalize(self._encoder[0](tokens[:, :longest]).float(), dim=1)
 
     @torch.no_grad()
     def plain(self) -> Table:
-        """A table of these rows as they are now, for an encoder alone: cosine, and no bias."""
+        """Return a table of the present rows without bias, so that scores are cosines."""
         encoder = self._encoder[0]
         was_training = encoder.training
         encoder.eval()
@@ -158,7 +159,7 @@ class Encoded(nn.Module):
         return made
 
     def learnt(self) -> Iterator[nn.Module]:
-        """Nothing but the encoder learns."""
+        """Return no modules: only the encoder is trained."""
         return iter(())
 
 
@@ -166,18 +167,18 @@ Head = Table | Composed | Encoded
 
 
 def _drawn_at_once(num_labels: int) -> list[int]:
-    """Where blocks of rows begin and end that give the same numbers drawn one by one as drawn together.
+    """Return the bounds of blocks of rows that give the same random numbers as one draw of all rows.
 
-    Random numbers come by sixteens, but for the last few of a draw; so blocks are of whole sixteens, and the
-    last is no short one.
+    PyTorch draws random numbers in groups of 16, except the last few of a draw. So blocks are multiples of 16
+    numbers, and the last block is not short.
     """
     starts = list(range(0, max(num_labels - BLOCK, 1), BLOCK))
     return [*starts, num_labels]
 
 
 def _filled(like: Table, rows_of: Callable[[slice], Tensor], batch: int = BLOCK) -> Table:
-    """A table of the same labels and biases, with rows of its own."""
-    with torch.device("meta"):  # no random numbers are drawn, or wasted
+    """Return a table with the same labels and biases, and new rows."""
+    with torch.device("meta"):  # draws no random numbers
         made = Table(like.num_labels, like.dim)
     made.to_empty(device=like.rows.device)
     made.bias.copy_(like.bias)

@@ -1,4 +1,4 @@
-"""InceptionXML's encoder: convolutions that slide over the embedding axis, not over the words."""
+"""Define InceptionXML's encoder: convolutions along the embedding axis, not along the words."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch.nn.utils.parametrizations import spectral_norm
 from gandalf.errors import DataError
 from gandalf.nets.word_table import WordEncoder, WordTable
 
-KERNELS = ((4, 0), (8, 2), (16, 6))  # width and circular padding; all of them step by 4
-WIDEST, MARGIN = KERNELS[-1]  # whose windows have those of the others in their middle
+KERNELS = ((4, 0), (8, 2), (16, 6))  # width and circular padding; all have stride 4
+WIDEST, MARGIN = KERNELS[-1]  # windows of the widest kernel contain those of the others in their middle
 AttentionName = Literal["self", "cross"]
 CHANNELS = 32  # filters of each convolution
 LAST_KERNEL, STRIDE = 16, 4
@@ -25,19 +25,19 @@ LAST_KERNEL, STRIDE = 16, 4
 class InceptionOptions:
     """Sizes of an InceptionXML encoder: 32 words of 300 numbers give 480."""
 
-    words: int = 32  # read of a text; shorter ones are padded
+    words: int = 32  # words read of a text; shorter texts are padded
     word_dim: int = 300
     dropout: float = 0.25
     last_dropout: float = 0.5
-    # Of the second attention. Models until commit 0f17dd6 do not say it, and have none but this.
+    # Input of the second attention. Models until commit 0f17dd6 do not store this option, and have "self".
     attention: AttentionName = "self"
 
 
 class GatedAttention(nn.Module):
-    """X + gate (X Y^T / n) P Y: every row of X asks those of Y, along one axis; the gate starts closed.
+    """X + gate (X Y^T / n) P Y: every row of X attends to the rows of Y along one axis; the gate starts at 0.
 
-    Y is X itself, or what X was made of. Departs from the published form by the mean in place of the sum over
-    the other axis (n entries), which keeps the gate's scale the same for both axes.
+    Y is X itself, or the input of the first attention. The published form has a sum over the other axis (n
+    entries); here it is a mean, so that the gate has the same scale for both axes.
     """
 
     def __init__(self, size: int) -> None:
@@ -46,12 +46,12 @@ class GatedAttention(nn.Module):
         self.gate = nn.Parameter(torch.zeros(1))
 
     def forward(self, x: Tensor, of: Tensor) -> Tensor:
-        """Mix the rows of the second into those of the first by how alike they are."""
+        """Add rows of `of` to the rows of `x`, weighted by their similarity."""
         # shape: (B, size, n), the same -> the same
         project, turned = self.project.weight, of.transpose(1, 2)  # shape: (size, size, 1), (B, n, size)
         assert isinstance(project, Tensor)
         weight = project.flatten(1)
-        # (X Y^T P) Y and X (Y^T P Y) are the same; the shorter axis makes the smaller square.
+        # (X Y^T P) Y and X (Y^T P Y) are equal; choose the order with the smaller intermediate matrix.
         if x.shape[1] <= x.shape[2]:
             asked = torch.bmm(torch.bmm(x, turned) @ weight, of)
         else:
@@ -61,7 +61,7 @@ class GatedAttention(nn.Module):
 
 
 def convolved(x: Tensor, *convolutions: nn.Module) -> Tensor:
-    """Convolutions that step by 4, side by side, as one product; narrow ones have zeros around them."""
+    """Compute parallel convolutions of stride 4 as one product; narrow kernels are padded with zeros."""
     # shape: (B, n, C) -> (B, m, D)
     weights = [each.get_parameter("weight") for each in convolutions]
     wide = torch.cat(
@@ -73,7 +73,8 @@ def convolved(x: Tensor, *convolutions: nn.Module) -> Tensor:
 
 
 class Inception(WordEncoder):
-    """Words as channels, embedding as length: 1x1 convolution, widths 4, 8 and 16, one more, a residual."""
+    """Words are channels and the embedding is the length: a 1x1 convolution, kernels of width 4, 8 and 16,
+    one more convolution, and a residual layer."""
 
     def __init__(self, vocabulary: int, options: InceptionOptions) -> None:
         super().__init__()
@@ -90,7 +91,7 @@ class Inception(WordEncoder):
         self.crosses = options.attention == "cross"
         self.dim = CHANNELS * ((steps - LAST_KERNEL) // STRIDE + 1)
         self.length = options.words
-        # Entries of size 1: the convolutions sum few of them.
+        # Vectors with entries of size 1, because the convolutions sum only a few of them.
         self.words = WordTable(vocabulary, options.word_dim, length=options.word_dim**0.5)
         self.dropout = nn.Dropout(options.dropout)
         self.over_words = GatedAttention(options.words)
@@ -115,14 +116,14 @@ class Inception(WordEncoder):
         self.scale = self.dim**-0.5  # vectors of length about 1, as every head expects
 
     def look_up(self, ids: Tensor) -> Tensor:
-        """Vectors of the first words, and of padding for those missing."""
+        """Return the vectors of the first words, padded to `words`."""
         # shape: (B, T) -> (B, words, word_dim)
         ids = F.pad(ids[:, : self.length], (0, max(0, self.length - ids.shape[1])))
         found: Tensor = self.words(ids)
         return found
 
     def behind(self, x: Tensor) -> Tensor:
-        """All layers, convolutions as products of matrices with channels last."""
+        """Apply all layers; convolutions are matrix products with channels last."""
         # shape: (B, words, word_dim) -> (B, dim)
         x = self.dropout(x)
         found = self.over_words(x, x)
@@ -131,7 +132,7 @@ class Inception(WordEncoder):
         mix, *rest = self.mix
         x = F.linear(x.transpose(1, 2), mix.get_parameter("weight").flatten(1), mix.get_parameter("bias"))
         x = _through(rest, x)  # shape: (B, word_dim, 32)
-        x = torch.cat([x[:, -MARGIN:], x, x[:, :MARGIN]], dim=1)  # it goes round
+        x = torch.cat([x[:, -MARGIN:], x, x[:, :MARGIN]], dim=1)  # circular padding
         x = _through(self.after, convolved(x, *self.parallel))  # shape: (B, word_dim / 4, 96)
         last, *rest = self.last
         x = _through(rest, convolved(x, last))  # shape: (B, dim / 32, 32)
@@ -142,7 +143,7 @@ class Inception(WordEncoder):
 
 
 def _through(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
-    """Layers that look at channels, which come last, or at single numbers."""  # shape: (B, n, C), the same
+    """Apply layers that work on channels (the last axis) or numbers."""  # shape: (B, n, C), the same
     found = x.flatten(0, 1)
     for layer in layers:
         found = layer(found)

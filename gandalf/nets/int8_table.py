@@ -1,4 +1,4 @@
-"""A table of rows in a quarter of the memory: whole numbers of 8 bits and one scale a row."""
+"""Define a table whose rows take a quarter of the memory: 8-bit integers and one scale for each row."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ LARGEST = 127
 
 
 class Int8Table(nn.Module):
-    """Rows rounded to 255 steps between minus and plus their largest number; biases as they were.
+    """Rows rounded to 255 steps between minus and plus their largest number; biases are not rounded.
 
-    For prediction only. Rows and biases are asked for as of a `Table`, and come as float32.
+    For prediction only. `block` and `at` return float32 like those of a `Table`.
     """
 
     codes: Tensor  # shape: (L, dim), int8
@@ -23,31 +23,31 @@ class Int8Table(nn.Module):
 
     def __init__(self, codes: Tensor, scales: Tensor, bias: Tensor, rooms: Rooms | None = None) -> None:
         super().__init__()
-        self.rooms = rooms or {}  # where its tensors lie, if more rows are to come
+        self.rooms = rooms or {}  # memory with room for more rows, if labels may be added
         self.num_labels, self.dim = codes.shape
         for name, value in (("codes", codes), ("scales", scales), ("bias", bias)):
             self.register_buffer(name, value)
 
     @classmethod
     def of(cls, table: Table) -> Int8Table:
-        """The same rows, rounded."""
+        """Return the rows of a table, rounded."""
         return cls(*_rounded(table.rows.detach()), table.bias.detach().float())
 
     @property
     def rows(self) -> Tensor:
-        """What lies where the rows are; not the rows themselves."""
+        """Return the raw int8 codes."""
         return self.codes
 
     def block(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Rows and biases of a range of labels."""  # shape: (C, dim), (C,)
+        """Return rows and biases of a range of labels."""  # shape: (C, dim), (C,)
         return self.codes[start:stop] * self.scales[start:stop, None], self.bias[start:stop]
 
     def at(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows and biases of the given labels."""  # shape: (..., dim), (...)
+        """Return rows and biases of the given labels."""  # shape: (..., dim), (...)
         return self.codes[ids] * self.scales[ids].unsqueeze(-1), self.bias[ids]
 
     def extended(self, rows: Tensor, biases: Tensor) -> Int8Table:
-        """With more labels; this one stays. A table with room shares its rows with the longer one."""
+        """Return a table with more labels; this one does not change. With room, the two share their rows."""
         codes, scales = _rounded(rows.to(self.bias))
         new = {"codes": codes, "scales": scales, "bias": biases}
         tensors, rooms = lengthened(self.state_dict(), new, self.rooms)

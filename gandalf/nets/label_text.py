@@ -1,4 +1,4 @@
-"""Rows of labels made of words: of the label's own text, or of its neighbours' in a graph besides."""
+"""Make rows of labels from the words of their texts, or also of the texts of their neighbours in a graph."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gandalf.nets.blocks import LABEL_BLOCKS, BlockName, identity_linear
 from gandalf.nets.word_table import WordTable
 
 Labels = slice | Tensor  # a range, or the ids of some
-BLOCK = 1 << 14  # labels whose rows are made at once where all are wanted
+BLOCK = 1 << 14  # labels whose rows are computed at once if all are needed
 
 
 class LabelText(nn.Module):
-    """A weighted sum of word vectors for each label, through a block of its own: LTE, or GALE.
+    """Rows of labels as weighted sums of word vectors, followed by a block.
 
-    The word vectors are the encoder's; nothing else is shared with it. With the bags of the label texts
-    this is the label-text embedding (LTE); with bags averaged over a label graph the graph-averaged one
-    (GALE), since the sum is linear in the words.
+    The word vectors belong to the encoder; nothing else is shared with it. With bags of the label texts this
+    is the label-text embedding (LTE). With bags averaged over a label graph it is the graph-averaged
+    embedding (GALE), because the sum is linear in the words.
     """
 
     indptr: Tensor  # shape: (L + 1,)
@@ -33,12 +33,14 @@ class LabelText(nn.Module):
         self, words: WordTable, bags: csr_array, dim: int, block: BlockName, dropout: float = 0.2
     ) -> None:
         super().__init__()
-        self._words = [words]  # in a list, lest its weights count as this module's too
+        self._words = [words]  # in a list, so that its weights do not count as weights of this module
         self.num_labels, self.dim = bags.shape[0], dim
         for name, array in (("indptr", bags.indptr), ("indices", bags.indices), ("weights", bags.data)):
             kind = np.float32 if name == "weights" else np.int64
             self.register_buffer(name, torch.from_numpy(array.astype(kind)), persistent=False)
-        self._ends = bags.indptr.astype(np.int64)  # on the host: nobody waits for a GPU to cut a range
+        self._ends = bags.indptr.astype(
+            np.int64
+        )  # on the CPU, so that slicing a range need not wait for a GPU
         narrower = words.embedding_dim != dim
         self.project: nn.Module = (
             nn.Linear(words.embedding_dim, dim, bias=False) if narrower else nn.Identity()
@@ -56,7 +58,7 @@ class LabelText(nn.Module):
         return made
 
     def _places(self, labels: Labels) -> tuple[slice | Tensor, Tensor]:
-        """Where the words of these labels stand, and where each label's begin."""
+        """Return the places of the words of these labels, and the start of each label."""
         if isinstance(labels, slice):
             start, stop, _ = labels.indices(self.num_labels)
             begin, end = int(self._ends[start]), int(self._ends[stop])
@@ -68,13 +70,14 @@ class LabelText(nn.Module):
 
 
 def as_computed(rows: Tensor) -> Tensor:
-    """Rows at the precision of matrix products: all that is done to so many costs the memory it reads."""
+    """Convert rows to the precision of matrix products, since work on many rows is limited by memory
+    traffic."""
     kind = rows.device.type
     return rows.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else rows
 
 
 class Frozen(nn.Module):
-    """Rows as they were when last refreshed: made once for many steps, and without a gradient."""
+    """Rows that are computed by `refresh`, once for many steps and without a gradient."""
 
     rows: Tensor  # shape: (L, dim)
 
@@ -86,7 +89,7 @@ class Frozen(nn.Module):
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Make all rows anew."""
+        """Compute all rows again."""
         was_training = self.part.training
         self.part.eval()
         for start in range(0, self.num_labels, BLOCK):
@@ -100,7 +103,8 @@ class Frozen(nn.Module):
 
 
 class GatedSum(nn.Module):
-    """DECAF's mix: the parts weighted by a gate for each number, shared by all labels, half open at first."""
+    """DECAF's mix: parts weighted by gates, one for each number, shared by all labels; they start half
+    open."""
 
     def __init__(self, dim: int, parts: int) -> None:
         super().__init__()
@@ -112,10 +116,10 @@ class GatedSum(nn.Module):
 
 
 class Attention(nn.Module):
-    """ECLARE's mix: every label weighs its parts by a softmax of what all of them say together.
+    """ECLARE's mix: every label weighs its parts by a softmax over all parts.
 
-    Each part goes through dropout, ReLU and a linear map of its own; of all of them together another linear
-    map makes one number for each part. The linear maps have spectral norm 1.
+    Each part passes dropout, ReLU and its own linear map. Another linear map of all parts gives one number
+    for each part. The linear maps have spectral norm 1.
     """
 
     def __init__(self, dim: int, parts: int, dropout: float = 0.2) -> None:
@@ -130,7 +134,7 @@ class Attention(nn.Module):
         return _weighted(torch.split(weights, 1, dim=1), parts)
 
     def weights(self, parts: list[Tensor]) -> Tensor:
-        """What each part of a label counts; a label's sum to 1."""  # shape: P times (C, dim) -> (C, P)
+        """Return the parts' weights, which sum to 1 for each label."""  # shape: P times (C, dim) -> (C, P)
         said = [
             linear(torch.relu(self.dropout(part))) for linear, part in zip(self.of_part, parts, strict=True)
         ]
@@ -139,6 +143,6 @@ class Attention(nn.Module):
 
 
 def _weighted(weights: Iterable[Tensor], parts: list[Tensor]) -> Tensor:
-    """The sum of the parts, each times its weight."""  # shape: P times (C, dim) -> (C, dim)
+    """Return the weighted sum of the parts."""  # shape: P times (C, dim) -> (C, dim)
     products = (weight * part for weight, part in zip(weights, parts, strict=True))
     return sum(products, start=next(products))

@@ -1,4 +1,4 @@
-"""Tensors with room behind them, so that more rows cost their own bytes and not a copy of all."""
+"""Keep tensors in memory with room at the end, so that new rows can be added without copying all rows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-SPARE = 8  # a room is longer than what it is made for by one in so many rows
-LEAST = 1_024  # rows that are spare at least
+SPARE = 8  # the room has one spare row for each 8 rows
+LEAST = 1_024  # least number of spare rows
 
 
 class Room:
-    """Memory that tensors of different lengths share: each is its first rows, and rows are only added."""
+    """Memory shared by tensors of different lengths, each of which is a view of its first rows; rows are only
+    added."""
 
     def __init__(self, first: Tensor, more: int = 0) -> None:
         spare = max(LEAST, len(first) // SPARE)
@@ -27,10 +28,10 @@ class Room:
         return self._memory[:count]
 
     def hold(self, count: int, more: Tensor) -> bool:
-        """Put rows behind the first ones, or return False if others are there or the room is full."""
+        """Add rows after the first `count`; return False if other rows are there or the room is full."""
         end = count + len(more)
         with self._adding:
-            if end <= self._used:  # the same changes made once more
+            if end <= self._used:  # the same rows were added before
                 return torch.equal(self._memory[count:end], more)
             if count != self._used or end > len(self._memory):
                 return False
@@ -43,7 +44,7 @@ Rooms = Mapping[str, Room]
 
 
 def with_rooms(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Rooms]:
-    """Return the same tensors in rooms of their own."""
+    """Return the same tensors, each in a new room."""
     rooms = {name: Room(tensor) for name, tensor in tensors.items()}
     return {name: rooms[name].first(len(tensor)) for name, tensor in tensors.items()}, rooms
 
@@ -51,9 +52,9 @@ def with_rooms(tensors: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Rooms]
 def lengthened(
     tensors: Mapping[str, Tensor], more: Mapping[str, Tensor], rooms: Rooms
 ) -> tuple[dict[str, Tensor], Rooms]:
-    """Return the tensors with more rows, and where they lie; the given tensors stay.
+    """Return the tensors with more rows, and their rooms; the given tensors do not change.
 
-    Tensors that lie in rooms share their rows with the longer ones; others are copied.
+    Tensors in rooms share their rows with the longer ones; other tensors are copied.
     """
     if not rooms:
         return {name: torch.cat([old, more[name].to(old)]) for name, old in tensors.items()}, {}

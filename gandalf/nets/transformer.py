@@ -1,4 +1,4 @@
-"""A pre-trained transformer as an encoder: the mean vector of a text's tokens (NGAME, Renee)."""
+"""Define an encoder of a pre-trained transformer: the mean vector of a text's tokens (NGAME, Renee)."""
 
 from __future__ import annotations
 
@@ -23,33 +23,34 @@ from gandalf.text.stored import read_text
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Families that turn ids and a mask into a vector for each token, and load nothing else when they are built.
+# Model types that turn ids and a mask into a vector for each token, and load nothing else when they are
+# built.
 FAMILIES = (
     *("albert", "bert", "camembert", "distilbert", "electra", "modernbert", "mpnet", "roberta"),
     "xlm-roberta",
 )
-# Not of the network's shape: where it came from, code of its own, kinds of number, and kernels, which by
-# their names could be fetched and run.
+# Config keys that do not describe the network's shape: its origin, its own code, number types, and kernels,
+# which could be downloaded and run by their names.
 _LEFT_OUT = ("architectures", "auto_map", "transformers_version", "torch_dtype", "dtype", "use_kernels")
 _LEFT_OUT_ENDS = ("_implementation", "quantization_config", "name_or_path")
 WEIGHTS = "model.safetensors"
-# Tokens encoded at once where no gradient is wanted: what fits a cache, or fills a card.
+# Tokens encoded at once without a gradient: enough to fit a CPU cache, or to fill a GPU.
 PART = {"cpu": 1 << 12, "cuda": 1 << 16}
 REMEDY = "use a folder as transformers' save_pretrained writes it"
 
 
 @dataclass(frozen=True)
 class TransformerOptions:
-    """A transformer's shape, as its `config.json` says it, and the dropout of its vectors."""
+    """The shape of a transformer, as in its `config.json`, and the dropout of its vectors."""
 
     config: Mapping[str, Any]
     dropout: float = 0.0
 
 
 class Transformer(nn.Module):
-    """Mean of the last layer over the tokens that are not padding, at a length of about 1.
+    """The mean of the last layer over the tokens without padding, scaled to length of about 1.
 
-    `tokenizer_ids` are the rows of the model's own table for our token ids, of which 0 is always padding.
+    `tokenizer_ids` maps our token ids, of which 0 is always padding, to rows of the model's table.
     """
 
     tokenizer_ids: Tensor  # shape: (vocabulary,)
@@ -61,33 +62,33 @@ class Transformer(nn.Module):
         self.dim: int = self.model.config.hidden_size
         self.longest = _longest(self.model)
         rows = self.model.config.vocab_size
-        if vocabulary > rows + 1:  # one more may be padding of our own
-            raise DataError(f"the texts have {vocabulary:,} tokens, and the transformer knows {rows:,}")
+        if vocabulary > rows + 1:  # our vocabulary may have an additional padding token
+            raise DataError(f"the texts have {vocabulary:,} tokens, but the transformer has {rows:,}")
         self.register_buffer("tokenizer_ids", torch.arange(vocabulary).clamp(max=rows - 1))
         self.register_buffer("scale", torch.tensor(self.dim**-0.5))
         self.dropout = nn.Dropout(options.dropout)
-        self._remembered: dict[bytes, Tensor] | None = None  # by token ids; None: nothing is remembered
+        self._remembered: dict[bytes, Tensor] | None = None  # vectors by token ids; None: no cache
 
     def remember(self) -> None:
-        """Keep the vector of every text that is read from now on: for weights that stay as they are."""
+        """Cache the vector of every text from now on; the weights must not change any more."""
         self._remembered = {}
 
     def forget(self) -> None:
-        """Read every text anew from now on."""
+        """Drop the cache of vectors."""
         self._remembered = None
 
     def renumber(self, tokenizer_ids: npt.NDArray[np.int64]) -> None:
-        """Say which of the model's own ids each of our tokens has; -1 for padding of our own."""
+        """Set the model's id of each of our tokens; -1 for an additional padding token."""
         rows = self.model.config.vocab_size
         if tokenizer_ids.max(initial=0) >= rows:
             known = int(tokenizer_ids.max()) + 1
-            raise DataError(f"the tokenizer has {known:,} tokens, and its transformer {rows:,}")
+            raise DataError(f"the tokenizer has {known:,} tokens, but its transformer has {rows:,}")
         padding = self.model.config.pad_token_id or 0
         self.tokenizer_ids.copy_(torch.from_numpy(np.where(tokenizer_ids < 0, padding, tokenizer_ids)))
 
     @torch.no_grad()
     def settle(self, ids: Tensor) -> None:
-        """Choose the constant factor that gives these texts vectors of length 1 on average."""
+        """Set the scale so that the vectors of these texts have a mean length of 1."""
         was_training = self.training
         length = self.eval()(ids).norm(dim=1).mean()
         self.train(was_training)
@@ -98,7 +99,7 @@ class Transformer(nn.Module):
         if self.longest is not None and ids.shape[1] > self.longest:
             what = f"the transformer reads texts of at most {self.longest:,} tokens, not {ids.shape[1]:,}"
             raise DataError(what, remedy=f"set text.max_length to {self.longest} or less")
-        # Dropout is drawn text by text, so that in training they are met in the order they come in.
+        # In training keep the order of the texts, because dropout is drawn in this order.
         whole = torch.is_grad_enabled() or self.training
         pooled = self._pooled(ids) if whole else self._recalled(ids)
         encoded: Tensor = self.dropout(pooled) * self.scale
@@ -107,18 +108,18 @@ class Transformer(nn.Module):
     def _pooled(self, ids: Tensor) -> Tensor:
         kept = ids != 0
         seen = kept.clone()
-        seen[:, 0] = True  # a text without tokens has something to look at, too
+        seen[:, 0] = True  # attention needs at least one token, also in a text without tokens
         found = self.model(input_ids=self.tokenizer_ids[ids], attention_mask=seen.long())
         weight = kept.float() / kept.sum(dim=1, keepdim=True).clamp_min(1)  # shape: (B, T)
         pooled: Tensor = (found.last_hidden_state.float() * weight[:, :, None]).sum(dim=1)
         return pooled  # shape: (B, dim)
 
     def _recalled(self, ids: Tensor) -> Tensor:
-        """Return the vectors of texts, those of known ones from memory."""
+        """Return the vectors of texts, from the cache if it is on."""
         if self._remembered is None:
             return self._in_parts(ids)
         known = self._remembered
-        rows = np.ascontiguousarray(ids.cpu().numpy(), dtype=np.int32)  # whatever whole numbers they came as
+        rows = np.ascontiguousarray(ids.cpu().numpy(), dtype=np.int32)  # the same key for any integer type
         keys = [row.rstrip(b"\0") for row in map(bytes, rows.view(np.uint8))]
         new = [at for at, key in enumerate(keys) if key not in known]
         if new:
@@ -127,7 +128,8 @@ class Transformer(nn.Module):
         return torch.stack([known[key] for key in keys])
 
     def _in_parts(self, ids: Tensor) -> Tensor:
-        """The same with texts of like length together, few at a time: padding costs as much as words do."""
+        """Like `_pooled`, but for few texts of similar length at a time, since padding costs as much as
+        words."""
         places = torch.arange(1, ids.shape[1] + 1, device=ids.device)
         lengths = ((ids != 0) * places).amax(dim=1).clamp_min(1)  # shape: (B,)
         pooled = torch.empty(len(ids), self.dim, device=ids.device)
@@ -138,30 +140,30 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def start_from(self, folder: Path) -> None:
-        """Take the weights of a Hugging Face folder, as float32 whatever they are stored as."""
+        """Load the weights of a Hugging Face folder as float32."""
         weights = {self._own_name(name): tensor for name, tensor in _read_weights(folder).items()}
         places = dict(self.model.named_parameters())
         parts = {name.split(".")[0] for name in places}
         unknown = (name for name in weights.keys() - places.keys() if name.split(".")[0] in parts)
         strange = min((name for name in unknown if not _is_unused(name)), default=None)
         if strange is not None:
-            raise DataError(f"holds {strange}, which {CONFIG} does not call for", file=folder, remedy=REMEDY)
+            raise DataError(f"has {strange}, which does not belong to {CONFIG}", file=folder, remedy=REMEDY)
         for name, place in places.items():
             found = None if name not in weights else tuple(weights[name].shape)
             if found != tuple(place.shape):
                 has = f"has no {name}" if found is None else f"has {name} in the shape {found}"
-                what = f"{has}, and {CONFIG} calls for {tuple(place.shape)}"
+                what = f"{has}, but {CONFIG} needs {tuple(place.shape)}"
                 raise DataError(what, file=folder, remedy=REMEDY)
             place.copy_(weights[name])
 
     def _own_name(self, name: str) -> str:
-        name = name.removeprefix(f"{self.model.base_model_prefix}.")  # saved with a head on top
-        # Early releases called them so.
+        name = name.removeprefix(f"{self.model.base_model_prefix}.")  # present if saved with a head
+        # Names of early releases:
         return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The shape of the transformer in a Hugging Face folder, for `TransformerOptions`."""
+    """Return the shape of the transformer in a Hugging Face folder, for `TransformerOptions`."""
     path = folder / CONFIG
     try:
         found = json.loads(read_text(path, REMEDY))
@@ -170,15 +172,15 @@ def read_config(folder: Path) -> dict[str, Any]:
             raise
         raise DataError("is not JSON, or is cut short", file=path, remedy=REMEDY) from error
     if not isinstance(found, dict) or "model_type" not in found:
-        raise DataError("describes no transformer", file=path, remedy=REMEDY)
+        raise DataError("does not describe a transformer", file=path, remedy=REMEDY)
     _check_family(found["model_type"])
     return _shape_of(found)
 
 
 def longest_text(config: Mapping[str, Any]) -> int | None:
-    """Return how many tokens of a text surely have a place in such a transformer; None: any number."""
+    """Return a number of tokens of a text that surely fits such a transformer; None: any number."""
     places, padding = config.get("max_position_embeddings"), config.get("pad_token_id") or 0
-    # Some families count places from behind the one of padding; for the others this is one too few.
+    # Some model types number positions after the padding id; for the others the result is too small by one.
     return max(1, places - padding - 1) if isinstance(places, int) else None
 
 
@@ -197,7 +199,7 @@ def _shape_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _build(config: Mapping[str, Any]) -> PreTrainedModel:
-    """The network of that shape, its weights drawn at random."""
+    """Return a network of this shape with random weights."""
     shape = _shape_of(config)
     family = shape.pop("model_type", None)
     _check_family(family)
@@ -209,20 +211,20 @@ def _build(config: Mapping[str, Any]) -> PreTrainedModel:
         takes = inspect.signature(MODEL_MAPPING[type(built)].__init__).parameters
         pooler = {"add_pooling_layer": False} if "add_pooling_layer" in takes else {}
         model: PreTrainedModel = AutoModel.from_config(built, trust_remote_code=False, **pooler)
-    except (RuntimeError, MemoryError):  # a lack of memory has an answer of its own
+    except (RuntimeError, MemoryError):  # callers handle a lack of memory
         raise
-    except Exception as error:  # whatever a library makes of settings that somebody may have edited
+    except Exception as error:  # the library may raise anything for an edited config
         what = f"no transformer can be built by its config ({_reason(error)})"
         raise DataError(what, remedy=REMEDY) from error
     return model.float().train()
 
 
 def _longest(model: nn.Module) -> int | None:
-    """Tokens of a text that there are places for; None: any number."""
+    """Return the number of positions for tokens of a text; None: any number."""
     table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
     if not isinstance(table, nn.Embedding):
         return None
-    # Some families count places from behind the one of padding.
+    # Some model types number positions after the padding id.
     return table.num_embeddings - (0 if table.padding_idx is None else table.padding_idx + 1)
 
 

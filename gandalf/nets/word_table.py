@@ -1,4 +1,4 @@
-"""The table of word vectors that every encoder of words begins with."""
+"""Define the table of word vectors, the first layer of every encoder of words."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch.nn import functional as F
 
 
 class WordTable(nn.Module):
-    """Word vectors of about the given length; padding, id 0, is nothing at all.
+    """Word vectors of about the given length; the vector of padding, id 0, is zero.
 
-    A batch meets few of the words. `narrow` takes out their vectors, and until `widen` all work and the
-    gradient are with those alone.
+    A batch contains few of the words. `narrow` takes out their vectors; until `widen`, look-ups and the
+    gradient use these vectors only.
     """
 
-    place: Tensor  # shape: (vocabulary,), where each of the words taken out stands among them
+    place: Tensor  # shape: (vocabulary,), place of each word among the words taken out
 
     def __init__(self, vocabulary: int, dim: int, length: float = 1.0) -> None:
         super().__init__()
@@ -30,13 +30,15 @@ class WordTable(nn.Module):
 
     @torch.no_grad()
     def start_from(self, vectors: Tensor, found: Tensor) -> None:
-        """Take the vectors found elsewhere, at the mean length of ours; the others stay as drawn."""
+        """Use pre-trained vectors for the words in `found`, scaled to our mean length; keep the other
+        vectors."""
         mean = vectors[found].norm(dim=1).mean().clamp_min(1e-12)
         self.weight[found] = vectors[found] * (self.length / mean)
         self.weight[0] = 0.0
 
     def narrow(self, words: Tensor) -> Tensor:
-        """Take out the vectors of these words, padding the first of them, as a leaf for the gradient."""
+        """Take out the vectors of these words, of which the first is padding; return them as a leaf for the
+        gradient."""
         self.place[words] = torch.arange(len(words), device=words.device)
         self._taken = torch.index_select(self.weight.data, 0, words).requires_grad_()
         return self._taken
@@ -46,7 +48,7 @@ class WordTable(nn.Module):
         self._taken = None
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Look up."""  # shape: (...) -> (..., dim)
+        """Return the vectors of ids."""  # shape: (...) -> (..., dim)
         return F.embedding(*self._where(ids), padding_idx=0)
 
     def weighted_sum(self, ids: Tensor, weights: Tensor) -> Tensor:
@@ -55,7 +57,7 @@ class WordTable(nn.Module):
         return F.embedding_bag(ids, table, per_sample_weights=weights, mode="sum", padding_idx=0)
 
     def bag_sum(self, ids: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
-        """Sum the vectors of bags that lie end to end."""  # shape: (K,), (B + 1,), (K,) -> (B, dim)
+        """Sum the vectors of bags stored end to end."""  # shape: (K,), (B + 1,), (K,) -> (B, dim)
         ids, table = self._where(ids)
         return F.embedding_bag(
             ids, table, offsets, mode="sum", per_sample_weights=weights, include_last_offset=True
@@ -66,17 +68,17 @@ class WordTable(nn.Module):
 
 
 class WordEncoder(nn.Module, ABC):
-    """An encoder of word vectors: what it looks up, and the layers behind, whose shapes no text changes."""
+    """An encoder of word vectors: a look-up, then layers whose shapes do not depend on the texts."""
 
     words: WordTable
 
     @abstractmethod
     def look_up(self, ids: Tensor) -> Tensor:
-        """What the layers read."""  # shape: (B, T) -> (B, ...)
+        """Return the input of the layers."""  # shape: (B, T) -> (B, ...)
 
     @abstractmethod
     def behind(self, x: Tensor) -> Tensor:
-        """The layers behind the word table."""  # shape: (B, ...) -> (B, dim)
+        """Apply the layers after the word table."""  # shape: (B, ...) -> (B, dim)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Encode a batch of texts."""  # shape: (B, T) -> (B, dim)

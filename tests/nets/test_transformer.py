@@ -158,7 +158,7 @@ def test_settings_that_could_fetch_or_run_something_are_left_out():
         ({"model_type": "t5"}, "no transformer encoder of the kind 't5'"),
         (small_bert(num_attention_heads=5), "no transformer can be built by its config"),
         (small_bert(hidden_act="nonsense"), "no transformer can be built by its config"),
-        (small_bert(vocab_size=10), "the texts have 50 tokens, and the transformer knows 10"),
+        (small_bert(vocab_size=10), "the texts have 50 tokens, but the transformer has 10"),
     ],
 )
 def test_configs_that_describe_nothing(config, sentence):
@@ -169,7 +169,7 @@ def test_configs_that_describe_nothing(config, sentence):
 def test_more_tokens_than_the_transformer_knows(tmp_path):
     write_transformer(tmp_path)
     encoder = build_encoder({"kind": "transformer", "config": small_bert(vocab_size=10)}, 10)
-    with pytest.raises(DataError, match=f"the tokenizer has {len(WORDS)} tokens, and its transformer 10"):
+    with pytest.raises(DataError, match=f"the tokenizer has {len(WORDS)} tokens, but its transformer has 10"):
         encoder.renumber(pretrained_tokens(tmp_path, 8).tokenizer_ids)
 
 
@@ -188,8 +188,8 @@ def _third_layer(tensors):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (_less, r"has no encoder.layer.1.output.dense.bias, and config.json calls for \(32,\)"),
-        (_other_shape, r"has embeddings.LayerNorm.weight in the shape \(7,\), and config.json calls for"),
+        (_less, r"has no encoder.layer.1.output.dense.bias, but config.json needs \(32,\)"),
+        (_other_shape, r"has embeddings.LayerNorm.weight in the shape \(7,\), but config.json needs"),
         (_third_layer, "holds encoder.layer.2.output.dense.bias, which config.json does not call for"),
     ],
 )
@@ -215,7 +215,11 @@ def test_weights_that_are_damaged_or_missing(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("{", "is not JSON"), ("[]", "describes no transformer"), ('{"format": "other"}', "describes no")],
+    [
+        ("{", "is not JSON"),
+        ("[]", "does not describe a transformer"),
+        ('{"format": "other"}', "describes no"),
+    ],
 )
 def test_a_damaged_config(tmp_path, text, sentence):
     (tmp_path / "config.json").write_text(text)
