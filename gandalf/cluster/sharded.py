@@ -67,7 +67,7 @@ class ShardedSet:
         return counted_graph(self.labelled, options, self.labelled.label_texts)
 
     def recommended(self, delta: float, seed: int) -> tuple[str, str]:
-        """The kind of targets to use, and why."""
+        """Return the kind of targets to use, and the reason."""
         return recommended_targets(self.labelled, delta=delta, seed=seed)
 
     def neighbourhood(self, matrix: csr_array, label: int) -> Neighbourhood:

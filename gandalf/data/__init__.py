@@ -1,1 +1,1 @@
-"""Files to `Dataset`: the only room that knows a file format."""
+"""Read files into a `Dataset`, check and write them. No other room knows a file format."""

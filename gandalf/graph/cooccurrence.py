@@ -31,11 +31,11 @@ class Estimate(Protocol):
 
     @property
     def unit_diagonal(self) -> bool:
-        """True if a label's own target is 1; otherwise the estimate scores the pair (j, j)."""
+        """Return True if a label's own target is 1; otherwise the estimate scores the pair (j, j)."""
 
     @property
     def below_ratio(self) -> bool:
-        """True if the score is never above joint / given."""
+        """Return True if the score is never above joint / given."""
 
     def score(self, joint: Floats, given: Floats, other: Floats) -> Floats:
         """Score each pair from its joint count and the frequencies of its input label and its target."""

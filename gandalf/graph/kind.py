@@ -59,7 +59,7 @@ class Counted(Protocol):
 
     @property
     def has_texts(self) -> bool:
-        """True if points and labels have texts to be matched by."""
+        """Return True if points and labels have texts by which they can be matched."""
 
     def shrunk(self, seed: int) -> Shrunk:
         """Fit the shrunk estimate: choose the strength that best predicts held-out co-occurrences."""
@@ -86,7 +86,7 @@ class InMemory:
 
     @property
     def has_texts(self) -> bool:
-        """True if points and labels have texts to be matched by."""
+        """Return True if points and labels have texts by which they can be matched."""
         return self.points.texts is not None and self.points.label_texts is not None
 
     def shrunk(self, seed: int) -> Shrunk:

@@ -1,4 +1,4 @@
-"""Pairs of labels on which the label-feature postulate can be observed.
+"""Find the pairs of labels on which the label-feature postulate can be observed.
 
 A label is *matched* if its text is the text of training points. The targets of those points show what the
 postulate assumes: P(Y_i | X = z_j). Labels that share a text match the same points. Several points of one

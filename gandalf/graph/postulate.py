@@ -117,7 +117,7 @@ def diagnose(points: Dataset, *, delta: float = 0.1, seed: int = 0) -> Diagnosis
 
 
 def recommended_targets(points: Counted, *, delta: float = 0.1, seed: int = 0) -> tuple[str, str]:
-    """Return the kind of targets that `diagnose` recommends, and why; points may be in any place."""
+    """Return the kind of targets that `diagnose` recommends, and the reason; points may be on a cluster."""
     check_threshold(delta)
     shrunk = points.shrunk(seed)
     matches = points.matches(seed) if points.has_texts else None
@@ -138,7 +138,7 @@ def _qualities(matches: Matches, shrunk: Shrunk, delta: float, seed: int) -> tup
 
 
 def _matched(points: Dataset, seed: int) -> tuple[Matches | None, str]:
-    """Return labels matched to points, and why nothing can be learnt from them; "" if it can."""
+    """Return labels matched to points, and the reason why a calibration cannot be fitted, or ""."""
     if points.texts is None or points.label_texts is None:
         return None, "the data set has no texts to match labels with points"
     matches = match(points, seed=seed)
@@ -146,7 +146,7 @@ def _matched(points: Dataset, seed: int) -> tuple[Matches | None, str]:
 
 
 def _unseen(company: Together) -> str:
-    """Return the targets to use where none can be observed: shrunk ones if they hold any other label."""
+    """Return the targets to use without observed ones: shrunk if they hold other labels, else self."""
     return "shrunk" if company.shrunk else "self"
 
 
@@ -186,7 +186,7 @@ def reliability(score: Floats, observed: Floats) -> tuple[ReliabilityRow, ...]:
 
 
 def _unknown(why_not: str, shrunk: Shrunk, company: Together) -> str:
-    """Say what can be said where no label's text shows what a label point should teach."""
+    """Return the verdict for data on which the postulate cannot be observed."""
     words = [f"Whether the postulate holds cannot be observed: {why_not}.", company.words]
     if not company.shrunk:
         return " ".join([*words, "Use self targets."])
@@ -236,5 +236,5 @@ def _chance(share: float) -> str:
 
 
 def _number(share: float) -> str:
-    """Return two digits behind the point, or the first digit that is not 0."""
+    """Return the number with two decimals, or with its first digit that is not 0."""
     return f"{share:.2f}" if share >= 0.1 or not share else f"{share:.1g}"

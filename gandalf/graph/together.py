@@ -1,4 +1,4 @@
-"""Labels that stand together on a point: what can be said of label points before any text is looked at."""
+"""Count labels that occur together on a point, which limits what label points can teach."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from gandalf.graph.cooccurrence import Estimate, counts, frequencies, sample_by_
 from gandalf.graph.estimates.ratio import Ratio
 from gandalf.graph.estimates.shrunk import Shrunk
 
-MAX_PAIRS = 2_000_000  # pairs looked at
-HARDLY = 100.0  # from this strength on, shrinkage leaves next to nothing of a ratio
+MAX_PAIRS = 2_000_000  # most pairs in the counts
+HARDLY = 100.0  # from this strength, shrinkage leaves almost nothing of a ratio
 
 
 @dataclass(frozen=True)
 class Together:
     """How labels occur together, on all labels with points or on a sample of them."""
 
-    labels: int  # that were looked at
-    with_others: int  # of these, labels that stand with another label on a point
-    others: float  # other labels that a label stands with, on average
-    again: float  # share of the pairs of labels that stand together on more than one point
-    ratio: float  # labels beside its own that a label point gets from the paper's ratio, on average
-    shrunk: float  # the same of shrunk targets
+    labels: int  # labels with points, or a sample of them
+    with_others: int  # labels that occur with another label on a point
+    others: float  # mean number of other labels that a label occurs with
+    again: float  # share of the pairs of labels that occur together on more than one point
+    ratio: float  # mean number of other labels that the paper's ratio gives a label point
+    shrunk: float  # mean number of other labels that shrunk targets give a label point
 
     @property
     def words(self) -> str:
-        """What was counted, in a sentence or two."""
+        """Return the counts in one or two sentences."""
         if not self.with_others:
             return "No two labels stand on one point, so label points can teach each label alone."
         alone = "all" if self.with_others == self.labels else f"{self.with_others:,}"
@@ -57,7 +57,7 @@ def together(points: Dataset, shrunk: Shrunk, delta: float, seed: int = 0) -> To
     given, number = row[off], max(len(labels), 1)
     pair = (joint.data[off], frequency[given], frequency[joint.indices[off]])
     present = points.targets.copy()
-    present.data = np.ones_like(present.data)  # a pair of graded targets stands together all the same
+    present.data = np.ones_like(present.data)  # soft targets count as 1 here
     seen = counts(present, labels).data[off] if len(given) else np.empty(0)
 
     def kept(estimate: Estimate) -> float:
@@ -74,7 +74,7 @@ def together(points: Dataset, shrunk: Shrunk, delta: float, seed: int = 0) -> To
 
 
 def shrinkage_words(shrunk: Shrunk, few: int) -> str:
-    """Say what shrinkage finds by itself: it needs no texts."""
+    """Return sentences about the fitted strength of shrinkage."""
     words = [f"Shrinkage by {shrunk.strength:g} predicts held-out co-occurrences best"]
     words.append(f" ({counted(shrunk.fitted_on, 'pair')} of labels).")
     if shrunk.fitted_on < few:

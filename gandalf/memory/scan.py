@@ -1,4 +1,4 @@
-"""Four-bit codes of many rows, by faiss: every row is looked at, in an eighth of the bytes."""
+"""Search many rows by four-bit codes of faiss; a search reads every row, in an eighth of the bytes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gandalf.errors import DataError
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
-BITS, PLACES = 4, 16  # of a code, what the processor's tables are made for; numbers that it can stand for
-BY_BLOCKS = 15  # how faiss goes through the codes: of its ways, the fastest for a few texts at a time
-SAMPLE = 10_000  # rows by which the range of each number is known
-OUTSIDE = 0.0005  # share of the numbers at either end that a range leaves out, so that no outlier widens it
+BITS, PLACES = 4, 16  # bits of a code, which suit the processor's look-up tables; values of a code
+BY_BLOCKS = 15  # implementation of faiss that is fastest for a few queries at a time
+SAMPLE = 10_000  # rows that determine the range of each number
+OUTSIDE = 0.0005  # share of numbers at either end outside the range, so that outliers do not widen it
 CHUNK = 1 << 16  # rows that are rounded at once
 
 
 def need_faiss() -> Any:  # noqa: ANN401  its types are not those of its functions
-    """Return the library, or say how to get it."""
+    """Return the library faiss; raise a DataError with the install command if it is missing."""
     try:
         import faiss
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""Two-bit codes of many rows by other axes: every row is looked at, in a sixteenth of the bytes.
+"""Search many rotated rows by two-bit codes; a search reads every row, in a sixteenth of the bytes.
 
-Two numbers share a code of four bits, so a search takes half the time of four bits for each number. A turn
-by random axes spreads what a few numbers say over all of them, and makes each number nearly normal, whatever
-the rows are. More candidates than with four bits must then be scored again.
+Two numbers share a code of four bits, so a search takes half the time of four bits for each number. A random
+rotation spreads the information of a few numbers over all of them, and makes each number nearly normal for
+any rows. More candidates must be scored again than with four bits.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from gandalf.memory.scan import BY_BLOCKS, CHUNK, SAMPLE, longer_scan, need_fais
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
-PLACES = 4  # that a number can stand for
+PLACES = 4  # values of the code of a number
 STEP = (
     0.9957  # between two places, in standard deviations: the least error for four places of a normal number
 )
-WIDTH = 4  # a row is as wide as a multiple of this: two numbers a code, two codes a byte
-SEED = 0  # of the axes
+WIDTH = 4  # the width of a row is a multiple of this: two numbers in a code, two codes in a byte
+SEED = 0  # seed of the rotation
 
 
 @dataclass(frozen=True, eq=False)
 class TurnedScan:
-    """Codes of rows, to be searched by inner product; adding and removing rows gives another scan."""
+    """Codes of rows for a search by inner product; adding or removing rows returns another scan."""
 
     codes: Any  # faiss.IndexPQFastScan
 
     @classmethod
     def of(cls, number: int, rows_at: Callable[[slice | Ints], Floats]) -> TurnedScan:
-        """Return codes of so many rows, which are asked for some at a time."""
+        """Return the codes of `number` rows; `rows_at` returns some rows at a time."""
         low, step = _places(_turned(rows_at(_sample(number))))  # shape: (dim,)
         library, width = need_faiss(), len(low)
         codes = library.IndexPQ(width, width // 2, 4, library.METRIC_INNER_PRODUCT)
@@ -54,11 +54,11 @@ class TurnedScan:
         return search_scan(self.codes, _turned(queries), number)
 
     def longer(self, rows: Floats) -> TurnedScan:
-        """Return a scan that also holds codes of these rows; this one stays."""
+        """Return a scan with more rows; this one does not change."""
         return replace(self, codes=longer_scan(self.codes, _turned(rows)))
 
     def shorter(self, places: Ints) -> TurnedScan:
-        """Return a scan without the codes at these places; this one stays."""
+        """Return a scan without the rows at `places`; this one does not change."""
         return replace(self, codes=shorter_scan(self.codes, places))
 
 
@@ -67,33 +67,33 @@ def _sample(number: int) -> Ints:
 
 
 def _turned(rows: Floats) -> Floats:
-    """Return the rows by other axes, with zeros behind that make the width fit; products stay as they are."""
+    """Return the rotated rows, padded with zeros to a multiple of WIDTH; inner products do not change."""
     dim = rows.shape[1]
     return np.ascontiguousarray(rows @ _axes(dim + -dim % WIDTH)[:dim])
 
 
 @lru_cache(maxsize=8)
 def _axes(width: int) -> Floats:
-    """Return random axes at right angles to each other."""  # shape: (width, width)
+    """Return a random rotation."""  # shape: (width, width)
     normal = np.random.default_rng(SEED).standard_normal((width, width))
     return np.asarray(np.linalg.qr(normal)[0], dtype=np.float32)
 
 
 def _places(sample: Floats) -> tuple[Floats, Floats]:
-    """Return the lowest place of each number and the distance between two places."""
+    """Return the lowest code value of each number, and the step between values."""
     step = np.maximum(STEP * sample.std(axis=0), 1e-12)
     return (sample.mean(axis=0) - step * (PLACES - 1) / 2).astype(np.float32), step.astype(np.float32)
 
 
 def _centroids(low: Floats, step: Floats) -> Floats:
-    """Return the pairs of places that a code can stand for."""  # shape: (dim / 2, 16, 2)
+    """Return the pairs of values of all codes."""  # shape: (dim / 2, 16, 2)
     places = low[:, np.newaxis] + step[:, np.newaxis] * np.arange(PLACES, dtype=np.float32)  # (dim, 4)
     first, second = np.repeat(places[0::2], PLACES, axis=1), np.tile(places[1::2], (1, PLACES))
     return np.ascontiguousarray(np.stack([first, second], axis=2))
 
 
 def _packed(places: Floats) -> npt.NDArray[np.uint8]:
-    """Return codes of places, four numbers to a byte, the first pair in the lower half."""
+    """Return the codes of the numbers, four numbers in a byte, the first pair in the lower half."""
     numbers = np.clip(places, 0, PLACES - 1).astype(np.uint8)  # shape: (N, dim)
     pairs = numbers[:, 0::2] * PLACES + numbers[:, 1::2]
     return np.asarray(pairs[:, 0::2] | (pairs[:, 1::2] << 4), dtype=np.uint8)

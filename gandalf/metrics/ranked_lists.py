@@ -171,7 +171,7 @@ def _is_number(value: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    """The value as JSON, cut where it would fill the screen or nest without end."""
+    """Return a value as JSON for a message, cut if it is long or deeply nested."""
     if isinstance(value, list | dict):
         return "[...]" if isinstance(value, list) else "{...}"
     text = json.dumps(value)

@@ -1,1 +1,1 @@
-"""Token ids to vectors, labels to rows."""
+"""Define encoders, which turn token ids into vectors, and heads, which turn label ids into rows."""

@@ -1,4 +1,4 @@
-"""The encoder of Astec, DECAF and ECLARE: a weighted sum of word vectors, then a small block."""
+"""Define the encoder of Astec, DECAF and ECLARE: a weighted sum of word vectors, then a small block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gandalf.wide.plain import PlainBagOfWords
 
 @dataclass(frozen=True)
 class BagOfWordsOptions:
-    """Sizes of a bag-of-words encoder, and whose block it has."""
+    """Sizes of a bag-of-words encoder, and the name of its block."""
 
     dim: int = 300
     dropout: float = 0.5
@@ -24,11 +24,11 @@ class BagOfWordsOptions:
 
 
 class BagOfWords(WordEncoder):
-    """Word vectors weighted by tf-idf (rows of length 1), summed, and the block; then less their centre.
+    """The sum of word vectors with TF-IDF weights of norm 1, then the block; then the centre is subtracted.
 
-    The block ends in a ReLU, so all its vectors point the same way: two texts without a common word have a
-    cosine of 0.7. Less the mean of the training texts they have one of 0
-    (docs/guide/training.md says what that is good for).
+    The block ends in a ReLU, so that all vectors have similar directions: two texts without a common word
+    have a cosine of 0.7. After subtracting the mean of the training texts they have a cosine of 0 (see
+    docs/guide/training.md).
     """
 
     idf: Tensor  # shape: (vocabulary,)
@@ -49,7 +49,7 @@ class BagOfWords(WordEncoder):
 
     @torch.no_grad()
     def centre_on(self, ids: Tensor) -> None:
-        """Take the mean vector of these texts as the centre, where there is one."""  # shape: (B, T)
+        """Set the centre to the mean vector of these texts, if the encoder has a centre."""  # shape: (B, T)
         if self.centre is None:
             return
         self.centre.zero_()
@@ -88,7 +88,7 @@ class BagOfWords(WordEncoder):
 @dataclass(frozen=True)
 class _Plain:
     encoder: PlainBagOfWords
-    tensors: tuple[Tensor, ...]  # that it was made of
+    tensors: tuple[Tensor, ...]  # the tensors that it shares
     state: list[int]
 
 

@@ -1,4 +1,4 @@
-"""Word vectors distilled from a transformer: each word of the vocabulary read once, as a text of its own."""
+"""Distil word vectors from a transformer, which encodes each word of the vocabulary as a text."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from gandalf.text.pretrained import DEFAULT_MODEL, model_folder, need_transforme
 from gandalf.text.tokens import Tokens
 from gandalf.text.vectors import Found, Vectors, projected
 
-PREFIX = "distilled"  # of text.vectors: "distilled", or "distilled:MODEL" for another transformer
-LENGTH = 16  # of a word's own tokens; longer words are cut
+PREFIX = "distilled"  # values of text.vectors: "distilled", or "distilled:MODEL" for another transformer
+LENGTH = 16  # tokens of a word; longer words are cut
 BATCH = 1_024
 
 
 def is_distilled(source: str) -> bool:
-    """Return True if vectors of this name are made here, and not read from a file."""
+    """Return True if `text.vectors` asks for distilled vectors."""
     return source.partition(":")[0] == PREFIX
 
 
 def distilled_vectors(source: str, tokens: Tokens, dim: int, device: str) -> tuple[Vectors, Found]:
-    """Return a vector of `dim` numbers for each token, and for which of them there is one."""
+    """Return a vector of `dim` numbers for each token, and a mask of the tokens with a vector."""
     need_transformers()
     name = source.partition(":")[2] or DEFAULT_MODEL
     strings = tokens.strings
@@ -31,7 +31,7 @@ def distilled_vectors(source: str, tokens: Tokens, dim: int, device: str) -> tup
     if not words:
         raise DataError("there is no word to read")
     read = _read(name, words, device)
-    read -= read.mean(axis=0)  # what all words share says nothing of any
+    read -= read.mean(axis=0)  # the mean of all words distinguishes none of them
     place = {word: row for row, word in enumerate(words)}
     rows = np.array([place.get(string, -1) for string in strings])
     found = rows >= 0

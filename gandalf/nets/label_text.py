@@ -50,7 +50,7 @@ class LabelText(nn.Module):
         self.block = LABEL_BLOCKS[block](dim, dropout)
 
     def forward(self, labels: Labels) -> Tensor:
-        """Rows of these labels."""  # shape: (C, dim)
+        """Return the rows of these labels."""  # shape: (C, dim)
         places, offsets = self._places(labels)
         words = self._words[0]
         summed = words.bag_sum(self.indices[places], offsets, self.weights[places])
@@ -98,7 +98,7 @@ class Frozen(nn.Module):
         self.part.train(was_training)
 
     def forward(self, labels: Labels) -> Tensor:
-        """Rows of these labels."""  # shape: (C, dim)
+        """Return the rows of these labels."""  # shape: (C, dim)
         return self.rows[labels]
 
 
@@ -111,7 +111,7 @@ class GatedSum(nn.Module):
         self.gates = nn.Parameter(torch.zeros(parts, dim))
 
     def forward(self, parts: list[Tensor]) -> Tensor:
-        """One row for each label."""  # shape: P times (C, dim) -> (C, dim)
+        """Return one row for each label."""  # shape: P times (C, dim) -> (C, dim)
         return _weighted(torch.sigmoid(self.gates).to(parts[0].dtype).unbind(), parts)
 
 
@@ -129,7 +129,7 @@ class Attention(nn.Module):
         self.together = spectral_norm(nn.Linear(parts * dim, parts))
 
     def forward(self, parts: list[Tensor]) -> Tensor:
-        """One row for each label."""  # shape: P times (C, dim) -> (C, dim)
+        """Return one row for each label."""  # shape: P times (C, dim) -> (C, dim)
         weights = self.weights(parts).to(parts[0].dtype)
         return _weighted(torch.split(weights, 1, dim=1), parts)
 

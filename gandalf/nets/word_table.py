@@ -44,7 +44,7 @@ class WordTable(nn.Module):
         return self._taken
 
     def widen(self) -> None:
-        """Go back to the whole table."""
+        """Use the whole table again."""
         self._taken = None
 
     def forward(self, ids: Tensor) -> Tensor:

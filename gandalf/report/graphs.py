@@ -93,7 +93,7 @@ def reliability_table(one: EstimateQuality) -> Table:
 
 
 def gains_table(found: Gains) -> Table:
-    """What each kind of label points reaches on held-out points, and what it gains over none."""
+    """Return a table of each kind of label points on held-out points, and its gain over no label points."""
     title = f"Label points on {found.held:,} held-out training points, {found.epochs:g} epochs each"
     table = Table(title=title, title_justify="left")
     table.add_column("label points")

@@ -1,4 +1,4 @@
-"""Lists of ids, one after the other, as the rows of a table."""
+"""Turn concatenated lists of ids into the rows of a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 
 def id_rows(ids: npt.ArrayLike, lengths: npt.NDArray[np.integer[Any]], width: int) -> npt.NDArray[np.int32]:
-    """Rows of the given lengths, none above `width`, filled with the ids in turn and padded with 0."""
+    """Return rows of the given lengths, at most `width`, filled with consecutive ids and padded with 0."""
     table = np.zeros((len(lengths), width), dtype=np.int32)  # shape: (N, width)
     table[np.arange(width) < lengths[:, None]] = ids
     return table

@@ -218,7 +218,7 @@ def test_weights_that_are_damaged_or_missing(tmp_path):
     [
         ("{", "is not JSON"),
         ("[]", "does not describe a transformer"),
-        ('{"format": "other"}', "describes no"),
+        ('{"format": "other"}', "does not describe"),
     ],
 )
 def test_a_damaged_config(tmp_path, text, sentence):

@@ -85,7 +85,7 @@ class LabelTexts(Texts):
 
 
 def read_texts(path: Path, findings: Findings, *, of_labels: bool = False) -> list[str]:
-    """One text a line."""
+    """Read a file with one text on each line."""
     texts = Texts(path, findings, of_labels=of_labels)
     for line, text in read_lines(path, findings):
         texts.add(text, line)
@@ -103,7 +103,7 @@ def others_of(labels: Dataset) -> list[list[str]]:
 
 
 def write_texts(texts: Sequence[str], path: Path) -> None:
-    """One text a line."""
+    """Write a file with one text on each line."""
     with written(path) as file:
         file.writelines(f"{clean(text)}\n" for text in texts)
 

@@ -1,4 +1,4 @@
-"""Kinds of targets by name. To add one, write a file like `ratio.py` and a line here."""
+"""List the kinds of targets by name. To add one, write a file like `ratio.py` and a line here."""
 
 from __future__ import annotations
 

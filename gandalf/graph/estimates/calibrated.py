@@ -133,7 +133,7 @@ def _cells(joint: Floats, given: Floats, other: Floats) -> npt.NDArray[np.int64]
 
 
 def too_few_to_calibrate(matches: Matches) -> str:
-    """Say why a calibrated estimate cannot be fitted; return "" if it can."""
+    """Return the reason why a calibrated estimate cannot be fitted, or "" if it can."""
     if matches.texts < MIN_TEXTS:
         many = "are also training texts" if matches.texts > 1 else "is also a training text"
         found = f"only {counted(matches.texts, 'label text')}" if matches.texts else "no label text"
