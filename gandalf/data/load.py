@@ -94,7 +94,7 @@ def _layout_of(path: Path, options: TableOptions) -> Layout:
         return found
     raise DataError(
         f"has no layout that can be read: {_contents(path)}",
-        remedy=f"use one of the layouts in docs/guide/data.md: {', '.join(layout.name for layout in LAYOUTS)}",
+        remedy=f"use a layout of docs/guide/data.md: {', '.join(layout.name for layout in LAYOUTS)}",
         file=path,
         kind="unknown-layout",
     )

@@ -188,7 +188,7 @@ ERRORS = {
         (
             {"notes.md": "x", "a.bin": "y"},
             "",
-            "it holds a.bin, notes.md; use one of the layouts in docs/guide/data.md",
+            "it holds a.bin, notes.md; use a layout of docs/guide/data.md",
         ),
         ({}, "", "the folder is empty"),
     ],
