@@ -81,7 +81,7 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path):
 def test_overwriting_spares_files_and_folders_of_folders(tmp_path):
     (tmp_path / "file").write_text("x")
     (tmp_path / "home" / "mail").mkdir(parents=True)
-    with pytest.raises(DataError, match="is a file where a folder"), new_folder(tmp_path / "file"):
+    with pytest.raises(DataError, match="is a file, but a folder is needed"), new_folder(tmp_path / "file"):
         pass
     with pytest.raises(DataError, match="holds folders"), new_folder(tmp_path / "home", overwrite=True):
         pass

@@ -70,7 +70,7 @@ def test_what_is_someone_elses_is_never_removed(tmp_path, inside):
 def test_a_foreign_folder_is_refused(tmp_path):
     (tmp_path / "index.html").write_text("mine", "utf-8")
     assert "index.html, which is not part of a demo" in fails(tmp_path, "--overwrite")
-    assert "is a file where a folder" in fails(tmp_path / "index.html")
+    assert "is a file, but a folder is needed" in fails(tmp_path / "index.html")
 
 
 def test_bad_input_costs_no_earlier_demo(tmp_path):
