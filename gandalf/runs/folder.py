@@ -99,7 +99,7 @@ def by_first(ranks: Ranks, make: Callable[[], AbstractContextManager[None]]) -> 
 def alone_in(folder: Path) -> Iterator[None]:
     """The folder, made if it is not there, for this run alone; folders that it leaves empty are removed."""
     if folder.exists() and not folder.is_dir():
-        what = "is a file where a folder is to be written"
+        what = "is a file, but a folder is needed"
         raise DataError(what, remedy="choose another name", file=folder)
     made = not folder.exists()  # else it is the user's
     with alone(folder, parents=True):
@@ -132,7 +132,7 @@ State = Literal["new", "unfinished", "finished", "foreign"]
 def state_of(folder: Path) -> State:
     """Whether the folder is free for a run, or holds one, finished or not, or something else."""
     if folder.exists() and not folder.is_dir():
-        raise DataError("is a file where a folder is to be written", remedy="choose another OUT", file=folder)
+        raise DataError("is a file, but a folder is needed", remedy="choose another OUT", file=folder)
     names = _names(folder)
     if all(is_leftover(name) for name in names):
         return "new"

@@ -62,7 +62,7 @@ def test_the_data_are_never_written_over(made_up):
 
 def test_a_file_is_no_folder(made_up, tmp_path):
     (tmp_path / "file").write_text("x")
-    assert "is a file, but a folder is needed is to be written" in fails(made_up, tmp_path / "file", *SMALL)
+    assert "is a file, but a folder is needed" in fails(made_up, tmp_path / "file", *SMALL)
     assert fails(made_up, tmp_path / "file" / "in", *SMALL).endswith("cannot be written (Not a directory)")
 
 
