@@ -154,9 +154,11 @@ class Service:
             if id not in example_ids(self._growing):
                 return False
             after = without_example(self._growing, id)
+            # The first example brings the memory, which what was added since is remembered in.
+            first = example_ids(self._base) == () and id == next(iter(example_ids(self._growing)))
             journal.remove(id)
             afresh, changes = journal.new()
-            if afresh:  # as every other process will have it: what else was added may rest on the example
+            if afresh and first:  # as every other process will have it
                 self._apply(afresh, changes)
             else:
                 self._replace(after)

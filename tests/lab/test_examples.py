@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 
 import command_line
@@ -320,6 +321,34 @@ def test_after_a_removal_a_server_answers_as_after_a_restart(tmp_path):
     again = Service(Served(Predictor(model)), journal=Journal(path, model))
     for text in TEXTS:
         assert answers(service, text) == pytest.approx(answers(again, text), abs=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_added_and_removed_a_server_answers_as_after_a_restart(seed, tmp_path):
+    model, path, dice = small_network(), tmp_path / "added.jsonl", random.Random(seed)
+    service, there = Service(Served(Predictor(model)), journal=Journal(path, model)), []
+    for number in range(12):
+        kind = dice.choice(["label", "label with examples", "example", "example", "removal", "removal"])
+        if kind.startswith("label"):
+            examples = (dice.choice(TEXTS),) if kind.endswith("examples") else ()
+            service.add([NewLabel(f"{kind} {number}", examples=examples)])
+        elif kind == "example":
+            there.append(f"e{number}")
+            service.add_examples([Example(dice.choice(TEXTS), [dice.randrange(5)], id=there[-1])])
+        elif there:
+            assert service.remove_example(there.pop(dice.randrange(len(there))))
+    again = Service(Served(Predictor(model)), journal=Journal(path, model))
+    assert again.examples == service.examples == len(there)
+    for text in TEXTS:
+        assert answers(service, text) == pytest.approx(answers(again, text), abs=1e-5)
+
+
+def test_a_removal_makes_no_other_change_again(tmp_path, monkeypatch):
+    model = small_network()
+    service = Service(Served(Predictor(model)), journal=Journal(tmp_path / "added.jsonl", model))
+    service.add_examples([Example(TEXTS[at], [at], id=f"e{at}") for at in range(3)])
+    monkeypatch.setattr(service, "_replayed", None)
+    assert service.remove_example("e2") and service.examples == 2
 
 
 def test_a_journal_outlives_a_change_of_the_folder(tmp_path):
