@@ -9,6 +9,7 @@ from gandalf.augment.label_points import Points
 from gandalf.augment.sampling import Order
 from gandalf.graph.estimates import KINDS
 from gandalf.graph.label_graph import SharedText
+from gandalf.nets.kinds import ENCODERS
 from gandalf.settings import setting
 from gandalf.train.rates import OptimiserName
 from gandalf.train.schedules import ScheduleName
@@ -17,7 +18,6 @@ TreesKind = Literal["none", "auto", "parabel", "one-vs-all"]
 Terms = Literal["auto", "words", "pairs", "characters"]
 Hardening = Literal["threshold", "any", "sample", "copies"]
 TextKind = Literal["words", "subwords", "pretrained"]
-EncoderKind = Literal["bag-of-words", "inception", "transformer"]
 AttentionName = Literal["self", "cross"]
 BlockName = Literal["astec", "decaf", "eclare"]
 HeadKind = Literal["table", "gated", "attention"]
@@ -59,9 +59,10 @@ class Text:
 class Encoder:
     """How token ids become a vector, and how the encoder is trained."""
 
-    kind: EncoderKind = setting(
+    kind: str = setting(
         "bag-of-words",
         "bag-of-words (Astec), inception (InceptionXML) or transformer (NGAME, Renee).",
+        choices=lambda: tuple(ENCODERS),
     )
     model: str | None = setting(
         None,

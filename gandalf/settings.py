@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import MISSING, Field, field, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from gandalf.errors import DataError
@@ -24,6 +25,23 @@ T = TypeVar("T")
 Value = Any  # value of a setting: a scalar, a tuple, None, or a dataclass of settings
 Kind = Any  # declared type of a setting
 NONE = "none"  # TOML has no null
+
+
+class Kinds(dict[str, str]):
+    """Kinds of one thing by name, each with the place `module:object` that owns it.
+
+    The place is imported when it is asked for. To add a kind from outside, set a name.
+    """
+
+    def __init__(self, what: str, places: Mapping[str, str]) -> None:
+        super().__init__(places)
+        self.what = what
+
+    def load(self, name: str) -> Any:  # noqa: ANN401  each table has objects of its own type
+        """Return the object of a kind."""
+        if name not in self:
+            raise DataError(f"there is no {self.what} {name!r}", remedy=f"choose from {', '.join(self)}")
+        return resolve_name(self[name])
 
 
 def setting(default: T, help: str, *, choices: Callable[[], Sequence[str]] | None = None) -> T:

@@ -67,7 +67,7 @@ def _story(name: str, found: Recipe) -> list[RenderableType]:
     facts = Table.grid(padding=(0, 2))
     for key, value in _facts(name).items():
         facts.add_row(f"[bold]{key}[/]", escape(value))
-    needed = {"transformers": found.encoder.kind == "transformer", "parabel": found.trees.kind != "none"}
+    needed = {"transformers": found.encoder.model is not None, "parabel": found.trees.kind != "none"}
     for extra in (name for name, is_needed in needed.items() if is_needed):
         facts.add_row("[bold]needs[/]", escape(f"pip install 'gandalf-xmc[{extra}]'"))
     commands = map(escape, _commands(found))

@@ -19,6 +19,7 @@ from gandalf.model.model import Model
 from gandalf.model.part import Part
 from gandalf.model.trees import Trees, load_trees
 from gandalf.model.with_memory import ModelWithMemory, as_queries
+from gandalf.nets.encoder import TextEncoder
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.text.pretrained import MISSING_LIBRARY
@@ -125,7 +126,7 @@ def _network(
     _check_shapes(parts, tensors, folder / WEIGHTS)
     _fill(parts, tensors)
     encoder, head = parts["encoder"], parts["head"]
-    assert isinstance(head, Table)
+    assert isinstance(encoder, TextEncoder) and isinstance(head, Table)
     if getattr(encoder, "dim", None) != facts.dim:
         what = f"the encoder gives {getattr(encoder, 'dim', None)} numbers and the head takes {facts.dim}"
         raise DataError(what, remedy=AGAIN, file=folder / CONFIG)

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from scipy.sparse import csr_array
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from gandalf.data.files import moved_in
@@ -23,7 +23,7 @@ from gandalf.model.exact import pair_scores, top_k
 from gandalf.model.layout import WEIGHTS, Facts
 from gandalf.model.new_rows import NewRows
 from gandalf.model.part import Extendable, Mask, largest
-from gandalf.nets.bag_of_words import BagOfWords
+from gandalf.nets.encoder import TextEncoder
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
@@ -40,7 +40,7 @@ class Model(Extendable):
     """Tokens, encoder and head, what the labels are called, and how it was made."""
 
     tokens: Tokens
-    encoder: nn.Module  # an `Encoder`: (B, T) -> (B, dim)
+    encoder: TextEncoder  # an `Encoder`: (B, T) -> (B, dim)
     head: Table | Int8Table  # the latter in memory alone, never in a folder
     label_texts: Sequence[str]  # L
     label_ids: Sequence[str] | None  # L
@@ -84,7 +84,7 @@ class Model(Extendable):
     @torch.no_grad()
     def vectors(self, texts: Sequence[str], batch: int = 1024) -> Tensor:
         """Encode texts as they are encoded for prediction: no dropout, no gradient."""  # shape: (N, dim)
-        if len(texts) == 1 and isinstance(self.encoder, BagOfWords):
+        if len(texts) == 1:
             plain = self.encoder.plain()
             if plain is not None:
                 return torch.from_numpy(plain(self.tokens.encode(texts)[0])).unsqueeze(0)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gandalf.nets.blocks import POINT_BLOCKS, BlockName
+from gandalf.nets.encoder import EncoderKind, EncoderSettings
 from gandalf.nets.word_table import WordEncoder, WordTable
+from gandalf.text.tokens import Tokens
 from gandalf.wide.plain import PlainBagOfWords
 
 
@@ -43,12 +45,21 @@ class BagOfWords(WordEncoder):
         self.residual = POINT_BLOCKS[options.block](options.dim, options.dropout)
         self.register_buffer("centre", torch.zeros(options.dim) if options.centred else None)
 
+    def start(self, settings: EncoderSettings, tokens: Tokens) -> None:
+        """Weigh the tokens by how few texts have them."""
+        self.weigh(torch.from_numpy(tokens.idf()))
+
+    @property
+    def is_centred(self) -> bool:
+        """True if the mean of the training texts is subtracted."""
+        return self.centre is not None
+
     def weigh(self, idf: Tensor) -> None:
         """Set the words' weights; 0 for padding."""
         self.idf.copy_(idf)
 
     @torch.no_grad()
-    def centre_on(self, ids: Tensor) -> None:
+    def settle_on(self, ids: Tensor) -> None:
         """Set the centre to the mean vector of these texts, if the encoder has a centre."""  # shape: (B, T)
         if self.centre is None:
             return
@@ -66,6 +77,10 @@ class BagOfWords(WordEncoder):
         """Apply the block and subtract the centre."""  # shape: (B, dim), the same
         encoded: Tensor = self.residual(x)
         return encoded if self.centre is None else encoded - self.centre
+
+    def for_export(self) -> nn.Module:
+        """Return the encoder without PyTorch's own kernel for sums, which ONNX would spell out as a loop."""
+        return _Exported(self)
 
     def plain(self) -> PlainBagOfWords | None:
         """Return the encoder in NumPy, for one text; None unless all numbers are of float32 on the CPU.
@@ -95,3 +110,22 @@ class _Plain:
 def _state(tensors: tuple[Tensor, ...]) -> list[int]:
     """Return numbers that differ once a tensor has other memory or was written to."""
     return [number for each in tensors for number in (each.data_ptr(), each._version)]
+
+
+class _Exported(nn.Module):
+    def __init__(self, bag: BagOfWords) -> None:
+        super().__init__()
+        self.bag = bag
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Encode a batch of texts."""  # shape: (B, T) -> (B, dim)
+        weight = F.normalize(self.bag.idf[tokens] * (tokens != 0), dim=1)
+        summed = torch.bmm(weight.unsqueeze(1), self.bag.words(tokens)).squeeze(1)
+        return self.bag.behind(summed)
+
+
+def _choose(settings: EncoderSettings, max_length: int) -> BagOfWordsOptions:
+    return BagOfWordsOptions(settings.dim, settings.dropout, settings.residual, settings.centred)
+
+
+KIND = EncoderKind(BagOfWords, BagOfWordsOptions, _choose, small_batches=True, weighs_tokens=True)

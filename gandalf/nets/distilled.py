@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from gandalf.errors import DataError
-from gandalf.nets.transformer import Transformer, TransformerOptions, read_config
+from gandalf.nets.transformer import pretrained_encoder
 from gandalf.progress import track
 from gandalf.text.pretrained import DEFAULT_MODEL, model_folder, need_transformers, pretrained_tokens
 from gandalf.text.tokens import Tokens
@@ -46,10 +46,7 @@ def distilled_vectors(source: str, tokens: Tokens, dim: int, device: str) -> tup
 def _read(model: str, words: list[str], device: str) -> Vectors:
     """Return the transformer's vector of each word."""  # shape: (W, hidden)
     folder, own = model_folder(model), pretrained_tokens(model, LENGTH)
-    encoder = Transformer(own.size, TransformerOptions(read_config(folder))).eval()
-    encoder.start_from(folder)
-    encoder.renumber(own.tokenizer_ids)
-    encoder.to(device)
+    encoder = pretrained_encoder(folder, own).eval().to(device)
     parts = []
     for start in track(range(0, len(words), BATCH), "reading words"):
         ids = torch.from_numpy(own.encode(words[start : start + BATCH])).long().to(device)

@@ -1,8 +1,8 @@
-"""Build encoders by their names in recipes and model folders."""
+"""Encoders: built by name, and asked for the vectors of many texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,42 +10,21 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from gandalf.errors import DataError
-from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
-from gandalf.nets.inception import Inception, InceptionOptions
-from gandalf.nets.transformer import Transformer, TransformerOptions
+from gandalf.nets.encoder import EncoderKind, TextEncoder
+from gandalf.nets.kinds import ENCODERS
 
-# Each turns token ids into vectors of length about 1, and says as `dim` how long they are.
-TextEncoder = BagOfWords | Inception | Transformer
 
-ENCODERS: dict[str, tuple[Callable[..., TextEncoder], type]] = {
-    "bag-of-words": (BagOfWords, BagOfWordsOptions),
-    "inception": (Inception, InceptionOptions),
-    "transformer": (Transformer, TransformerOptions),
-}
+def encoder_kind(name: str) -> EncoderKind:
+    """Return what is known of an encoder before it is built."""
+    found: EncoderKind = ENCODERS.load(name)
+    return found
 
 
 def build_encoder(options: Mapping[str, Any], vocabulary: int) -> TextEncoder:
-    """Return an encoder of `options["kind"]`, built with the other options."""
+    """Build the encoder of that `kind` with the other options; its weights are drawn at random."""
     rest = dict(options)
-    kind = rest.pop("kind", None)
-    if kind not in ENCODERS:
-        raise DataError(f"there is no encoder {kind!r}", remedy=f"choose from {', '.join(ENCODERS)}")
-    build, options_of = ENCODERS[kind]
-    return build(vocabulary, options_of(**rest))
-
-
-def set_dropout(encoder: TextEncoder, share: float) -> None:
-    """Set the dropout of an encoder, except inside a pre-trained network and in the last layer of
-    Inception."""
-    own: set[nn.Module] = set()
-    if isinstance(encoder, Transformer):
-        own.update(encoder.model.modules())
-    elif isinstance(encoder, Inception):
-        own.add(encoder.last_dropout)
-    for module in encoder.modules():
-        if isinstance(module, nn.Dropout) and module not in own:
-            module.p = share
+    kind = encoder_kind(rest.pop("kind", None))
+    return kind.build(vocabulary, kind.options(**rest))
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from torch.nn.utils.parametrizations import spectral_norm
 
 from gandalf.errors import DataError
+from gandalf.nets.encoder import EncoderKind, EncoderSettings
 from gandalf.nets.word_table import WordEncoder, WordTable
 
 KERNELS = ((4, 0), (8, 2), (16, 6))  # width and circular padding; all have stride 4
@@ -115,6 +116,12 @@ class Inception(WordEncoder):
         self.last_dropout = nn.Dropout(options.last_dropout)
         self.scale = self.dim**-0.5  # vectors of length about 1, as every head expects
 
+    def set_dropout(self, share: float) -> None:
+        """Drop this share of numbers from now on; the share before the head stays."""
+        last = self.last_dropout.p
+        super().set_dropout(share)
+        self.last_dropout.p = last
+
     def look_up(self, ids: Tensor) -> Tensor:
         """Return the vectors of the first words, padded to `words`."""
         # shape: (B, T) -> (B, words, word_dim)
@@ -148,3 +155,11 @@ def _through(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
     for layer in layers:
         found = layer(found)
     return found.view(x.shape)
+
+
+def _choose(settings: EncoderSettings, max_length: int) -> InceptionOptions:
+    shares = (settings.dropout, settings.last_dropout)
+    return InceptionOptions(max_length, settings.dim, *shares, settings.attention)
+
+
+KIND = EncoderKind(Inception, InceptionOptions, _choose, normalises=True)

@@ -17,8 +17,11 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from gandalf.errors import DataError
-from gandalf.text.pretrained import CONFIG, need_transformers
+from gandalf.nets.encoder import EncoderKind, EncoderSettings, TextEncoder, evenly
+from gandalf.text.pretrained import CONFIG, model_folder, need_transformers
 from gandalf.text.stored import read_text
+from gandalf.text.subwords import Subwords
+from gandalf.text.tokens import Tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -34,6 +37,7 @@ FAMILIES = (
 _LEFT_OUT = ("architectures", "auto_map", "transformers_version", "torch_dtype", "dtype", "use_kernels")
 _LEFT_OUT_ENDS = ("_implementation", "quantization_config", "name_or_path")
 WEIGHTS = "model.safetensors"
+SETTLED = 256  # texts that say how long vectors are
 # Tokens encoded at once without a gradient: enough to fit a CPU cache, or to fill a GPU.
 PART = {"cpu": 1 << 12, "cuda": 1 << 16}
 REMEDY = "use a folder as transformers' save_pretrained writes it"
@@ -47,7 +51,7 @@ class TransformerOptions:
     dropout: float = 0.0
 
 
-class Transformer(nn.Module):
+class Transformer(TextEncoder):
     """The mean of the last layer over the tokens without padding, scaled to length of about 1.
 
     `tokenizer_ids` maps our token ids, of which 0 is always padding, to rows of the model's table.
@@ -77,6 +81,20 @@ class Transformer(nn.Module):
         """Drop the cache of vectors."""
         self._remembered = None
 
+    def set_dropout(self, share: float) -> None:
+        """Drop this share of a text's vector from now on; what the transformer drops inside stays."""
+        self.dropout.p = share
+
+    def start(self, settings: EncoderSettings, tokens: Tokens) -> None:
+        """Take the weights of the pre-trained transformer, and its numbers of the tokens."""
+        assert isinstance(tokens, Subwords)  # by `check_recipe`
+        self.load_pretrained(model_folder(settings.model), tokens)
+
+    def load_pretrained(self, folder: Path, tokens: Subwords) -> None:
+        """Take the weights in a Hugging Face folder, and its numbers of the tokens."""
+        self.start_from(folder)
+        self.renumber(tokens.tokenizer_ids)
+
     def renumber(self, tokenizer_ids: npt.NDArray[np.int64]) -> None:
         """Set the model's id of each of our tokens; -1 for an additional padding token."""
         rows = self.model.config.vocab_size
@@ -87,8 +105,9 @@ class Transformer(nn.Module):
         self.tokenizer_ids.copy_(torch.from_numpy(np.where(tokenizer_ids < 0, padding, tokenizer_ids)))
 
     @torch.no_grad()
-    def settle(self, ids: Tensor) -> None:
-        """Set the scale so that the vectors of these texts have a mean length of 1."""
+    def settle_on(self, ids: Tensor) -> None:
+        """Choose the constant factor that gives some of these texts vectors of length 1 on average."""
+        ids = ids[torch.from_numpy(evenly(len(ids), SETTLED)).to(ids.device)]
         was_training = self.training
         length = self.eval()(ids).norm(dim=1).mean()
         self.train(was_training)
@@ -244,3 +263,26 @@ def _read_weights(folder: Path) -> dict[str, Tensor]:
 
 def _reason(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:120]
+
+
+def pretrained_encoder(folder: Path, tokens: Subwords) -> Transformer:
+    """Return the transformer of a Hugging Face folder, for these tokens of its own."""
+    encoder = Transformer(tokens.size, TransformerOptions(read_config(folder)))
+    encoder.load_pretrained(folder, tokens)
+    return encoder
+
+
+def _choose(settings: EncoderSettings, max_length: int) -> TransformerOptions:
+    return TransformerOptions(read_config(model_folder(settings.model)), settings.dropout)
+
+
+def _require(settings: EncoderSettings) -> None:
+    need_transformers()
+    model_folder(settings.model)
+
+
+def _longest_by_config(settings: EncoderSettings) -> int | None:
+    return longest_text(read_config(model_folder(settings.model)))
+
+
+KIND = EncoderKind(Transformer, TransformerOptions, _choose, _require, _longest_by_config, pretrained=True)

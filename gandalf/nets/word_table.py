@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from gandalf.nets.encoder import TextEncoder
 
 
 class WordTable(nn.Module):
@@ -67,10 +69,15 @@ class WordTable(nn.Module):
         return (ids, self.weight) if self._taken is None else (self.place[ids], self._taken)
 
 
-class WordEncoder(nn.Module, ABC):
+class WordEncoder(TextEncoder):
     """An encoder of word vectors: a look-up, then layers whose shapes do not depend on the texts."""
 
     words: WordTable
+
+    @property
+    def word_table(self) -> WordTable:
+        """Vectors of words, which rows made of label texts share."""
+        return self.words
 
     @abstractmethod
     def look_up(self, ids: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from gandalf.model import Model
-from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.heads import Table
 from gandalf.predict.index import Floats, IndexSearch, Ints, padded
 from gandalf.wide.plain import first_of_one, scores_of_one
@@ -32,7 +31,7 @@ class OneText:
     def best(self, text: str, k: int) -> tuple[Ints, Floats] | None:
         """Return ids and scores, 1 x k, or None if the model calls for the usual way."""
         encoder, tokens = self._network.encoder, self._network.tokens
-        plain = encoder.plain() if isinstance(encoder, BagOfWords) else None
+        plain = encoder.plain()
         if plain is None:
             return None
         ids = tokens.encode([text])

@@ -16,14 +16,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
 from gandalf.memory.files import INNER, write_memory
 from gandalf.model import Mix, Model, ModelWithMemory, Part, Trees
 from gandalf.model.layout import LABELS
-from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.blocks import settle
 from gandalf.nets.encoders import build_encoder
 from gandalf.slim import (
@@ -58,20 +56,6 @@ class _Whole(nn.Module):
         """Return scores of all labels, and the vectors."""  # shape: (B, T) -> (B, L), (B, dim)
         vectors: Tensor = self.encoder(tokens)
         return vectors @ self.rows.T + self.bias, vectors
-
-
-class _PlainBag(nn.Module):
-    """A bag of words without PyTorch's own kernel for sums, which ONNX would spell out as a loop."""
-
-    def __init__(self, bag: BagOfWords) -> None:
-        super().__init__()
-        self.bag = bag
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Encode a batch of texts."""  # shape: (B, T) -> (B, dim)
-        weight = F.normalize(self.bag.idf[tokens] * (tokens != 0), dim=1)
-        summed = torch.bmm(weight.unsqueeze(1), self.bag.words(tokens)).squeeze(1)
-        return self.bag.behind(summed)
 
 
 def export_model(model: Part, source: Path, folder: Path, *, overwrite: bool = False) -> float:
@@ -201,10 +185,10 @@ def _quiet() -> Iterator[None]:
 def _plain(model: Model) -> nn.Module:
     """The encoder without what is only for training."""
     # Built anew: a deep copy would share the class from which a parametrization is about to be removed.
-    found: nn.Module = build_encoder(model.config["encoder"], model.tokens.size)
+    found = build_encoder(model.config["encoder"], model.tokens.size)
     found.load_state_dict(model.encoder.state_dict())
     settle(found)
-    return _PlainBag(found) if isinstance(found, BagOfWords) else found
+    return found.for_export()
 
 
 def _difference(model: Part, folder: Path) -> float:

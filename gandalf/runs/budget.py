@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from gandalf.data.dataset import Dataset
+from gandalf.nets.encoders import encoder_kind
 from gandalf.recipe import Recipe
 from gandalf.runs.plan import resolved
 
@@ -106,12 +107,12 @@ def epoch_seconds(recipe: Recipe, size: Size, operations: float) -> float:
     """Return what an epoch of the recipe, whose device and batch are resolved, takes at this speed."""
     encoder = recipe.encoder
     labels = min(SHORTLIST, size.labels) if recipe.labels.kind == "shortlist" else size.labels
-    numbers = labels * (TRANSFORMER_DIM if encoder.kind == "transformer" else encoder.dim)
+    numbers = labels * (TRANSFORMER_DIM if encoder_kind(encoder.kind).pretrained else encoder.dim)
     step = (6 * recipe.training.batch * numbers / USED + MOVED * numbers) / operations
     if recipe.head.rows == "frozen":
         step *= FROZEN_ROWS
     reading = 0.0
-    if encoder.kind == "transformer" and not encoder.frozen:
+    if encoder_kind(encoder.kind).pretrained and not encoder.frozen:
         reading = 3 * reading_seconds(recipe, size, operations)  # forwards, and backwards for twice that
     return size.both / recipe.training.batch * (step + STEP_SECONDS) + reading
 
@@ -126,7 +127,9 @@ def reading_seconds(recipe: Recipe, size: Size, operations: float) -> float:
 
 def start_seconds(recipe: Recipe, size: Size, operations: float) -> float:
     """Return what comes before the first update: a frozen transformer reads all texts once."""
-    reading = reading_seconds(recipe, size, operations) if recipe.encoder.kind == "transformer" else 0.0
+    reading = (
+        reading_seconds(recipe, size, operations) if encoder_kind(recipe.encoder.kind).pretrained else 0.0
+    )
     return START_SECONDS + 3e-5 * size.both + reading
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,13 @@ from scipy.sparse import csr_array
 from torch import Tensor, nn
 
 from gandalf.errors import DataError
-from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.distilled import distilled_vectors, is_distilled
-from gandalf.nets.encoders import TextEncoder, build_encoder, encode_tokens
+from gandalf.nets.encoder import TextEncoder, evenly
+from gandalf.nets.encoders import build_encoder, encode_tokens, encoder_kind
 from gandalf.nets.heads import Composed, Head, Table
 from gandalf.nets.label_text import Attention, Frozen, GatedSum, LabelText
-from gandalf.nets.transformer import Transformer, read_config
 from gandalf.recipe import Encoder, Recipe
 from gandalf.runs.prepare import PARTS, LabelTexts, trained_before
-from gandalf.text.pretrained import model_folder
-from gandalf.text.subwords import Subwords
 from gandalf.text.tokens import Tokens
 from gandalf.text.vectors import static_vectors
 from gandalf.train.batches import Points
@@ -30,33 +28,15 @@ from gandalf.train.parallel.ranks import ONE, Ranks
 from gandalf.train.precision import DTYPES
 
 TEXTS = 1 << 16  # read at once where a rank has rows of some labels alone
-SETTLED = 256  # points that say how long a transformer's vectors are
 SOME = 4_096  # points that say where a bag's vectors lie: their mean is within 2 % of its length
 
 
 def encoder_options(encoder: Encoder, max_length: int) -> dict[str, Any]:
-    """What a model folder keeps, to build the encoder again."""
+    """Return what a model folder keeps, to build the encoder again."""
     if encoder.from_model is not None:
         return _options_of_model(encoder, encoder.from_model)
-    if encoder.kind == "inception":
-        return {
-            "kind": encoder.kind,
-            "words": max_length,
-            "word_dim": encoder.dim,
-            "dropout": encoder.dropout,
-            "last_dropout": encoder.last_dropout,
-            "attention": encoder.attention,
-        }
-    if encoder.kind == "transformer":
-        config = read_config(model_folder(encoder.model))
-        return {"kind": encoder.kind, "config": config, "dropout": encoder.dropout}
-    return {
-        "kind": encoder.kind,
-        "dim": encoder.dim,
-        "dropout": encoder.dropout,
-        "block": encoder.residual,
-        "centred": encoder.centred,
-    }
+    chosen = encoder_kind(encoder.kind).choose(encoder, max_length)
+    return {"kind": encoder.kind} | {each.name: getattr(chosen, each.name) for each in fields(chosen)}
 
 
 def _options_of_model(encoder: Encoder, folder: str) -> dict[str, Any]:
@@ -82,10 +62,7 @@ def assemble_encoder(recipe: Recipe, tokens: Tokens, texts: npt.NDArray[np.int64
         _begin(encoder, recipe, tokens)
     encoder.to(recipe.device)
     if recipe.encoder.from_model is None:
-        if isinstance(encoder, Transformer):
-            encoder.settle(torch.from_numpy(texts[evenly(len(texts), SETTLED)]).to(recipe.device))
-        elif isinstance(encoder, BagOfWords):
-            encoder.centre_on(torch.from_numpy(texts).to(recipe.device))
+        encoder.settle_on(torch.from_numpy(texts).to(recipe.device))
     return encoder
 
 
@@ -107,16 +84,16 @@ def assemble_head(
         torch.manual_seed(recipe.seed + 1)
         table = Table.part(num_labels, encoder.dim, own)
         START[recipe.head.start](encoder, table, points, texts, own)
-        if isinstance(encoder, BagOfWords) and encoder.centre is not None:
+        if encoder.is_centred:
             vectors = encode_tokens(encoder, points.tokens[evenly(len(points), SOME)]).cpu()
             start_scores(table, points, vectors, own, SPREADS[recipe.head.kind], ranks)
         table.rows.data = table.rows.data.to(DTYPES[recipe.head.row_precision])
         table = table.to(recipe.device)  # not before: it may have no room for float32
         names = PARTS[recipe.head.kind]
-        if not names or texts is None or isinstance(encoder, Transformer):
+        if not names or texts is None or encoder.word_table is None:
             return table
         block = recipe.encoder.residual
-        live = [LabelText(encoder.words, texts.bags[name][own], encoder.dim, block) for name in names]
+        live = [LabelText(encoder.word_table, texts.bags[name][own], encoder.dim, block) for name in names]
         live = [part.to(recipe.device) for part in live]
         mix = MIXES[recipe.head.kind](encoder.dim, 1 + len(live))
         parts = [Frozen(part) for part in live] if recipe.head.rows == "frozen" else live
@@ -127,24 +104,18 @@ MIXES: dict[str, Callable[[int, int], nn.Module]] = {"gated": GatedSum, "attenti
 
 
 def _begin(encoder: TextEncoder, recipe: Recipe, tokens: Tokens) -> None:
-    """What an encoder knows before the first step: weights of words, vectors, a whole transformer."""
+    """Give an encoder what is known before the first step: weights of tokens, vectors, a transformer."""
     if recipe.encoder.from_model is not None:
         encoder.load_state_dict(trained_before(recipe.encoder.from_model).encoder.state_dict())
         return
-    if isinstance(encoder, Transformer):
-        assert isinstance(tokens, Subwords)  # by `check_recipe`
-        encoder.start_from(model_folder(recipe.encoder.model))
-        encoder.renumber(tokens.tokenizer_ids)
-        return
-    if isinstance(encoder, BagOfWords):
-        encoder.weigh(torch.from_numpy(tokens.idf()))
-    if recipe.text.vectors is not None:
-        source, dim = recipe.text.vectors, encoder.words.embedding_dim
+    encoder.start(recipe.encoder, tokens)
+    if recipe.text.vectors is not None and encoder.word_table is not None:
+        source, dim = recipe.text.vectors, encoder.word_table.embedding_dim
         if is_distilled(source):
             vectors, found = distilled_vectors(source, tokens, dim, recipe.device)
         else:
             vectors, found = static_vectors(source, tokens, dim)
-        encoder.words.start_from(torch.from_numpy(vectors), torch.from_numpy(found))
+        encoder.word_table.start_from(torch.from_numpy(vectors), torch.from_numpy(found))
 
 
 @torch.no_grad()
@@ -249,11 +220,6 @@ def start_scores(
     frequency = (_count(points, own) + 0.5) / (len(points) + 1)  # 0.5: a label without points has odds, too
     shift = table.rows.data @ mean + 0.5 * scale**2 * variance
     table.bias.data.copy_(torch.logit(frequency) - shift)
-
-
-def evenly(number: int, at_most: int) -> npt.NDArray[np.int64]:
-    """Return the places of at most so many points, evenly spaced."""
-    return np.linspace(0, number - 1, min(at_most, number)).astype(np.int64)
 
 
 def _count(points: Points, own: slice) -> Tensor:

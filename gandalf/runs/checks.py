@@ -10,11 +10,12 @@ from gandalf.data.dataset import Dataset
 from gandalf.data.lengths import EMPTY_TEXT_REMEDY, count_empty
 from gandalf.errors import DataError, argument
 from gandalf.metrics.evaluate import KS
+from gandalf.nets.encoders import encoder_kind
 from gandalf.recipe import Encoder, Recipe, Search, Targets
 from gandalf.settings import differing, to_dict
 from gandalf.systems import AUTO, is_searched
 from gandalf.systems import recipe as recipe_of
-from gandalf.text.pretrained import model_folder, need_transformers
+from gandalf.text.pretrained import need_transformers
 
 if TYPE_CHECKING:
     from gandalf.train.batches import PointOrder  # imports PyTorch, which a check of a recipe can do without
@@ -35,7 +36,6 @@ _BELOW_ONE: Limit = ("in [0, 1)", lambda value: 0 <= value < 1)
 
 FAMILIES = ("P", "nDCG", "PSP", "PSnDCG", "R", "C", "macroP")
 METRICS = (*(f"{family}@{k}" for family in FAMILIES for k in KS), "MRR")
-NORMALISED = ("inception",)  # encoders with batch normalisation
 
 _STEPS: Limit = ("from 1 to 1,000,000,000", lambda value: 1 <= value <= 10**9)
 LIMITS: dict[str, Limit] = {
@@ -123,8 +123,8 @@ def check_recipe(recipe: Recipe) -> None:
     _check_frozen(recipe)
     _check_baselines(recipe)
     _check_trees(recipe)
-    if recipe.encoder.kind == "transformer":
-        _check_transformer(recipe)
+    if encoder_kind(recipe.encoder.kind).pretrained:
+        _check_pretrained(recipe)
     elif recipe.training.micro_batch:
         what = f"training.micro_batch is for transformers, and an encoder of the kind {recipe.encoder.kind}"
         raise DataError(
@@ -133,11 +133,12 @@ def check_recipe(recipe: Recipe) -> None:
 
 
 def check_encoder(encoder: Encoder) -> None:
-    """Refuse a transformer for which something is not installed."""
-    if encoder.kind == "transformer":
+    """Refuse an encoder for which something is not installed."""
+    kind = encoder_kind(encoder.kind)
+    if encoder.from_model is None:
+        kind.require(encoder)
+    elif kind.pretrained:
         need_transformers()
-        if encoder.from_model is None:
-            model_folder(encoder.model)
 
 
 def check_points(points: Dataset) -> None:
@@ -155,7 +156,7 @@ def check_points(points: Dataset) -> None:
 def check_order(order: PointOrder, encoder: Encoder) -> None:
     """Refuse batches that the encoder cannot learn from."""
     smallest = min(order.batch, *(len(phase.points) for phase in order.phases))
-    if encoder.kind in NORMALISED and smallest < 2:
+    if encoder_kind(encoder.kind).normalises and smallest < 2:
         raise DataError(
             f"an encoder of the kind {encoder.kind} compares the points of an update, and one is too few",
             remedy=f"use a larger {argument('batch')}, more points, or another system",
@@ -181,7 +182,8 @@ def _check_frozen(recipe: Recipe) -> None:
     """Refuse to freeze what has learnt nothing, or what is not there."""
     encoder = recipe.encoder
     begins = (encoder.from_model, recipe.text.vectors)
-    if encoder.frozen and recipe.siamese.kind == "none" and not any(begins) and encoder.kind != "transformer":
+    knows_nothing = not any(begins) and not encoder_kind(encoder.kind).pretrained
+    if encoder.frozen and recipe.siamese.kind == "none" and knows_nothing:
         what = "a frozen encoder would stay as it was drawn, at random"
         raise DataError(what, remedy="set encoder.from_model or a siamese.kind, or leave encoder.frozen out")
     if recipe.head.rows == "frozen" and recipe.head.kind == "table":
@@ -221,7 +223,7 @@ def _check_trees(recipe: Recipe) -> None:
         raise DataError(what, remedy="leave it out, or choose another system")
 
 
-def _check_transformer(recipe: Recipe) -> None:
+def _check_pretrained(recipe: Recipe) -> None:
     if recipe.text.kind != "pretrained":
         what = f"a transformer reads the tokens that it was trained with, not {recipe.text.kind} of the texts"
         raise DataError(what, remedy="set text.kind=pretrained")

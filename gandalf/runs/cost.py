@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
+from gandalf.nets.encoders import encoder_kind
 from gandalf.recipe import Recipe
 from gandalf.runs.budget import (
     CHARACTERS_PER_TOKEN,
@@ -84,7 +85,7 @@ def cost(recipe: Recipe, size: Size, words: int, machine: Machine) -> Cost:
     products = met * shape.dim * (6 * shape.batch + machine.moving) / machine.operations
     step = ROWS_MADE[recipe.head.kind] * (products + machine.step)
     learnt = steps * shape.batch * _read_seconds(found, size, machine)
-    if recipe.encoder.kind == "transformer":
+    if encoder_kind(recipe.encoder.kind).pretrained:
         learnt = learnt * LEARNT if not recipe.encoder.frozen else size.both * learnt / (steps * shape.batch)
     pair_steps, pair_seconds = _pairs(found, size, shape.dim, machine)
     return Cost(steps + pair_steps, memory_plan(shape).total, steps * step + learnt + pair_seconds)
@@ -92,7 +93,7 @@ def cost(recipe: Recipe, size: Size, words: int, machine: Machine) -> Cost:
 
 def _vocabulary(recipe: Recipe, words: int) -> int:
     """Return the size of the word table: a transformer has its own."""
-    if recipe.encoder.kind != "transformer":
+    if not encoder_kind(recipe.encoder.kind).pretrained:
         return min(words, recipe.text.max_tokens)
     options = encoder_options(recipe.encoder, recipe.text.max_length)
     return int(options["config"]["vocab_size"])
@@ -113,7 +114,7 @@ def _pairs(recipe: Recipe, size: Size, dim: int, machine: Machine) -> tuple[int,
 
 def _read_seconds(recipe: Recipe, size: Size, machine: Machine) -> float:
     """Return how long a transformer reads a text; other encoders are part of an update."""
-    if recipe.encoder.kind != "transformer":
+    if not encoder_kind(recipe.encoder.kind).pretrained:
         return 0.0
     tokens = MARKS + size.characters / CHARACTERS_PER_TOKEN
     tokens = min(tokens, recipe.text.max_length or tokens)

@@ -58,7 +58,7 @@ def check_teacher(folder: str | None) -> str:
     try:
         pairs, encoder = config["recipe"]["siamese"]["kind"] != "none", config["recipe"]["encoder"]
         untouched = encoder["frozen"] and encoder["from_model"] is None
-        if pairs or (encoder["kind"] == "transformer" and untouched):
+        if pairs or (_is_pretrained(encoder["kind"]) and untouched):
             return folder
     except (KeyError, TypeError):
         return folder  # not made by a run of ours, so the folder need not tell
@@ -74,3 +74,9 @@ def _vectors(folder: str, texts: Sequence[str], device: str) -> npt.NDArray[np.f
 
     found: npt.NDArray[np.floating[Any]] = load_network(folder, device).vectors(texts).cpu().numpy()
     return found
+
+
+def _is_pretrained(kind: str) -> bool:
+    from gandalf.nets.encoders import encoder_kind
+
+    return encoder_kind(kind).pretrained

@@ -14,7 +14,7 @@ import torch
 from gandalf.data.lengths import LEAST
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError, argument
-from gandalf.nets.encoders import build_encoder
+from gandalf.nets.encoders import build_encoder, encoder_kind
 from gandalf.recipe import Device, Recipe
 from gandalf.runs.build import encoder_options
 from gandalf.train.kernels import choice
@@ -69,7 +69,7 @@ def _batch(recipe: Recipe, device: str, epoch: int) -> int:
     """
     if device == "cuda" and epoch > MANY_POINTS:
         return LARGE_BATCH
-    if recipe.encoder.kind != "bag-of-words" or recipe.siamese.kind != "none":
+    if not encoder_kind(recipe.encoder.kind).small_batches or recipe.siamese.kind != "none":
         return BATCH
     most = recipe.training.epochs * epoch / UPDATES
     return max(SMALLEST_BATCH, min(BATCH, 1 << int(math.log2(max(most, 1.0)))))
@@ -184,7 +184,7 @@ def _activations(recipe: Recipe) -> int:
 
     A transformer looks into its mask, and shapes have no numbers to look at.
     """
-    device = "cpu" if recipe.encoder.kind == "transformer" else "meta"
+    device = "cpu" if encoder_kind(recipe.encoder.kind).pretrained else "meta"
     with torch.random.fork_rng(devices=[]), torch.device(device):
         encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), WORDS)
         return saved_values(encoder, torch.ones(POINTS, recipe.text.max_length or LEAST, dtype=torch.int64))

@@ -22,8 +22,8 @@ from gandalf.errors import DataError
 from gandalf.graph.estimates.walk import smoothing_graph
 from gandalf.graph.kind import LabelGraph
 from gandalf.model import Model, Part, load_network
-from gandalf.nets.encoders import build_encoder, encode_tokens
-from gandalf.nets.transformer import Transformer, longest_text, read_config
+from gandalf.nets.encoders import encode_tokens, encoder_kind
+from gandalf.nets.transformer import pretrained_encoder
 from gandalf.predict.explain import Background, background
 from gandalf.recipe import Encoder, Recipe, Targets, Text
 from gandalf.runs.graph import any_label_graph, graph_options
@@ -135,7 +135,7 @@ def _fit(texts: list[str], text: Text, encoder: Encoder) -> Tokens:
     """Return the vocabulary; a length by the data is the longest there may be, for now."""
     if text.kind == "pretrained":
         tokens = pretrained_tokens(encoder.model, text.max_length or _most_pieces(encoder))
-        return tokens.counted(texts) if encoder.kind == "bag-of-words" else tokens  # others ask for no idf
+        return tokens.counted(texts) if encoder_kind(encoder.kind).weighs_tokens else tokens
     if text.kind == "subwords":
         size = min(text.max_tokens, 32_000)
         return Subwords.fit(texts, SubwordsOptions(max_length=text.max_length or MOST_PIECES, size=size))
@@ -144,10 +144,8 @@ def _fit(texts: list[str], text: Text, encoder: Encoder) -> Tokens:
 
 
 def _most_pieces(encoder: Encoder) -> int:
-    """Return how many tokens of a text a pre-trained transformer may be given by default."""
-    if encoder.kind != "transformer":
-        return MOST_PIECES
-    longest = longest_text(read_config(model_folder(encoder.model)))
+    """Return how many pieces of a text an encoder may be given by default."""
+    longest = encoder_kind(encoder.kind).longest(encoder)
     return MOST_PIECES if longest is None else min(MOST_PIECES, longest)
 
 
@@ -264,11 +262,7 @@ def near_words(words: tuple[str, ...], model: str | None, device: str = "cpu") -
     need_transformers()
     folder = model_folder(model)
     tokens = pretrained_tokens(folder, LENGTH)
-    options = {"kind": "transformer", "config": read_config(folder), "dropout": 0.0}
-    encoder = build_encoder(options, tokens.size)
-    assert isinstance(encoder, Transformer)
-    encoder.start_from(folder)
-    encoder.renumber(tokens.tokenizer_ids)
+    encoder = pretrained_encoder(folder, tokens)
     vectors = F.normalize(
         encode_tokens(encoder.to(device), token_table(tokens, words)), dim=1
     )  # shape: (W, dim)

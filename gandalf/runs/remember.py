@@ -20,7 +20,6 @@ from gandalf.metrics.evaluate import Scores
 from gandalf.model import Calibration, Mix, ModelWithMemory, Part
 from gandalf.model.examples import with_examples_of
 from gandalf.model.with_memory import as_queries, networks, reader_of, without_memory
-from gandalf.nets.transformer import Transformer
 from gandalf.predict.inputs import check_labels
 from gandalf.recipe import Recipe
 from gandalf.runs.folder import Place
@@ -137,8 +136,7 @@ def train_with_memory(splits: Splits, recipe: Recipe, place: Place | None = None
 def forget_texts(model: Part) -> None:
     """Drop the vectors that a frozen transformer has kept of the texts that it has read."""
     for network in networks(model):
-        if isinstance(network.encoder, Transformer):
-            network.encoder.forget()
+        network.encoder.forget()
 
 
 def add_memory(model: Part, splits: Splits, asked: Asked, options: MemoryOptions) -> Remembered:

@@ -22,7 +22,6 @@ from gandalf.errors import DataError
 from gandalf.graph.estimates import KINDS
 from gandalf.model import Model
 from gandalf.nets.heads import Table
-from gandalf.nets.transformer import Transformer
 from gandalf.recipe import Baselines, Recipe
 from gandalf.runs.build import assemble_encoder, encoder_options, some_texts
 from gandalf.runs.checks import check_encoder, check_points, check_ranks, check_recipe
@@ -119,8 +118,7 @@ class _Run:
 
     def _remember(self, texts: bool) -> None:
         """Let a transformer that never changes read each text once, or again each time it is asked."""
-        if isinstance(self.encoder, Transformer):
-            (self.encoder.remember if texts else self.encoder.forget)()
+        (self.encoder.remember if texts else self.encoder.forget)()
 
     def go(self, place: Place, plan: str) -> None:
         """Train to the end, from a checkpoint where there is one to resume from; tell the plan first."""

@@ -16,7 +16,8 @@ from scipy.special import logit
 
 from gandalf.data.dataset import Dataset
 from gandalf.graph.label_graph import GraphOptions, label_graph
-from gandalf.nets.encoders import TextEncoder, encode_tokens, set_dropout
+from gandalf.nets.encoder import TextEncoder
+from gandalf.nets.encoders import encode_tokens, encoder_kind
 from gandalf.nets.heads import Composed, Encoded, Head
 from gandalf.recipe import MixName, Recipe
 from gandalf.runs.build import assemble_head
@@ -144,7 +145,7 @@ def begin(
 
 def _classifier(material: Material, encoder: TextEncoder, before: int, head: Head | None) -> Running:
     recipe = material.recipe
-    set_dropout(encoder, recipe.encoder.dropout)
+    encoder.set_dropout(recipe.encoder.dropout)
     head = assemble_head(recipe, encoder, material.points, material.texts, material.own, material.ranks)
     labels = _labels(recipe, head_labels(material), material.ranks.world)
     points = _with_words(material.points, head, material.texts)
@@ -211,7 +212,7 @@ def _running(
 def _siamese(material: Material, encoder: TextEncoder, before: int, head: Head | None) -> Running:
     recipe, texts = material.recipe, material.texts
     assert texts is not None
-    set_dropout(encoder, pair_dropout(recipe))
+    encoder.set_dropout(pair_dropout(recipe))
     tokens = torch.from_numpy(texts.tokens[material.own]).to(recipe.device)
     head = Encoded(encoder, tokens, encoder.dim)
     made = _pairs(material, texts)
@@ -261,7 +262,7 @@ def _pair_stage(recipe: Recipe, made: Siamese) -> Stage:
 
 def _pair_micro_batch(recipe: Recipe) -> int:
     """Return how many texts are read at once: all label texts together would not fit."""
-    every = recipe.siamese.kind == "decoupled" and recipe.encoder.kind == "transformer"
+    every = recipe.siamese.kind == "decoupled" and encoder_kind(recipe.encoder.kind).pretrained
     return recipe.training.micro_batch or (TEXTS_AT_ONCE if every else 0)
 
 

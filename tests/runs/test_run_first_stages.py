@@ -10,7 +10,6 @@ from small_runs import same, small, small_splits
 from small_systems import small_system, write_pretrained
 
 from gandalf.errors import DataError
-from gandalf.nets.encoders import set_dropout
 from gandalf.runs import choose as auto
 from gandalf.runs import session as runs
 from gandalf.runs.folder import Place
@@ -160,6 +159,6 @@ def test_each_stage_drops_its_own_share(splits, tmp_path, monkeypatch):
 def test_the_last_dropout_of_convolutions_is_their_own(splits):
     model = train(splits, small("encoder.kind=inception", "encoder.dim=64", "training.steps=1")).model
     last = model.encoder.last_dropout.p
-    set_dropout(model.encoder, 0.125)
+    model.encoder.set_dropout(0.125)
     assert model.encoder.last_dropout.p == last != 0.125
     assert model.encoder.dropout.p == 0.125

@@ -9,8 +9,9 @@ from scipy.sparse import csr_array
 from small_runs import small, small_splits
 
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
+from gandalf.nets.encoder import evenly
 from gandalf.nets.heads import Table
-from gandalf.runs.build import SPREAD, evenly, start_scores
+from gandalf.runs.build import SPREAD, start_scores
 from gandalf.runs.plan import resolved
 from gandalf.runs.session import train
 from gandalf.train.batches import Points
@@ -78,7 +79,7 @@ def test_vectors_have_the_mean_zero_and_old_options_no_centre():
     old = BagOfWords(50, BagOfWordsOptions(dim=16))
     assert "centre" not in old.state_dict()
     encoder = BagOfWords(50, BagOfWordsOptions(dim=16, centred=True)).train()
-    encoder.centre_on(ids)
+    encoder.settle_on(ids)
     assert encoder.training
     with torch.no_grad():
         found = encoder.eval()(ids)

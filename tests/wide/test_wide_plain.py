@@ -29,7 +29,7 @@ def encoder(block="astec", centred=False):
     for parameter in made.parameters():
         parameter.data.add_(0.3 * torch.randn_like(parameter))
     made.train()(IDS)  # the power iteration of the spectral norm moves on
-    made.centre_on(IDS)
+    made.settle_on(IDS)
     return made.eval()
 
 

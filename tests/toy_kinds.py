@@ -1,0 +1,41 @@
+"""An encoder from outside the package: what somebody writes who adds one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from gandalf.nets.encoder import EncoderKind, TextEncoder
+from gandalf.nets.word_table import WordTable
+
+
+@dataclass(frozen=True)
+class ToyOptions:
+    dim: int = 8
+    dropout: float = 0.0
+
+
+class ToyEncoder(TextEncoder):
+    """The mean of the word vectors, through one layer."""
+
+    started = 0  # calls of `start`, of all
+
+    def __init__(self, vocabulary: int, options: ToyOptions) -> None:
+        super().__init__()
+        self.dim = options.dim
+        self.words = WordTable(vocabulary, options.dim)
+        self.layer = nn.Linear(options.dim, options.dim)
+        self.dropout = nn.Dropout(options.dropout)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        weight = (ids != 0).float()
+        weight = weight / weight.sum(dim=1, keepdim=True).clamp_min(1)
+        return self.dropout(torch.tanh(self.layer(self.words.weighted_sum(ids, weight))))
+
+    def start(self, settings, tokens) -> None:
+        ToyEncoder.started += 1
+
+
+ENCODER = EncoderKind(ToyEncoder, ToyOptions, lambda settings, length: ToyOptions(settings.dim, 0.1))
