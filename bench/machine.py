@@ -37,6 +37,15 @@ def keep(name: str, results: dict[str, Any] | list[dict[str, Any]]) -> Path:
     return path
 
 
+def replaced(text: str, mark: str, made: str) -> str:
+    """The text with what stands between two marks made anew."""
+    start, end = f"<!-- {mark} -->", f"<!-- end {mark} -->"
+    if start not in text or end not in text:
+        raise ValueError(f"the page has no marks {mark}")
+    before, _, rest = text.partition(start)
+    return f"{before}{start}\n\n{made}\n\n{end}{rest.partition(end)[2]}"
+
+
 def _cpu() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

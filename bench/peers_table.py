@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.engine import ENGINE
-from bench.machine import RESULTS
+from bench.machine import RESULTS, replaced
 from bench.peers_cpu import HARD, OWN
 from bench.studies import keys_of, main_study, systems_study
 from bench.tables import Line, Sample, figure
@@ -228,15 +228,6 @@ def soft_tables(data: str) -> list[str]:
     """Each way for soft targets, on held-out training points."""
     rows = rows_of(f"peers_{data}_validation")
     return by_soft(rows) + apart(rows) if rows else []
-
-
-def replaced(text: str, mark: str, made: str) -> str:
-    """The text with what stands between two marks made anew."""
-    start, end = f"<!-- {mark} -->", f"<!-- end {mark} -->"
-    if start not in text or end not in text:
-        raise ValueError(f"the page has no marks {mark}")
-    before, _, rest = text.partition(start)
-    return f"{before}{start}\n\n{made}\n\n{end}{rest.partition(end)[2]}"
 
 
 def main() -> None:

@@ -28,8 +28,9 @@ Written by `python -m bench.report_page` from the lines in `bench/results/engine
 behind each verdict, what it rests on, and all tables: [report.md](../../bench/results/report.md). In words:
 [reproduce.md](../guide/reproduce.md#what-the-claims-came-to).
 
-Rows of inceptionxml, inceptionxml-lf, siamesexml, ngame and renee are of
-[former parts](../reference/systems.md#former-parts): commit 0f17dd6 is the last with them.
+Rows D (renee: Z1), G and default of inceptionxml, siamesexml, ngame and renee on Man and Web are of the
+present parts, and of the first two on Docs, seed 0. All other rows of these systems and of inceptionxml-lf,
+and all their lengths, are of [former parts](../reference/systems.md#former-parts).
 """
 CONTROL = "LF-WordNetRelated-64K"  # two systems without evidence of a plateau: nothing is judged there
 

@@ -1,6 +1,7 @@
 """The pages of results from the stored lines of bench/engine.py, and tables of any other study.
 
-python -m bench.results_page            writes docs/lab/results.md, and all tables to bench/results/results.md
+python -m bench.results_page            writes docs/lab/results.md, bench/results/results.md with all tables,
+                                        and what systems reach into docs/reference/systems.md
 python -m bench.results_page STUDY      prints a study by the settings of its label points
 python -m bench.results_page plateau --by training.epochs targets
 """
@@ -16,8 +17,9 @@ import numpy as np
 from bench.auto_table import AUTO, auto_table
 from bench.auto_table import INTRODUCTION as OF_AUTO
 from bench.engine import ENGINE, KEPT, read_lines
-from bench.machine import RESULTS
-from bench.short_page import FIRST, short_page
+from bench.former import MEANING, marked
+from bench.machine import RESULTS, replaced
+from bench.short_page import FIRST, reached_table, short_page
 from bench.studies import STUDIES, VARIANTS, Run, variant_name
 from bench.systems_table import systems_lines, systems_section
 from bench.tables import (
@@ -41,6 +43,7 @@ Groups = dict[str, list[Line]]  # lines by the name of their row
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "lab"
 PAGE, WHOLE = DOCS / "results.md", RESULTS / "results.md"
+SYSTEMS = DOCS.parent / "reference" / "systems.md"
 ROWS = (*VARIANTS, AUTO)
 BASES = ("D", "Z1")  # that gains are told against
 SCORES: dict[str, Column] = {
@@ -77,14 +80,12 @@ Written by `python -m bench.results_page` from the lines that `python -m bench.e
   which is half the 95 % interval of a difference of two means, the spread between seeds pooled over the rows.
   Gains are given ± that noise and are bold where they are larger. It is the noise of training; the test
   points are the same in every row.
-- All rows of `inceptionxml`, `inceptionxml-lf`, `siamesexml`, `ngame` and `renee` are of
-  [former parts](../../docs/reference/systems.md#former-parts): commit 0f17dd6 is the last with them.
-  `renee` on Docs was run with `head.rate=400`.
+- FORMER
 - Encoder, epochs and whether a system is at a plateau: [below](#how-they-were-trained).
 - Label text, new text: test points whose text is, and is not, the text of some label.
 - Seconds are those of training. Other runs shared the card or the cores, more at some times than at others,
   so that they compare roughly at best. Memory is the peak of GPU memory, or of the whole process on a CPU.
-"""
+""".replace("FORMER", MEANING.format(docs="../../docs/reference/"))
 
 
 def page(lines: list[Line], chosen: list[Line], wanted: list[Run], settled: Evidence | None = None) -> str:
@@ -211,7 +212,7 @@ def score_table(groups: Groups) -> str:
         ]
         seconds = float(np.mean([line["seconds"] for line in lines]))
         memory = max(line["peak_memory"] for line in lines) / 2**20
-        rows.append([row, *cells, f"{seconds:,.1f}", f"{memory:,.0f}"])
+        rows.append([marked(row, lines), *cells, f"{seconds:,.1f}", f"{memory:,.0f}"])
     return table(["", *SCORES, "seconds", "peak MB"], rows)
 
 
@@ -226,7 +227,11 @@ def gain_table(groups: Groups) -> str:
         return "" if row == base else number(gain, half, bold=abs(gain) > half, sign="+")
 
     pairs = [(base, name) for base in bases for name in GAINS]
-    rows = [[row, *(cell(row, base, name) for base, name in pairs)] for row in groups if row != bases[0]]
+    rows = [
+        [marked(row, lines), *(cell(row, base, name) for base, name in pairs)]
+        for row, lines in groups.items()
+        if row != bases[0]
+    ]
     return table(["", *(f"{name} − {base}" for base, name in pairs)], rows)
 
 
@@ -246,6 +251,7 @@ def main() -> None:
     parser.add_argument("--by", nargs="+", default=list(LABEL_POINTS), help="settings that make a row")
     parser.add_argument("--from", type=Path, default=ENGINE, dest="folder", help="folder with stored lines")
     parser.add_argument("--to", type=Path, default=PAGE, help="the short page")
+    parser.add_argument("--systems", type=Path, default=SYSTEMS, help="the page that says what each reaches")
     parser.add_argument("--all-to", type=Path, default=WHOLE, help="the page with all tables")
     chosen = parser.parse_args()
 
@@ -260,6 +266,9 @@ def main() -> None:
         chosen.all_to: page(lines, stored(AUTO), STUDIES["main"](), known),
         chosen.to: short_page(systems_lines(lines), of_first(lines), chosen.folder, known),
     }
+    if chosen.systems.exists():
+        reached = reached_table(systems_lines(lines))
+        texts[chosen.systems] = replaced(chosen.systems.read_text("utf-8"), "REACHED", reached)
     for path, text in texts.items():
         with written(path) as file:
             file.write(text)

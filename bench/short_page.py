@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench.former import MEANING, is_former, marked
 from bench.studies import OWN_BASELINE
 from bench.systems_table import COLUMNS, gains_table, grouped
 from bench.tables import WHO_GAINS, Column, Line, Sample, figure, noise, number, pooled, table
@@ -14,6 +15,7 @@ from gandalf.lab.results import Place, Results
 from gandalf.lab.study_text import table_text
 from gandalf.systems import NETWORKS
 
+REACHED = ("P@1", "PSP@5")
 SHOWN = ("D", "Z1", "G", "default")
 FIRST = "astec"
 GAINS = """\
@@ -55,7 +57,7 @@ def short_page(
         [
             TITLE,
             f"{answer(lines, known)}\n",
-            READING,
+            READING + (f"{MEANING.format(docs='../reference/')}\n" if any(map(is_former, lines)) else ""),
             GAINS,
             f"{gains_table(lines)}\n",
             f"## `{FIRST}` on four sets\n\nMean of three seeds ± standard deviation.\n",
@@ -112,6 +114,33 @@ def _gains(lines: list[Line], column: Column, points: str) -> dict[tuple[str, st
                 half = noise(samples[other], samples[own], pooled(samples.values()))
                 found[data, system] = (samples[other].mean - samples[own].mean, half)
     return found
+
+
+def reached_table(lines: list[Line]) -> str:
+    """P@1 and PSP@5 of each system on each set, its own baseline and the default's label points."""
+    sets = list({line["name"]: None for line in sorted(lines, key=lambda line: line["figures"]["points"])})
+    by_set = {data: grouped([line for line in lines if line["name"] == data]) for data in sets}
+    best = {
+        (data, name): max(Sample.of(of, COLUMNS[name]).mean for of in by_set[data].values())
+        for data in sets
+        for name in REACHED
+    }
+
+    def cell(data: str, row: tuple[str, str]) -> str:
+        if not (of := by_set[data].get(row)):
+            return ""
+        means = {name: Sample.of(of, COLUMNS[name]).mean for name in REACHED}
+        told = (
+            f"**{mean:.1f}**" if mean == best[data, name] else f"{mean:.1f}" for name, mean in means.items()
+        )
+        return marked(", ".join(told), of)
+
+    rows = []
+    for system in (each for each in NETWORKS if any(line["run"]["system"] == each for line in lines)):
+        own = OWN_BASELINE.get(system, "D")
+        name = f"`{system}`" + (f" ({own})" if own != "D" else "")
+        rows.append([name, *(cell(data, (system, each)) for data in sets for each in (own, "default"))])
+    return table(["", *(f"{data}{more}" for data in sets for more in ("", ", + default"))], rows)
 
 
 def first_table(groups: Mapping[str, dict[str, list[Line]]]) -> str:

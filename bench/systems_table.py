@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bench.former import marked
 from bench.studies import OWN_BASELINE, Run, keys_of, systems_study, variant_name
 from bench.tables import WHO_GAINS, Column, Line, Sample, best_rows, figure, noise, number, pooled, table
 from gandalf.systems import NETWORKS
@@ -67,7 +68,8 @@ def gains_table(lines: list[Line]) -> str:
                 _gain(samples[name], own, (system, points)) for points in ("G", "default") for name in GAINED
             ]
             if any(cells):
-                rows.append([f"{data}, {system}", *cells])
+                of_system = (line for row, of in groups.items() if row[0] == system for line in of)
+                rows.append([marked(f"{data}, {system}", of_system), *cells])
     return table(["", *(f"{points}: {name}" for points in ("+ G", "+ default") for name in GAINED)], rows)
 
 
@@ -95,7 +97,7 @@ def systems_table(lines: list[Line]) -> str:
     best = {name: best_rows(of_column) for name, of_column in samples.items()}
     rows = [
         [
-            f"+ {row[1]}" if row[1] in ("G", "default") else row[0],
+            marked(f"+ {row[1]}" if row[1] in ("G", "default") else row[0], of_row),
             *(
                 number(samples[name][row].mean, samples[name][row].deviation, bold=row in best[name])
                 for name in COLUMNS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench.former import marked
 from bench.tables import Line, table
 from gandalf.lab.plateau import plateau
 from gandalf.lab.results import Results
@@ -26,7 +27,9 @@ def evidence(folder: Path) -> Evidence:
     """What the stored runs of the convergence study say."""
     found = Results.read(folder)
     return {
-        (next(iter(rows.values()))[0]["name"], place.system): str(plateau(found, place))
+        (next(iter(rows.values()))[0]["name"], place.system): marked(
+            str(plateau(found, place)), (line for lines in rows.values() for line in lines)
+        )
         for place, rows in found.study("convergence").items()
     }
 

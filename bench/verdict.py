@@ -1,7 +1,7 @@
 """Whether a system's default label points beat its own baseline, by points and seeds.
 
-    python -m bench.engine systems --system renee --predictions --out bench/results/verdict
-    python -m bench.verdict
+    python -m bench.engine systems --system renee --predictions
+    python -m bench.verdict                         # every system whose predictions were kept
 
 Both rows are means over seeds. Intervals are of 95 % and hold two things: a paired bootstrap, over test
 points or, for coverage, over the labels of the test points; and, where there are several seeds, the spread
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bench.default_parts import label_difference
-from bench.engine import SHARED, parts
+from bench.engine import ENGINE, SHARED, parts
 from bench.machine import RESULTS
 from bench.studies import OWN_BASELINE
 from gandalf.lab.results import PARTS, Contrast, Place, Results, joined
@@ -36,11 +36,24 @@ COVERAGE = {"C@1": 1, "C@3": 3, "C@5": 5}
 def opened(folder: Path, root: Path) -> Results:
     """The results of a folder, and the data sets that they are of."""
     found = Results.read(folder)
-    for place in found.places():
+    for place in judged(found):
         _, whole, _ = parts(place.data, "test", 0, root)
-        hashes = {line["data_hash"] for line in found.lines.values() if line["run"]["data"] == place.data}
+        lines = [line for line in found.lines.values() if line["run"]["data"] == place.data]
+        hashes = {line["data_hash"] for line in lines if "data_hash" in line}  # older lines have none
         found._sets[place.data] = whole if hashes == {data_hash(whole)} else None
     return found
+
+
+def judged(found: Results) -> list[Place]:
+    """Return the places where the predictions of both rows were kept, for every seed."""
+    places = []
+    for place in found.places():
+        rows = found.rows(place)
+        pair = (rows.get("default", []), rows.get(OWN_BASELINE.get(place.system, "D"), []))
+        kept = [read_predictions(found.folder, line) is not None for lines in pair for line in lines]
+        if all(pair) and all(kept):
+            places.append(place)
+    return places
 
 
 def contrasts(found: Results, place: Place) -> Iterator[tuple[str, str, Contrast]]:
@@ -88,17 +101,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, nargs="?", default=RESULTS / "verdict")
+    parser.add_argument("folders", type=Path, nargs="*", default=[RESULTS / "verdict", ENGINE])
     parser.add_argument("--data-root", type=Path, default=SHARED, help="folder that holds the data sets")
     chosen = parser.parse_args()
-    found = opened(chosen.folder, chosen.data_root)
-    for place in found.places():
-        print(f"\n{place.title}: default minus {OWN_BASELINE.get(place.system, 'D')}\n")
-        print("| texts | figure | difference | 95 % interval | over | seeds |\n|---|---|---|---|---|---|")
-        for texts, name, each in contrasts(found, place):
-            low_to_high = f"{each.low:+.2f} to {each.high:+.2f}"
-            over = (each.by or "–").replace("points", "labels" if name in COVERAGE else "points")
-            print(f"| {texts} | {name} | {each.difference:+.2f} | {low_to_high} | {over} | {each.seeds} |")
+    for folder in chosen.folders:
+        found = opened(folder, chosen.data_root)
+        for place in judged(found):
+            show(found, place)
+
+
+def show(found: Results, place: Place) -> None:
+    """Print the table of a place."""
+    print(f"\n{place.title}: default minus {OWN_BASELINE.get(place.system, 'D')}\n")
+    print("| texts | figure | difference | 95 % interval | over | seeds |\n|---|---|---|---|---|---|")
+    for texts, name, each in contrasts(found, place):
+        low_to_high = f"{each.low:+.2f} to {each.high:+.2f}"
+        over = (each.by or "–").replace("points", "labels" if name in COVERAGE else "points")
+        print(f"| {texts} | {name} | {each.difference:+.2f} | {low_to_high} | {over} | {each.seeds} |")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,11 @@ def line_of(run: Run, p1: float, **targets: object) -> dict[str, object]:
         "seconds": 60.0 + run.seed,
         "wall": 70.0,
         "peak_memory": 5 * 2**30,
-        "recipe": {"targets": kind | targets, "training": {"epochs": 10.0}},
+        "recipe": {
+            "siamese": {"cluster_share": 0.32},  # known since parts changed: bench/former.py
+            "targets": kind | targets,
+            "training": {"epochs": 10.0},
+        },
         "commit": "1a2b3c4",
         "machine": {"cpu": "Some CPU", "gpu": "Some GPU", "cores": 16, "python": "3.12.1", "torch": "2.11.0"},
         "jobs": 6,

@@ -8,6 +8,7 @@ from dataclasses import asdict
 import pytest
 
 from bench import peers_table
+from bench.machine import replaced
 from bench.peers_cpu import means, seeded
 from bench.peers_table import (
     apart,
@@ -18,7 +19,6 @@ from bench.peers_table import (
     held_out,
     lines_of,
     of_systems,
-    replaced,
     rows_of,
     section,
 )

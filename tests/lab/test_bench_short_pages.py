@@ -10,7 +10,7 @@ import pytest
 from bench_lines import line_of
 
 from bench.report_page import answer as answer_of_claims
-from bench.short_page import answer
+from bench.short_page import answer, reached_table
 from bench.studies import DOCS, WEB, variant
 from gandalf.lab.basis import Basis
 from gandalf.lab.claims import Verdict
@@ -32,6 +32,20 @@ def test_the_answer_counts_pairs_seeds_plateaus_and_losses_of_coverage():
     assert "the paper's raise P@1 of 0." in said
     assert "in 1 of the 2 pairs that have several; the other 1 have one seed, and 2 of the 3 are" in said
     assert "Coverage falls with the default for `renee`: C@1 by 5.0 to 5.0 in 1 pairs." in said
+
+
+def test_what_systems_reach_is_told_with_their_own_baselines():
+    """PSP@5 of made-up lines is 5 below P@1; the best mean of a set is bold."""
+    lines = [
+        line_of(variant(row, system, WEB), p1)
+        for system, row, p1 in (("decaf", "D", 50.0), ("decaf", "default", 61.0), ("renee", "Z1", 60.0))
+    ]
+    assert reached_table(lines).splitlines() == [
+        "|  | Some-1K | Some-1K, + default |",
+        "| --- | ---: | ---: |",
+        "| `decaf` | 50.0, 45.0 | **61.0**, **56.0** |",
+        "| `renee` (Z1) | 60.0, 55.0 |  |",
+    ]
 
 
 def test_the_answer_on_claims_counts_verdicts_and_what_they_rest_on():

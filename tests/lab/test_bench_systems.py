@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from bench_lines import line_of
 
+from bench.former import is_former
 from bench.studies import DOCS, SEEDS, STUDIES, WEB, systems_study, variant, variant_name
 from bench.systems_table import gains_table, systems_lines, systems_section, systems_table
 from gandalf.systems import NETWORKS
@@ -70,3 +71,15 @@ def test_a_line_of_renee_on_docs_from_when_no_rate_followed_the_batch_stands_unt
         systems_lines([line_of(replace(elsewhere, settings=(*elsewhere.settings, "head.rate=400")), 1.0)])
         == []
     )
+
+
+def test_rows_of_former_parts_are_marked():
+    """Recipes have named the share of a cluster since the parts of five systems changed."""
+    old = {name: line_of(variant("D", name, WEB), 50.0) for name in ("decaf", "siamesexml")}
+    for line in old.values():
+        del line["recipe"]["siamese"]
+    new = line_of(variant("default", "siamesexml", WEB), 60.0)
+    assert [is_former(each) for each in (*old.values(), new)] == [False, True, False]
+    rows = [row.split(" | ")[0] for row in systems_table([*old.values(), new]).splitlines()[2:]]
+    assert rows == ["| decaf", "| siamesexml †", "| + default"]
+    assert gains_table([old["siamesexml"], new]).splitlines()[2].startswith("| Some-1K, siamesexml † |")
