@@ -8,7 +8,8 @@ of its parts.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, overload
 
@@ -144,8 +145,8 @@ class _Network:
     """A network: encoder and rows in one ONNX graph."""
 
     def __init__(self, folder: Path, threads: int) -> None:
-        self._tokens = load_tokens(folder)
-        self._session = _session(folder / GRAPH, threads)
+        self._tokens, self._path = load_tokens(folder), folder / GRAPH
+        self._session = _session(self._path, threads)
 
     def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
         scores = self._scores(texts)
@@ -164,7 +165,9 @@ class _Network:
 
     def unit_vectors(self, texts: Sequence[str]) -> Vectors:
         found = self._run(VECTORS, texts)
-        length = np.linalg.norm(found, axis=1, keepdims=True)
+        if not np.isfinite(found).all():
+            raise DataError("gives vectors that are no numbers", remedy=EXPORT_AGAIN, file=self._path)
+        length = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)  # squares stay finite
         return np.asarray(found / np.maximum(length, 1e-12), dtype=np.float32)
 
     def _scores(self, texts: Sequence[str]) -> Probabilities:
@@ -172,7 +175,8 @@ class _Network:
 
     def _run(self, output: str, texts: Sequence[str]) -> Probabilities:
         tokens = self._tokens.encode(texts).astype(np.int64)
-        found: Probabilities = self._session.run([output], {TOKENS: tokens})[0]
+        with _runnable(self._path):
+            found: Probabilities = self._session.run([output], {TOKENS: tokens})[0]
         return found
 
 
@@ -329,8 +333,15 @@ def _session(path: Path, threads: int) -> Any:  # noqa: ANN401  onnxruntime has 
         raise DataError("an exported model needs onnxruntime", remedy="pip install onnxruntime") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    try:
+    with _runnable(path):
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+@contextmanager
+def _runnable(path: Path) -> Iterator[None]:
+    """Say in a sentence what onnxruntime cannot do with a graph, which it may find only when it runs it."""
+    try:
+        yield
     except Exception as error:  # onnxruntime has an exception type for each kind of damage
         reason = str(error).splitlines()[0][:120]
         raise DataError(f"cannot be run ({reason})", remedy=EXPORT_AGAIN, file=path) from error

@@ -121,6 +121,7 @@ def _restored(
         and neighbours.shape == (offsets[-1],)
         and neighbours.min() >= -1
         and neighbours.max() < labels
+        and type(entry) is type(height) is int  # JSON may hold 0.5, or true
         and 0 <= entry < labels
         and levels[entry] == height + 1 == levels.max()
     )

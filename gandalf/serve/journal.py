@@ -230,8 +230,9 @@ class Journal:
     def _open(self) -> None:
         """Hold the file that is there now, without having read anything of it."""
         before, self._file = self._file, FileIO(self.path)
-        self._identity = _identity(os.fstat(self._file.fileno()))
         self._read, self._seen, self._lines, self._mark, self._bad = 0, 0, 0, 0, None
+        # At last: a thread that predicts would compare the new file with what was read of the old one.
+        self._identity = _identity(os.fstat(self._file.fileno()))
         if before is not None:
             before.close()
 

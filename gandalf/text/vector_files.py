@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gandalf.data.files import first_line, read_lines
+from gandalf.data.unpack_limits import need_room
 from gandalf.errors import DataError, Findings
 
 REMEDY = "download or copy it again, or name a text file of word vectors"
@@ -48,7 +49,9 @@ def _size(path: Path) -> tuple[int | None, int]:
     """Return the number of vectors, or None if there is no header, and the numbers in each vector."""
     fields = first_line(path).rstrip(" ").split(" ")
     if len(fields) == 2 and all(field.isascii() and field.isdigit() for field in fields):
-        return int(fields[0]), int(fields[1])
+        count, columns = int(fields[0]), int(fields[1])
+        need_room(2 * count * columns, path, "says that it has")  # a number and a space for each
+        return count, columns
     if len(fields) < 2:
         raise DataError("is no text file of word vectors", file=path, line=1, remedy=REMEDY)
     return None, len(fields) - 1

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array, save_npz
 from gandalf.data import unpack_limits as limits
 from gandalf.data.load import load
 from gandalf.data.unpack_limits import LEAST_LIMIT, VARIABLE, most_bytes
-from gandalf.errors import DataError
+from gandalf.errors import DataError, Findings
 
 # The bomb is made and read in a process that may take 1.5 GB, so a failure kills nothing else.
 READ = """
@@ -159,3 +159,40 @@ def test_a_model_that_says_it_is_huge_is_refused_before_it_is_built(name, change
     path.write_text(json.dumps(config), "utf-8")
     with pytest.raises(DataError, match=r"config\.json"):
         load_model(tmp_path / "m", verify=False)
+
+
+RDF = """<?xml version="1.0"?><!DOCTYPE r [{entities}]><rdf:RDF
+xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:skos="http://www.w3.org/2004/02/skos/core#">
+<skos:Concept rdf:about="&x;1"><skos:prefLabel xml:lang="en">a&y;b</skos:prefLabel></skos:Concept>
+</rdf:RDF>"""
+
+
+@needs("rdflib")
+@pytest.mark.parametrize("value", ["&x;" * 10, "y" * 201])
+def test_entities_that_grow_are_refused(value, tmp_path):
+    from gandalf.data.formats.skos import read
+
+    entities = '<!ENTITY x "http://x/"><!ENTITY y "{}">'
+    (tmp_path / "a.rdf").write_text(RDF.format(entities=entities.format(value)))
+    with pytest.raises(DataError, match="the entity 'y' stands for other entities, or for more than 200"):
+        read(tmp_path / "a.rdf", Findings(), None)
+    (tmp_path / "b.rdf").write_text(RDF.format(entities=entities.format("y")))
+    assert read(tmp_path / "b.rdf", Findings(), None)[1] == ["http://x/1"]
+
+
+@needs("rdflib")
+def test_an_entity_does_not_bring_another_file(tmp_path):
+    from gandalf.data.formats.skos import read
+
+    (tmp_path / "secret").write_text("secret")
+    entities = f'<!ENTITY x "http://x/"><!ENTITY y SYSTEM "file://{tmp_path}/secret">'
+    (tmp_path / "a.rdf").write_text(RDF.format(entities=entities))
+    assert "secret" not in repr(read(tmp_path / "a.rdf", Findings(), None))
+
+
+def test_vectors_of_a_length_that_the_file_cannot_hold(tmp_path):
+    from gandalf.text.vector_files import read_vector_file
+
+    (tmp_path / "v.txt").write_text("2 999999999\na 1\nb 1\n")
+    with pytest.raises(DataError, match=VARIABLE):
+        read_vector_file(tmp_path / "v.txt", ["a", "b"])

@@ -14,25 +14,29 @@ import pytest
 import torch
 from mutate import SEED, TRIES, changed, files_of
 from scipy.sparse import csr_array
-from small_model import small_model
+from small_model import LABELS, OPTIONS, small_model
 from small_parts import needs_omikuji, small_part
 from small_runs import small_splits
+from small_transformer import word_pieces
 
 import gandalf
 from gandalf.data.export import FORMATS, export
 from gandalf.data.load import load
 from gandalf.data.origin import ONE_WAY
 from gandalf.errors import DataError, Findings
-from gandalf.model import load_model, save_model
+from gandalf.model import Calibration, Model, load_model, save_model
+from gandalf.nets.encoders import build_encoder
+from gandalf.nets.heads import Table
 from gandalf.predict.index_files import INDEX, INDEX_FACTS, stored_or_built
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.slim_export import export_model
 from gandalf.slim import SlimPredictor
+from gandalf.text.subwords import Subwords
 from gandalf.train.checkpoint import Checkpoints
 
 TEXTS = ["disk usage", "", "nothing known 漢字"]
 HISTORY = ("README.md", "metrics.json", "log.jsonl")
-PARTS = ["network", pytest.param("mix with memory", marks=needs_omikuji)]
+PARTS = ["network", "transformer", pytest.param("mix with memory", marks=needs_omikuji)]
 needs_onnx = pytest.mark.skipif(
     find_spec("onnxscript") is None, reason="onnxscript is optional: extra [onnx]"
 )
@@ -58,8 +62,17 @@ def survives(folder, use, *, salt, spared=(), tries=TRIES):
 @pytest.fixture(scope="module", params=PARTS)
 def model(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fuzz") / "model"
-    save_model(small_part(request.param), folder, metrics={"P@1": 50.0})
+    part = transformer() if request.param == "transformer" else small_part(request.param)
+    save_model(part, folder, metrics={"P@1": 50.0})
     return folder
+
+
+def transformer():
+    """A network that reads texts by somebody else's tokenizer."""
+    tokens, options = Subwords(word_pieces(), 8, special_tokens=True), OPTIONS["transformer"]
+    encoder = build_encoder(options, tokens.size)
+    head = Table(len(LABELS), encoder.dim)
+    return Model(tokens, encoder, head, list(LABELS), None, {"encoder": options}, Calibration(2.0, -0.5))
 
 
 def used(folder):

@@ -13,6 +13,7 @@ from small_model import small_model
 from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
 from gandalf.predict.index_files import INDEX_FACTS, stored_or_built
+from gandalf.slim import SlimPredictor
 
 
 @pytest.fixture
@@ -70,6 +71,27 @@ def test_an_index_of_an_odd_width_is_built_again(width, model):
     edit(model / INDEX_FACTS, search_width=width)
     index, new = stored_or_built(loaded, model, "float32")
     assert new and index.width >= 1
+
+
+@pytest.mark.skipif(find_spec("faiss") is None, reason="faiss is optional: extra [train]")
+@pytest.mark.parametrize("name", ["entry", "height"])
+@pytest.mark.parametrize("value", [0.5, 1e300, -1, True, None, "x", 2**31])
+def test_an_index_that_begins_nowhere_is_built_again(name, value, model):
+    loaded = load_model(model)
+    stored_or_built(loaded, model, "float32")
+    edit(model / INDEX_FACTS, **{name: value})
+    assert stored_or_built(loaded, model, "float32")[1]
+
+
+@pytest.mark.skipif(find_spec("onnxscript") is None, reason="onnxscript is optional: extra [onnx]")
+def test_an_export_whose_graph_wants_other_tokens_is_refused(model, tmp_path):
+    done("export", model, tmp_path / "slim")
+    path = tmp_path / "slim" / "words.json"
+    facts = json.loads(path.read_text("utf-8"))
+    facts["options"]["max_length"] = 5
+    path.write_text(json.dumps(facts), "utf-8")
+    with pytest.raises(DataError, match=r"model\.onnx: cannot be run"):
+        SlimPredictor(tmp_path / "slim", verify=False).predict(["gzip"], 2)
 
 
 @pytest.mark.skipif(find_spec("onnxscript") is None, reason="onnxscript is optional: extra [onnx]")

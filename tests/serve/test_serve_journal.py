@@ -267,3 +267,26 @@ def test_a_journal_of_before_is_read(tmp_path):
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     made = service(path, model)
     assert made.served.model.label_texts[-1] == "new one" and made.examples == 1
+
+
+def test_a_thread_that_looks_while_the_file_is_replaced_sees_nothing_wrong(tmp_path):
+    class Watched(Journal):
+        """Looks, as a thread that predicts, at the moment at which the file is another one."""
+
+        @property
+        def _identity(self):
+            return self.__dict__["_identity"]
+
+        @_identity.setter
+        def _identity(self, value):
+            self.__dict__["_identity"] = value
+            if self._file is not None:
+                self.behind()
+                troubles.append(self.trouble)
+
+    troubles = []
+    model = small_model()
+    service = Service(Served(Predictor(model)), journal=Watched(tmp_path / "added.jsonl", model))
+    service.add_examples([Example("compress files", [0], id=f"e{at}") for at in range(3)])
+    assert service.remove_example("e1") and len(troubles) >= 2
+    assert set(troubles) == {None}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from xml.parsers import expat
 from xml.sax import SAXException
 
 from gandalf.data.compression import chunks
@@ -12,6 +14,7 @@ from gandalf.data.files import plain_name
 from gandalf.data.formats.texts import LabelTexts, report_alike
 from gandalf.errors import DataError, Findings, argument
 
+ENTITY = 200  # characters that an entity of RDF/XML may stand for: many times a namespace
 SUFFIXES = {".ttl": "turtle", ".rdf": "xml", ".xml": "xml", ".nt": "nt"}
 
 
@@ -77,11 +80,28 @@ def _parsed(path: Path) -> Any:  # noqa: ANN401  of an extra
     content = b"".join(chunks(path, 1 << 20))
     try:
         kind = SUFFIXES[Path(plain_name(path)).suffix.lower()]
+        if kind == "xml":
+            _refuse_expanding(content, path)
         return rdflib.Graph().parse(data=content, format=kind)
     except (ParserError, SAXException, SyntaxError, ValueError) as error:
         remedy = "correct the file, or convert it again"
         what = f"cannot be read as RDF ({next(_reasons(error), type(error).__name__)})"
         raise DataError(what, remedy=remedy, file=path, line=_line(error), kind="bad-line") from error
+
+
+def _refuse_expanding(content: bytes, path: Path) -> None:
+    """Refuse entities that stand for other entities or for long texts: a small file could grow enormous."""
+
+    def declared(name: str, _parameter: bool, value: str | None, *_rest: object) -> None:
+        if value is not None and ("&" in value or len(value) > ENTITY):
+            what = f"the entity {name!r} stands for other entities, or for more than {ENTITY} characters"
+            remedy = "write the texts themselves, or convert the file to Turtle"
+            raise DataError(what, remedy=remedy, file=path, line=parser.CurrentLineNumber, kind="too-large")
+
+    parser = expat.ParserCreate()
+    parser.EntityDeclHandler = declared
+    with suppress(expat.ExpatError):  # which is told when the file is read
+        parser.Parse(content, True)
 
 
 def _reasons(error: Exception) -> Iterator[str]:
