@@ -25,6 +25,7 @@ from gandalf.runs.checks import check_order, check_shares
 from gandalf.runs.prepare import (
     LabelTexts,
     Material,
+    augmented,
     loop_points,
     order,
     plain,
@@ -155,12 +156,17 @@ def _classifier(material: Material, encoder: TextEncoder, before: int, head: Hea
 
 
 def _all_points(material: Material, encoder: TextEncoder, before: int, head: Head | None) -> Running:
-    """Learn from all training points at low rates, the held-out ones among them, as in the last phase."""
+    """Learn from all training points at low rates, the held-out ones among them, as in the last phase.
+
+    A classifier that met label points to its end goes on meeting them, or it would unlearn rare labels.
+    """
     recipe, every = material.recipe, material.every
     assert every is not None
     if head is None:
         head = assemble_head(recipe, encoder, material.points, material.texts, material.own, material.ranks)
-    made = with_own_labels(plain(every), every, recipe.targets, recipe.seed)
+    to_the_end = recipe.targets.label_epochs == 1
+    made = augmented(every, recipe.targets, recipe.seed, recipe.device) if to_the_end else plain(every)
+    made = with_own_labels(made, every, recipe.targets, recipe.seed)
     points = loop_points(made, material.tokens, recipe.targets)
     labels = _labels(recipe, head_labels(material), material.ranks.world)
     stage = _stage(material, labels)
@@ -171,7 +177,9 @@ def _all_points(material: Material, encoder: TextEncoder, before: int, head: Hea
         _with_words(points, head, material.texts),
         replace(
             stage,
-            order=Order([Phase(made.phases[1], steps)], recipe.training.batch, recipe.seed + 1),
+            order=Order(
+                [Phase(made.phases[0 if to_the_end else 1], steps)], recipe.training.batch, recipe.seed + 1
+            ),
             encoder=stage.encoder.slowed(STRETCH_RATE),
             head=stage.head.slowed(STRETCH_RATE),
             schedule="linear",

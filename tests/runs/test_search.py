@@ -20,6 +20,7 @@ from gandalf.metrics.evaluate import evaluate
 from gandalf.model import Calibration, Mix, ModelWithMemory, Part, Trees, load_model
 from gandalf.recipe import Search
 from gandalf.runs import search as searching
+from gandalf.runs import stages
 from gandalf.runs.budget import MACHINE, PATIENCE, Clock, Size, fitted, patience
 from gandalf.runs.folder import Place, state_of
 from gandalf.runs.mix import fit_mix
@@ -32,6 +33,7 @@ from gandalf.runs.tried import Teller
 from gandalf.runs.yardsticks import Yardstick, beaten
 from gandalf.settings import override
 from gandalf.systems import default_system, frozen, recipe
+from gandalf.train.batches import Phase
 
 pytestmark = pytest.mark.skipif(
     find_spec("omikuji") is None, reason="omikuji is an optional library: extra [parabel]"
@@ -338,6 +340,16 @@ def test_the_last_stretch_learns_from_all_points_and_reports_the_figure_from_bef
     predictor = gandalf.Predictor(with_stretch.model)
     after = evaluate(predictor.predict(held.held.texts, 20, held.held.exclude), held.splits)
     assert after["P@1"] > scores["P@1"] + 2  # those points have been learnt from by now
+
+
+@pytest.mark.parametrize(("share", "labels"), [("0.7", 0), ("1", 1)])
+def test_label_points_stay_in_the_last_stretch_if_they_stayed_in_training(share, labels, monkeypatch):
+    splits, met = replace(small_splits(), test=None), []
+    monkeypatch.setattr(stages, "Phase", lambda points, steps: met.append(points) or Phase(points, steps))
+    settings = ("validation.share=0.3", "training.last_stretch=0.5", "targets.targets=self")
+    found = train(splits, small(*settings, f"targets.label_epochs={share}"))
+    assert len(met[-1]) == len(splits.train) + labels * splits.train.num_labels
+    assert found.steps == 60
 
 
 def test_a_stretch_that_is_killed_ends_with_the_same_weights(tmp_path, monkeypatch):
