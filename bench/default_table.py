@@ -33,6 +33,7 @@ JUDGED = ("P@1", "PSP@5")  # figures of the rule
 FEWEST = 100  # test points of each kind of text that a set needs for figures of the two kinds apart
 SAME = 1e-6  # percent points by which a figure may differ from the one that its places give
 BEFORE = "astec"  # the default before this one
+DERIVED_ROWS = ("popularity", "sklearn", "omikuji", "omikuji+labels")  # linear rows of the derived sets
 PARTS = {"label text": "label_text", "new text": "new_text"}
 
 KINDS: dict[str, tuple[str, ...]] = {
@@ -221,8 +222,9 @@ def judgements(results: Rows, row: str, path: Path, root: Path) -> Iterator[str]
 
 def _lacks_rows(rows: dict[str, list[Line]]) -> bool:
     """Return True if a linear row that the set allows is not measured."""
-    labels = next(iter(rows.values()))[0]["labels"]
-    return any(name not in rows for name in LINEAR if name != "sklearn" or labels <= MOST_LABELS)
+    line = next(iter(rows.values()))[0]
+    needed = DERIVED_ROWS if line["set"] in DERIVED else LINEAR
+    return any(name not in rows for name in needed if name != "sklearn" or line["labels"] <= MOST_LABELS)
 
 
 # ---- the command
@@ -233,7 +235,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--row", nargs="+", choices=ROWS, default=["default", BEFORE], help="rows to judge")
+    parser.add_argument("--row", nargs="+", choices=ROWS, default=["default"], help="rows to judge")
     parser.add_argument("--results", type=Path, default=OUT, help="file that bench.default has written")
     parser.add_argument("--data-root", type=Path, default=SHARED, help="folder that holds the data sets")
     parser.add_argument("--write", action="store_true", help=f"write into {PAGE.name}")
