@@ -1,4 +1,4 @@
-"""Kinds from outside the package: one file and one line in a table, and a model is trained, kept and loaded."""
+"""Kinds from outside the package: one file and a line in a table, and a model trains, stays and loads."""
 
 from __future__ import annotations
 
