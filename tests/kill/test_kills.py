@@ -14,9 +14,10 @@ from command_line import done, run
 from writing_commands import COMMANDS, TRIES, arguments, dice_of, forked, prepare
 
 from gandalf.data.claim import is_leftover
+from gandalf.model import load_model
 
 MOMENTS = ("replace", "rename", "mkdir", "unlink", "rmdir", "fsync")
-KILLED = 137
+KILLED, NUM_LABELS = 137, 5
 
 
 def child(words, last, told):
@@ -58,6 +59,8 @@ def test_a_killed_command_leaves_the_old_or_the_new_and_does_its_work_again(name
             is_whole(out)  # the old or the new, under its name again if the kill came between two names
         if before == "nothing" and name != "train":
             shutil.rmtree(out, ignore_errors=True)  # whether it was the last moment or the first
+        if before == "the model" and load_model(out).num_labels > NUM_LABELS:
+            prepare(before, words, out, places["MODEL"])  # the label is in: the kill came after the work
         done(*words)
         is_whole(out)
         left = [path.name for path in out.parent.rglob("*") if is_leftover(path.name)]
