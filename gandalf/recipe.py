@@ -11,6 +11,7 @@ from gandalf.graph.estimates import KINDS
 from gandalf.graph.label_graph import SharedText
 from gandalf.nets.kinds import ENCODERS
 from gandalf.settings import setting
+from gandalf.train.pairs import PAIR_LOSSES
 from gandalf.train.rates import OptimiserName
 from gandalf.train.schedules import ScheduleName
 
@@ -23,7 +24,6 @@ BlockName = Literal["astec", "decaf", "eclare"]
 HeadKind = Literal["table", "gated", "attention"]
 HeadStart = Literal["points", "text", "graph-text", "random"]
 RowsKind = Literal["live", "frozen"]
-SiameseKind = Literal["none", "contrastive", "triplet", "decoupled"]
 LabelsKind = Literal["auto", "every", "shortlist"]
 KernelName = Literal["auto", "torch", "triton"]
 RowPrecision = Literal["float32", "bfloat16", "float16", "float8"]
@@ -98,10 +98,11 @@ class Encoder:
 class Siamese:
     """The optional first stage: train the encoder to put texts near the texts of their labels."""
 
-    kind: SiameseKind = setting(
+    kind: str = setting(
         "none",
         "none: no such stage. contrastive: as SiameseXML. triplet: as NGAME, with clustered batches. "
         "decoupled: as DEXML, a softmax over all labels, whose texts are all encoded at every update.",
+        choices=lambda: ("none", *PAIR_LOSSES),
     )
     alone: bool = setting(False, "Stop after this stage, and rank labels by the vectors of their texts.")
     pair_epochs: float = setting(

@@ -1,4 +1,4 @@
-"""An encoder from outside the package: what somebody writes who adds one."""
+"""An encoder and a loss of pairs from outside the package: what somebody writes who adds one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from gandalf.nets.encoder import EncoderKind, TextEncoder
 from gandalf.nets.word_table import WordTable
+from gandalf.train.batches import Order, Phase
+from gandalf.train.labels import InBatch
+from gandalf.train.pairs.kind import PairData, PairKind, PairStage, weighted_sum
 
 
 @dataclass(frozen=True)
@@ -39,3 +42,19 @@ class ToyEncoder(TextEncoder):
 
 
 ENCODER = EncoderKind(ToyEncoder, ToyOptions, lambda settings, length: ToyOptions(settings.dim, 0.1))
+
+
+def pull(x: Tensor, rows: Tensor, own: Tensor, positives, weights=None) -> Tensor:
+    """Draw each point to its label and away from the mean label."""
+    drawn = (x * rows[own]).sum(dim=1) - (x @ rows.mean(dim=0))
+    return -weighted_sum(drawn, weights)
+
+
+def build(data: PairData) -> PairStage:
+    points, batch = data.labelled, data.options.pair_batch
+    epoch = -(-len(points) // batch)
+    order = Order([Phase(points, round(data.options.pair_epochs * epoch))], batch, data.seed)
+    return PairStage(order, InBatch(data.seed), pull, epoch)
+
+
+LOSS = PairKind(build)

@@ -113,7 +113,7 @@ def check_recipe(recipe: Recipe) -> None:
     if recipe.siamese.alone and recipe.siamese.kind == "none":
         what = "without a siamese stage there would be no training at all"
         raise DataError(what, remedy="set siamese.kind, or leave siamese.alone out")
-    if recipe.siamese.label_points and recipe.siamese.kind != "decoupled":
+    if recipe.siamese.label_points and not _takes_label_points(recipe.siamese.kind):
         what = "label points can take part in a siamese stage of the kind decoupled alone"
         raise DataError(what, remedy="set siamese.kind=decoupled, or leave siamese.label_points out")
     if recipe.siamese.guidance and recipe.siamese.kind == "none":
@@ -130,6 +130,14 @@ def check_recipe(recipe: Recipe) -> None:
         raise DataError(
             f"{what} reads a batch at once", remedy=f"leave it out, or use a smaller {argument('batch')}"
         )
+
+
+def _takes_label_points(kind: str) -> bool:
+    if kind == "none":
+        return False
+    from gandalf.train.pairs.kind import pair_kind
+
+    return pair_kind(kind).takes_label_points
 
 
 def check_encoder(encoder: Encoder) -> None:

@@ -28,6 +28,7 @@ from gandalf.runs.build import encoder_options
 from gandalf.runs.plan import block_that_fits, on_device, resolved_device, run_shape
 from gandalf.train.machine_memory import available_bytes
 from gandalf.train.memory import memory_plan
+from gandalf.train.pairs.kind import pair_kind
 
 # Rows made of label texts: an update takes so many times one with free rows (docs/reference/systems.md).
 ROWS_MADE = {"table": 1.0, "gated": 1.5, "attention": 2.6}
@@ -104,10 +105,10 @@ def _pairs(recipe: Recipe, size: Size, dim: int, machine: Machine) -> tuple[int,
     stage = recipe.siamese
     if stage.kind == "none":
         return 0, 0.0
-    pairs = size.labels if stage.kind == "contrastive" else size.points
+    pairs = size.labels if pair_kind(stage.kind).draws_labels else size.points
     batch = min(stage.pair_batch, pairs)
     steps = math.ceil(pairs / batch * stage.pair_epochs)
-    texts = {"contrastive": 3 * batch, "triplet": 2 * batch, "decoupled": batch + size.labels}[stage.kind]
+    texts = pair_kind(stage.kind).texts(batch, size.labels)
     reading = LEARNT * texts * _read_seconds(recipe, size, machine)
     return steps, steps * (machine.step + 6 * batch * texts * dim / machine.operations + reading)
 

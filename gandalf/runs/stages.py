@@ -32,7 +32,6 @@ from gandalf.runs.prepare import (
     with_own_labels,
 )
 from gandalf.runs.refresh import Refresh, RefreshMeans, RefreshRows, guidance
-from gandalf.runs.siamese import Cache, Siamese, pairs_alike, siamese
 from gandalf.runs.validation import Validate
 from gandalf.settings import to_dict
 from gandalf.train.batches import Order, Phase, Points
@@ -44,6 +43,7 @@ from gandalf.train.loop import Hook, Stage, Training
 from gandalf.train.mixup import MixPairs, MixUp, each_other, first_with_second_half
 from gandalf.train.optimisers import EncoderOptions
 from gandalf.train.orders import Clustered
+from gandalf.train.pairs.kind import PairStage, VectorCache, pair_kind, pair_stage, pairs_alike
 from gandalf.train.parallel.shards import per_label
 from gandalf.train.precision import DTYPES
 from gandalf.train.rates import PAIRS_RATED_FOR, at_batch
@@ -56,7 +56,7 @@ STRETCH_RATE = 0.2  # of the classifier's rates: held-out points join a model th
 class StageState:
     """What else a stage must remember: hard negatives, clusters, validations so far and the best weights."""
 
-    def __init__(self, mined: object, validate: Validate | None, cache: Cache | None = None) -> None:
+    def __init__(self, mined: object, validate: Validate | None, cache: VectorCache | None = None) -> None:
         self.shortlist = mined if isinstance(mined, Shortlist) else None
         self.clustered = mined if isinstance(mined, Clustered) else None
         self.validate, self.cache = validate, cache
@@ -239,14 +239,14 @@ def _siamese(material: Material, encoder: TextEncoder, before: int, head: Head |
     return Running("siamese", training, validate, state, made.epoch, refreshing)
 
 
-def _pairs(material: Material, texts: LabelTexts) -> Siamese:
+def _pairs(material: Material, texts: LabelTexts) -> PairStage:
     """Return the parts of the siamese stage that the recipe names."""
     points, options = material.points, material.recipe.siamese
-    alike = pairs_alike(points.tokens, texts.tokens) if options.kind == "decoupled" else None
-    return siamese(options, points.targets, ~material.made.is_label, material.recipe.seed, alike)
+    alike = pairs_alike(points.tokens, texts.tokens) if pair_kind(options.kind).meets_every_label else None
+    return pair_stage(options, points.targets, ~material.made.is_label, material.recipe.seed, alike)
 
 
-def _pair_stage(recipe: Recipe, made: Siamese) -> Stage:
+def _pair_stage(recipe: Recipe, made: PairStage) -> Stage:
     options, encoder, training = recipe.siamese, recipe.encoder, recipe.training
     return Stage(
         made.order,
@@ -270,7 +270,7 @@ def _pair_stage(recipe: Recipe, made: Siamese) -> Stage:
 
 def _pair_micro_batch(recipe: Recipe) -> int:
     """Return how many texts are read at once: all label texts together would not fit."""
-    every = recipe.siamese.kind == "decoupled" and encoder_kind(recipe.encoder.kind).pretrained
+    every = pair_kind(recipe.siamese.kind).meets_every_label and encoder_kind(recipe.encoder.kind).pretrained
     return recipe.training.micro_batch or (TEXTS_AT_ONCE if every else 0)
 
 

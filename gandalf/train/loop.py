@@ -25,7 +25,7 @@ from gandalf.train.labels import Labels
 from gandalf.train.losses import Loss, binary_cross_entropy
 from gandalf.train.mixup import MixUp
 from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
-from gandalf.train.pair_losses import PairLoss
+from gandalf.train.pairs.kind import PairLoss
 from gandalf.train.parallel.ranks import ONE, Ranks
 from gandalf.train.schedules import SCHEDULES, ScheduleName
 from gandalf.train.text_updates import ComposedUpdate, PairUpdate

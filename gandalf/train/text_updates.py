@@ -11,7 +11,7 @@ from gandalf.train.guidance import Guidance
 from gandalf.train.head_update import RowOptions, TableOptimisers
 from gandalf.train.labels import Chunk
 from gandalf.train.losses import Loss
-from gandalf.train.pair_losses import PairLoss
+from gandalf.train.pairs.kind import PairLoss
 from gandalf.train.scoring import Meeting, Scoring, Space
 
 

@@ -14,13 +14,13 @@ from torch.nn.functional import normalize
 
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, label_graph
-from gandalf.runs import siamese as stage
 from gandalf.runs.checks import check_recipe
 from gandalf.runs.folder import Place
 from gandalf.runs.session import train
 from gandalf.train.batches import make_batch
-from gandalf.train.decoupled import NEITHER
 from gandalf.train.guidance import Guidance
+from gandalf.train.pairs.decoupled import NEITHER
+from gandalf.train.pairs.kind import pair_stage
 
 PAIRS = ("siamese.kind=decoupled", "siamese.pair_batch=32", "siamese.pair_epochs=3", "training.steps=4")
 WITH_POINTS = (*PAIRS, "siamese.label_points=true")
@@ -193,4 +193,4 @@ def test_points_that_have_no_pair_but_with_themselves_are_refused():
     targets = csr_array(np.eye(3, dtype=np.float32))
     options = small(*PAIRS).siamese
     with pytest.raises(DataError, match="no training point has a label with another text"):
-        stage.siamese(options, targets, np.ones(3, dtype=bool), 0, targets)
+        pair_stage(options, targets, np.ones(3, dtype=bool), 0, targets)

@@ -11,6 +11,7 @@ from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
 from gandalf.nets.kinds import ENCODERS
 from gandalf.runs.session import train
+from gandalf.train.pairs import PAIR_LOSSES
 
 
 def test_an_encoder_from_outside_the_package_trains_a_model(monkeypatch, tmp_path):
@@ -30,3 +31,23 @@ def test_an_encoder_from_outside_the_package_trains_a_model(monkeypatch, tmp_pat
     monkeypatch.delitem(ENCODERS, "toy")
     with pytest.raises(DataError, match="there is no encoder 'toy'"):
         load_model(tmp_path / "model")
+
+
+def test_a_loss_of_pairs_from_outside_the_package_trains_an_encoder(monkeypatch):
+    pairs = ("siamese.kind=toy", "siamese.pair_batch=32", "siamese.alone=true")
+    with pytest.raises(DataError, match=r"siamese\.kind.*toy"):
+        small(*pairs)
+    monkeypatch.setitem(PAIR_LOSSES, "toy", "toy_kinds:LOSS")
+    little, much = (
+        lead_of_true_labels(train(small_splits(), small(*pairs, f"siamese.pair_epochs={epochs}")).model)
+        for epochs in (0.1, 6)
+    )
+    assert much > little + 0.1
+
+
+def lead_of_true_labels(model):
+    """How much higher true labels score than all labels do, on the training texts."""
+    points = small_splits().train
+    every = np.tile(np.arange(points.num_labels), (len(points), 1))
+    scores = model.score(points.texts, every)
+    return scores[points.targets.nonzero()].mean() - scores.mean()

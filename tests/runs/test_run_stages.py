@@ -15,13 +15,14 @@ from torch.nn import functional as F
 from gandalf.errors import DataError
 from gandalf.model import save_model
 from gandalf.recipe import Siamese, Targets
-from gandalf.runs import siamese as stage
 from gandalf.runs.folder import Place
 from gandalf.runs.prepare import augmented, fit_tokens, loop_points
 from gandalf.runs.session import Interrupted, train
 from gandalf.runs.validation import test_figures as figures_of
 from gandalf.train.loop import Training
 from gandalf.train.orders import cluster_size, doublings
+from gandalf.train.pairs import triplet as stage
+from gandalf.train.pairs.kind import pair_stage
 
 PAIRS = ("siamese.pair_batch=32", "siamese.pair_epochs=6")
 contrastive = ("siamese.kind=contrastive", *PAIRS)
@@ -106,7 +107,7 @@ def test_label_points_take_no_part_in_pairs(kind, splits):
     tokens = fit_tokens(splits.train, chosen.text, chosen.encoder)
     points = loop_points(made, tokens, Targets())
     assert made.is_label.sum() == splits.train.num_labels
-    found = stage.siamese(chosen.siamese, points.targets, ~made.is_label, 0)
+    found = pair_stage(chosen.siamese, points.targets, ~made.is_label, 0)
     met = np.unique(np.concatenate([found.order.rows(step) for step in range(found.order.steps)]))
     assert len(met) and not made.is_label[met].any()
     assert (np.diff(points.targets.indptr)[met] > 0).all()
@@ -115,7 +116,7 @@ def test_label_points_take_no_part_in_pairs(kind, splits):
 def test_every_pair_of_drawn_labels_is_a_true_one(splits):
     chosen = small(*contrastive)
     targets = splits.train.targets
-    made = stage.siamese(chosen.siamese, targets, np.ones(len(splits.train), dtype=bool), 0)
+    made = pair_stage(chosen.siamese, targets, np.ones(len(splits.train), dtype=bool), 0)
     for step in range(5):
         rows = made.order.rows(step)
         triples = _triples(targets, rows)
@@ -161,7 +162,7 @@ def test_a_batch_holds_several_clusters():
     for number, batch in ((2000, 1600), (2000, 512), (100, 512), (2, 512)):
         options = Siamese(kind="triplet", pair_batch=batch)
         targets = csr_array(np.ones((number, 1), dtype=np.float32))
-        (mining,) = stage.siamese(options, targets, np.ones(number, dtype=bool), 0).refreshing
+        (mining,) = pair_stage(options, targets, np.ones(number, dtype=bool), 0).refreshing
         sizes[number, batch] = mining.largest
     assert sizes == {(2000, 1600): 512, (2000, 512): 163, (100, 512): 32, (2, 512): 1}
 

@@ -12,9 +12,9 @@ from small_runs import small_splits
 from small_systems import small_system
 
 from gandalf.runs import prepare as label_texts
-from gandalf.runs import siamese as stage
 from gandalf.runs.session import train
 from gandalf.systems import NETWORKS
+from gandalf.train.pairs import triplet as stage
 
 SHORT = ("training.steps=3", "validation.share=0", "siamese.pair_epochs=1", "siamese.pair_batch=64")
 # Near points are put together from the third epoch of pairs on: the second begins with the last batch of the

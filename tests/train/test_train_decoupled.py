@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
-from gandalf.train.decoupled import DEXML, NEITHER, DecoupledOptions, decoupled
+from gandalf.train.pairs.decoupled import DEXML, NEITHER, DecoupledOptions, decoupled
 
 NOBODY = torch.empty(0, dtype=torch.int64)
 shapes = st.integers(0, 9_999), st.integers(1, 6), st.integers(1, 9), st.integers(1, 60), st.booleans()

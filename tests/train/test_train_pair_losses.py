@@ -11,14 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
-from gandalf.train.pair_losses import (
-    NGAME,
-    SIAMESEXML,
-    ContrastiveOptions,
-    TripletOptions,
-    contrastive,
-    triplet,
-)
+from gandalf.train.pairs.contrastive import SIAMESEXML, ContrastiveOptions, contrastive
+from gandalf.train.pairs.triplet import NGAME, TripletOptions, triplet
 
 
 def unit(generator, number, dim=4):

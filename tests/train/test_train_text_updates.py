@@ -21,7 +21,7 @@ from gandalf.train.labels import Every, InBatch, Shortlist
 from gandalf.train.loop import Stage, Training
 from gandalf.train.losses import binary_cross_entropy
 from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
-from gandalf.train.pair_losses import triplet
+from gandalf.train.pairs.triplet import triplet
 from gandalf.train.text_updates import ComposedUpdate, PairUpdate
 
 CPU = torch.device("cpu")

@@ -7,14 +7,22 @@ ours; with targets of 0 and 1 it is DEXML's. Points are summed, and so are the p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from scipy.sparse import csr_array
 from torch import Tensor
 
-from gandalf.train.pair_losses import Pairs
+from gandalf.errors import DataError
+from gandalf.train.batches import Order, Phase
+from gandalf.train.labels import Every
+from gandalf.train.pairs.kind import PairData, PairKind, PairStage, Positives
 
 NEITHER = -1.0  # in place of a target: the label is neither a positive nor a negative of the point
 
@@ -34,7 +42,7 @@ def decoupled(
     x: Tensor,
     rows: Tensor,
     own: Tensor,
-    positives: Pairs,
+    positives: Positives,
     weights: Tensor | None = None,
     options: DecoupledOptions = DEXML,
 ) -> Tensor:
@@ -130,3 +138,38 @@ class _Blocks:
         """Return which of the sorted columns lie in a block."""
         ends = torch.searchsorted(column, column.new_tensor([start, start + size])).tolist()
         return slice(*ends)
+
+
+def _build_decoupled(data: PairData) -> PairStage:
+    options, targets = data.options, data.targets if data.alike is None else without(data.targets, data.alike)
+    taking = data.own | options.label_points
+    points = np.flatnonzero(taking & _has_pairs(targets))
+    if not len(points):
+        raise DataError("no training point has a label with another text, so there is nothing to learn")
+    # Label points make an epoch no longer, so that runs with and without them take equal steps.
+    epoch = math.ceil(len(data.labelled) / options.pair_batch)
+    steps = max(1, round(options.pair_epochs * epoch))
+    order = Order([Phase(points, steps)], options.pair_batch, data.seed)
+    labels = Every(targets.shape[1], targets.shape[1])
+    loss = partial(decoupled, options=DecoupledOptions(options.softmax_temperature))
+    return PairStage(order, labels, loss, epoch, targets=targets)
+
+
+def without(targets: csr_array, alike: csr_array) -> csr_array:
+    """Return the targets with NEITHER at pairs of a point and a label with one text."""
+    marked = csr_array(targets - targets.multiply(alike) + NEITHER * alike, dtype=np.float32)
+    marked.sort_indices()
+    return marked
+
+
+def _has_pairs(targets: csr_array) -> npt.NDArray[np.bool_]:
+    """Return which points have a positive target."""  # shape: (N,)
+    return np.asarray((targets > 0).sum(axis=1)).ravel() > 0
+
+
+KIND = PairKind(
+    _build_decoupled,
+    texts=lambda batch, labels: batch + labels,
+    meets_every_label=True,
+    takes_label_points=True,
+)
