@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.live import Live
 from rich.markup import escape
+from rich.table import Table
 
 from gandalf.cli.options import Json, Source, reads_data
 from gandalf.cli.output import console, print_json
@@ -16,12 +21,15 @@ from gandalf.data.dataset import Splits
 from gandalf.data.holdout import holdout
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
-from gandalf.lab.bench_report import bench_report
+from gandalf.lab.bench_report import bench_report, told
 from gandalf.lab.peers import OURS, PEERS, POINTS, Trainer, figures, interpreter, run
+from gandalf.progress import in_words
 
 SHARE, AT_MOST = 0.2, 5_000  # training points held out where there is no test split
 NOTHING_RAN = 1  # the exit code where no trainer gave a row
 COMPARED = ("D", "D + calibrated")  # what others are trained on
+
+Planned = tuple[str, str, str]  # trainer, its points, interpreter
 
 Trainers = Annotated[
     list[str] | None,
@@ -66,11 +74,18 @@ def bench(
     splits = _splits(source)
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
-    for name, points, row in _rows(splits, names, venvs, threads or os.cpu_count() or 1):
-        if isinstance(row, str):
-            notes.append(f"{name}{f', {points}' if points else ''}: {row}")
-        else:
+    planned, absent = _planned(names, venvs)
+    notes += absent
+    started = time.monotonic()
+    with _shown_live(splits.name, rows, json):
+        for done, (name, points, python) in enumerate(planned):
+            _tell(f"[{done + 1}/{len(planned)}] {name}, {points}{_left(started, done, len(planned))} ...")
+            row = _row(splits, everyone[name], python, points, threads or os.cpu_count() or 1)
+            if isinstance(row, str):
+                notes.append(f"{name}, {points}: {row}")
+                continue
             rows.append({"trainer": name, "points": points, **row})
+            _tell(f"{name}, {points}: {told(row)}")
     if json:
         print_json({"data": splits.name, "rows": rows, "notes": notes})
     else:
@@ -100,26 +115,26 @@ def _splits(source: Source) -> Splits:
     return Splits(train=parts.rest, test=parts.held, name=splits.name)
 
 
-def _rows(
-    splits: Splits, names: list[str], venvs: Path | None, threads: int
-) -> Iterator[tuple[str, str, dict[str, Any] | str]]:
-    """A row, or a sentence about why there is none."""
+def _planned(names: list[str], venvs: Path | None) -> tuple[list[Planned], list[str]]:
+    """Return what will be run, and a sentence for each trainer that is not installed."""
+    planned: list[Planned] = []
+    absent = []
     for name in names:
         trainer = (OURS | PEERS)[name]
         python = interpreter(name, trainer, venvs)
         if python is None:
-            yield name, "", f"not installed; pip install '{trainer.packages[0]}'"
+            absent.append(f"{name}: not installed; pip install '{trainer.packages[0]}'")
             continue
-        for points in ("its own",) if name in OURS else COMPARED:
-            try:
-                yield name, points, _row(splits, trainer, python, points, threads)
-            except (DataError, OSError) as error:  # the others took minutes
-                yield name, points, str(error)
+        planned += [(name, points, python) for points in (("its own",) if name in OURS else COMPARED)]
+    return planned, absent
 
 
-def _row(splits: Splits, trainer: Trainer, python: str, points: str, threads: int) -> dict[str, Any]:
-    typer.secho(f"{Path(trainer.script).stem.removeprefix('with_')}, {points} ...", err=True, dim=True)
-    found = run(trainer, python, splits, POINTS.get(points, POINTS["D"])(splits.train), threads=threads)
+def _row(splits: Splits, trainer: Trainer, python: str, points: str, threads: int) -> dict[str, Any] | str:
+    """Return a row, or a sentence about why there is none: the others took minutes."""
+    try:
+        found = run(trainer, python, splits, POINTS.get(points, POINTS["D"])(splits.train), threads=threads)
+    except (DataError, OSError) as error:
+        return str(error)
     costs = {
         "train_seconds": found.train_seconds,
         "predict_ms": found.predict_ms,
@@ -127,3 +142,31 @@ def _row(splits: Splits, trainer: Trainer, python: str, points: str, threads: in
         "model_mb": found.model_mb,
     }
     return figures(found.scores) | costs
+
+
+def _left(started: float, done: int, planned: int) -> str:
+    """Say how long the rest will take if it is as long as what is done, on average."""
+    if not done:
+        return ""
+    each = (time.monotonic() - started) / done
+    return f" (about {in_words(each * (planned - done))} left)"
+
+
+def _tell(line: str) -> None:
+    typer.secho(line, err=True, dim=True)
+
+
+@contextmanager
+def _shown_live(data: str, rows: list[dict[str, Any]], json: bool) -> Iterator[None]:
+    """Show the table on a terminal as rows come; elsewhere lines tell of each row."""
+    screen = console()
+    if json or not screen.is_terminal or not sys.stderr.isatty():
+        yield
+        return
+
+    class Growing:
+        def __rich__(self) -> Table:
+            return bench_report(data, rows)
+
+    with Live(Growing(), console=screen, transient=True, refresh_per_second=2):
+        yield

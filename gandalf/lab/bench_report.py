@@ -28,6 +28,12 @@ def bench_report(data: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
+def told(row: Mapping[str, Any]) -> str:
+    """Return a row's figures in a line, for whoever waits for the table."""
+    found = ", ".join(f"{name} {row[name]:.2f}" for name in ("P@1", "PSP@5") if row[name] is not None)
+    return f"{found}, trained in {row['train_seconds']:,.0f} s"
+
+
 def _shown(value: float | None, best: bool) -> str:
     text = "-" if value is None else f"{value:.2f}"
     return f"[bold]{text}[/]" if best and value is not None else text
