@@ -79,7 +79,7 @@ class GandalfClassifier:
         labels: Any,  # noqa: ANN401  lists of names, or a matrix of any library
         label_texts: LabelTexts | None = None,
     ) -> GandalfClassifier:
-        """Train on texts and their labels: lists of names or numbers, or an N x L indicator matrix.
+        """Train on texts and their labels: lists of names or numbers, one name each, or an N x L matrix.
 
         `label_texts` maps names to texts (a dictionary, or a Series whose index holds the names), or lists
         the texts of labels 0 to L - 1. By default, the names are the texts. `fit` sets `model_`, the trained

@@ -44,14 +44,17 @@ def indicators(
     *,
     drop_others: bool = False,
 ) -> Indicators:
-    """Read N lists of names, or an N x L matrix; `names` lists all allowed names in their order.
+    """Read N lists of names, N names, or an N x L matrix; `names` lists all allowed names in order.
 
     Without `names`, the names of lists are sorted, and the names of a matrix are 0 to L - 1. A name that is
     not allowed is an error; with `drop_others` it is dropped.
     """
     if len(getattr(labels, "shape", ())) == 2:
         return _of_matrix(csr_array(labels), names)
-    rows = [_row(row, at) for at, row in enumerate(labels)]
+    values = _one_column(labels)
+    if values and all(_is_name(value) for value in values):
+        values = [[value] for value in values]  # one label each
+    rows = [_row(row, at) for at, row in enumerate(values)]
     if names is None:
         # Numbers before strings, because Python cannot compare the two.
         names = sorted({name for row in rows for name in row}, key=lambda name: (isinstance(name, str), name))
@@ -101,9 +104,14 @@ def _of_matrix(matrix: csr_array, names: Sequence[Name] | None) -> Indicators:
 def _row(row: Iterable[object], at: int) -> set[Name]:
     if isinstance(row, str) or not isinstance(row, Iterable):
         raise DataError(
-            f"the labels of point {at:,} are {row!r}, not a list", remedy="write [[name, ...], ...]"
+            f"the labels of point {at:,} are {row!r}, not a list",
+            remedy="write [[name, ...], ...], or a name for each point",
         )
     return {_name(name) for name in row}
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str | int | np.integer) and not isinstance(value, bool)
 
 
 def _name(name: object) -> Name:
@@ -126,6 +134,11 @@ def text_list(texts: Any) -> list[str]:  # noqa: ANN401  of any library
         if not isinstance(text, str):
             raise DataError(f"text {at:,} is not a string but {text!r:.60}")
     return [clean(text) for text in found]
+
+
+def plain_texts(texts: Any) -> list[Any]:  # noqa: ANN401  a column of any library
+    """Return the entries of a column as a list, and a list as it is."""
+    return texts if isinstance(texts, list) else _one_column(texts)
 
 
 def _one_column(values: Any) -> list[Any]:  # noqa: ANN401

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 from torch.nn import functional as F
 
+from gandalf.data.in_memory import plain_texts
 from gandalf.errors import DataError
 from gandalf.model import Calibration, Model, ModelWithMemory, Part
 from gandalf.model.calibration import probabilities
@@ -116,6 +117,7 @@ class Predictor:
         if isinstance(texts, str):
             ids, scores = self.predict([texts], k, exclude, threshold)
             return ids[0], scores[0]
+        texts = plain_texts(texts)
         check_texts(texts)
         starts = range(0, len(texts), CHUNK)
         parts = [

@@ -1,4 +1,4 @@
-"""The built wheel alone: installed elsewhere, it has the bundled data, page and examples."""
+"""The built wheel or sdist alone: installed elsewhere, it has the bundled data, page and examples."""
 
 from __future__ import annotations
 
@@ -30,10 +30,20 @@ LOOKS = (
     find_spec("build") is None or find_spec("hatchling") is None,
     reason="building a wheel needs build and hatchling: extra [dev]",
 )
-def test_the_wheel_has_all_that_it_needs(tmp_path):
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+@pytest.mark.parametrize(("kind", "name"), [("wheel", "*.whl"), ("sdist", "*.tar.gz")])
+def test_what_is_built_has_all_that_it_needs(kind, name, tmp_path):
+    build = [
+        sys.executable,
+        "-m",
+        "build",
+        f"--{kind}",
+        "--no-isolation",
+        "--outdir",
+        str(tmp_path),
+        str(ROOT),
+    ]
     subprocess.run(build, check=True, capture_output=True, timeout=300)
-    (wheel,) = tmp_path.glob("gandalf_xmc-*.whl")
+    (built,) = tmp_path.glob(f"gandalf_xmc-{name}")
     venv.create(tmp_path / "clean", with_pip=False)
     python = tmp_path / "clean" / "bin" / "python"
     site = subprocess.run(
@@ -43,9 +53,9 @@ def test_the_wheel_has_all_that_it_needs(tmp_path):
         text=True,
     ).stdout.strip()
     pip = [sys.executable, "-m", "pip", "install"]
-    install = [*pip, "--no-deps", "--no-index", "--target", site, str(wheel)]
+    install = [*pip, "--no-deps", "--no-index", "--no-build-isolation", "--target", site, str(built)]
     subprocess.run(install, check=True, capture_output=True, timeout=300)
-    # Libraries come from here, so that nothing is downloaded; gandalf itself from the wheel.
+    # Libraries come from here, so that nothing is downloaded; gandalf itself from what was built.
     libraries = next(each for each in sys.path if each.endswith("site-packages"))
     (Path(site) / "libraries.pth").write_text(libraries)
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -188,7 +188,7 @@ def test_one_seed_one_model():
     [
         ("one text", [["x"]], None, "one string"),
         (["a", 3], [["x"], ["x"]], None, "text 1 is not a string"),
-        (["a", "b"], ["x", "y"], None, "labels of point 0 are 'x'"),
+        (["a", "b"], ["x", ["y"]], None, "labels of point 0 are 'x'"),
         (["a", "b"], [["x"], 7], None, "labels of point 1 are 7"),
         (["a", "b"], [["x"], [1.5]], None, "string or a whole number"),
         (["a", "b"], [["x"], [True]], None, "string or a whole number"),
@@ -297,3 +297,12 @@ def test_it_works_without_scikit_learn():
     done = python(code)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "(1, 2) self\n"
+
+
+@pytest.mark.parametrize("labels", [["x", "y", "x"], np.array([1, 0, 1]), (1, 2, 1)])
+def test_one_label_a_text_needs_no_lists(labels):
+    texts, lists = ["a hat", "a zip", "red hat"], [[each] for each in labels]
+    one, other = (classifier(settings=("steps=2",)).fit(texts, each) for each in (labels, lists))
+    assert one.classes_.tolist() == other.classes_.tolist() == sorted(set(np.asarray(labels).tolist()))
+    np.testing.assert_array_equal(one.predict_proba(["hat"]), other.predict_proba(["hat"]))
+    assert one.score(texts, labels) == other.score(texts, lists)
