@@ -302,7 +302,9 @@ def test_it_works_without_scikit_learn():
 @pytest.mark.parametrize("labels", [["x", "y", "x"], np.array([1, 0, 1]), (1, 2, 1)])
 def test_one_label_a_text_needs_no_lists(labels):
     texts, lists = ["a hat", "a zip", "red hat"], [[each] for each in labels]
-    one, other = (classifier(settings=("steps=2",)).fit(texts, each) for each in (labels, lists))
+    one, other = (
+        classifier(targets=None, settings=("steps=2",)).fit(texts, each) for each in (labels, lists)
+    )
     assert one.classes_.tolist() == other.classes_.tolist() == sorted(set(np.asarray(labels).tolist()))
     np.testing.assert_array_equal(one.predict_proba(["hat"]), other.predict_proba(["hat"]))
     assert one.score(texts, labels) == other.score(texts, lists)
