@@ -97,7 +97,8 @@ def ours(system: str, search: str, texts: Path, place: Path) -> dict[str, Any]:
     words = [sys.executable, "-m", "bench.latency", "ask", str(model), "--texts", str(texts)]
     told = told_by([*words, "--search", search])
     name = f"gandalf {system}" + f", {search}" * (len(OURS_ASKED[system]) > 1)
-    return summary(name, told, model, indexed=search == "hnsw")
+    found = summary(name, told, model, indexed=search == "hnsw")
+    return found | {name: told[name] for name in ("recall@10", "search") if name in told}
 
 
 def predictor_of(folder: str, search: str) -> Predictor:
@@ -131,7 +132,20 @@ def ask(model: str, texts: list[str], search: str) -> dict[str, Any]:
         start = time.perf_counter()
         predictor.predict(text, K)
         times.append(1000 * (time.perf_counter() - start))
-    return {"load_seconds": loaded, "ms": times}
+    return {"load_seconds": loaded, "ms": times, **recall_of(predictor, texts)}
+
+
+def recall_of(predictor: Predictor, texts: list[str]) -> dict[str, Any]:
+    """Of a search that may miss labels: what it is, and its recall against exact search, of these texts."""
+    from gandalf.model.exact import top_k
+    from gandalf.predict.index import AT, IndexSearch, recalled
+
+    search = predictor.search
+    if not isinstance(search, IndexSearch):
+        return {}
+    x = predictor.network.vectors(texts)
+    recall = recalled(search(x, AT)[0], top_k(x, predictor.network.head, AT)[0])
+    return {"search": str(search.index), f"recall@{AT}": round(recall, 4)}
 
 
 # ---- the command
@@ -145,7 +159,9 @@ def train_missing(splits: Splits, place: Path, peers: dict[str, str]) -> None:
         train_ours(system, splits, place)
 
 
-def rows_of(splits: Splits, place: Path, peers: dict[str, str]) -> Iterator[dict[str, Any]]:
+def rows_of(
+    splits: Splits, place: Path, peers: dict[str, str], without: list[str]
+) -> Iterator[dict[str, Any]]:
     """A line of the table for each model and each way to search it."""
     texts = place / "texts.json"
     asked = [] if splits.test is None or splits.test.texts is None else splits.test.texts[:QUERIES]
@@ -153,7 +169,7 @@ def rows_of(splits: Splits, place: Path, peers: dict[str, str]) -> Iterator[dict
     for name, python in peers.items():
         yield theirs(name, python, place)
     for system, searches in OURS_ASKED.items():
-        for search in searches:
+        for search in (each for each in searches if each not in without):
             yield ours(system, search, texts, place)
 
 
@@ -168,6 +184,7 @@ def main() -> None:
     parser.add_argument("--search", default="exact", choices=("exact", "codes", "hnsw"))
     parser.add_argument("--venvs", type=Path)
     parser.add_argument("--models", type=Path, help="keep models here, and take those that are there")
+    parser.add_argument("--without", nargs="*", default=[], help="searches that are not timed")
     parser.add_argument("--only-train", action="store_true")
     parser.add_argument("--shared", action="store_true", help="note that other work shared the machine")
     chosen = parser.parse_args()
@@ -185,7 +202,7 @@ def main() -> None:
             return
         about = {"queries": QUERIES, "machine_shared": chosen.shared, "load_average": os.getloadavg()}
         rows = []
-        for row in rows_of(splits, place, peers):
+        for row in rows_of(splits, place, peers, chosen.without):
             rows.append(row)
             print(row, flush=True)
     print(keep(f"latency_{splits.name}", {**about, "rows": rows}))

@@ -7,6 +7,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+# A check of each division for 0 would keep loops from being vectors.
+OPTIONS = {"nogil": True, "error_model": "numpy"}
+
 
 @cache
 def compiled(loop: Callable[..., Any]) -> Callable[..., Any] | None:
@@ -16,7 +19,7 @@ def compiled(loop: Callable[..., Any]) -> Callable[..., Any] | None:
     except ImportError:
         return None
     try:
-        made: Callable[..., Any] = numba.njit(nogil=True, cache=True)(loop)
+        made: Callable[..., Any] = numba.njit(**OPTIONS, cache=True)(loop)
     except RuntimeError:  # no folder to cache compiled code in
-        made = numba.njit(nogil=True)(loop)
+        made = numba.njit(**OPTIONS)(loop)
     return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from gandalf.train.glas import Glas
 from gandalf.train.labels import Chunk
 from gandalf.train.losses import Loss
 from gandalf.train.rates import OptimiserName
+from gandalf.train.row_kernel import TINY, Adam, move_rows, row_kernel
 from gandalf.train.scoring import Labels, Meeting, Scoring, Space, put_back
 
 Moments = tuple[Tensor, Tensor, Tensor]  # mean, mean square, times met
@@ -55,7 +56,7 @@ class RowAdamW:
     Met at every step, a row moves as under torch.optim.AdamW.
     """
 
-    EPS, TINY = 1e-8, 1e-36
+    EPS = 1e-8
 
     def __init__(self, table: Tensor, options: RowOptions) -> None:
         self.options, self.space = options, Space()
@@ -74,11 +75,25 @@ class RowAdamW:
 
     def update(self, rows: Tensor, labels: Labels, gradient: Tensor, rate: float) -> None:
         """Move these rows against the gradient."""
+        kernel = None if isinstance(labels, slice) else row_kernel(rows, gradient)
+        if kernel is not None:
+            self._move_by(kernel, rows, labels, gradient, rate)
+            return
         taken = {name: self.space.rows(name, table, labels) for name, table in self.state.items()}
         move = self._move_together if self._even(taken["met"], labels) else self._move_each
         move(rows, gradient, (taken["mean"], taken["square"], taken["met"]), rate)
         for name, table in self.state.items():
             put_back(table, labels, taken[name])
+
+    def _move_by(
+        self, kernel: Callable[..., Any], rows: Tensor, labels: Labels, gradient: Tensor, rate: float
+    ) -> None:
+        """Move rows in one pass, their moments where they lie."""
+        assert isinstance(labels, Tensor)
+        options = self.options
+        adam = Adam(rate, options.momentum, options.beta2, self.EPS, options.weight_decay)
+        state = self.state["mean"], self.state["square"], self.state["met"]
+        move_rows(kernel, rows, state, labels, gradient, adam)
 
     def _even(self, met: Tensor, labels: Labels) -> bool:
         """Whether the rows have been met equally often."""
@@ -118,8 +133,7 @@ class RowAdamW:
         # rate / c1 * mean / (sqrt(square) / c2 + eps) = (rate c2 / c1) * mean / (sqrt(square) + eps c2).
         second = (1 - beta2**met).sqrt_().view(-1, *(1 for _ in gradient.shape[1:]))
         first = second * (rate / (1 - beta1**met)).view_as(second)
-        # A root of exactly 0 takes ten times as long on some CPUs; one this small is lost beside eps.
-        moved = torch.clamp_min(square, self.TINY, out=gradient).sqrt_().add_(second, alpha=self.EPS)
+        moved = torch.clamp_min(square, TINY, out=gradient).sqrt_().add_(second, alpha=self.EPS)
         torch.div(mean, moved, out=moved)
         if self.options.weight_decay:
             rows.mul_(1 - rate * self.options.weight_decay)

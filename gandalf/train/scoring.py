@@ -52,7 +52,11 @@ class Space:
 
 def put_back(table: Tensor, labels: Labels, rows: Tensor) -> None:
     """Write the rows that were taken by `Space.rows` to their places, unless they never left."""
-    if not isinstance(labels, slice):
+    if isinstance(labels, slice):
+        return
+    if table.device.type == "cpu" and table.dtype == torch.float32:
+        table.numpy()[labels.numpy()] = rows.numpy()  # takes a third of the time of `index_copy_`
+    else:
         table.index_copy_(0, labels, rows)
 
 
