@@ -2,7 +2,7 @@
 
     python -m bench.cold MODEL [MODEL ...]
 
-Beside `gandalf predict MODEL "text"` stands the same prediction by `load_model` and `Predictor`, with PyTorch.
+Beside each `gandalf predict MODEL "text"` stands the same by `load_model` and `Predictor`, with PyTorch.
 """
 
 from __future__ import annotations

@@ -75,7 +75,8 @@ def summary(name: str, told: dict[str, Any], model: Path, *, indexed: bool = Fal
     """One line of the table."""
     files = [file for file in model.rglob("*") if file.is_file()]
     size = sum(file.stat().st_size for file in files if indexed or file.name not in INDEX_FILES)
-    at = {f"ms_p{share}": round(float(np.percentile(told["ms"], share)), 3) for share in (50, 95, 99)}
+    at = {"ms_least": round(min(told["ms"]), 3)}
+    at |= {f"ms_p{share}": round(float(np.percentile(told["ms"], share)), 3) for share in (50, 95, 99)}
     return {
         "model": name,
         **at,
@@ -205,7 +206,8 @@ def main() -> None:
         for row in rows_of(splits, place, peers, chosen.without):
             rows.append(row)
             print(row, flush=True)
-    print(keep(f"latency_{splits.name}", {**about, "rows": rows}))
+    name = f"latency_{splits.name}" + "_shared" * chosen.shared
+    print(keep(name, {**about, "rows": rows}))
 
 
 if __name__ == "__main__":

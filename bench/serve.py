@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.http_load import bodies, closed_loop, open_loop
+from bench.http_load import Load, bodies, closed_loop, open_loop
 from bench.machine import keep
 from bench.serve_search import GRAPHS_UP_TO, K, in_process
 from gandalf.data.load import load
@@ -110,16 +110,31 @@ def under_load(folder: Path, index: str, asked: list[bytes], given: argparse.Nam
     """One client, 32 clients, and an open loop."""
     seconds, rate = given.seconds, given.rate
     threads = [] if given.threads is None else ["--threads", str(given.threads)]
-    with server(folder, "--index", index, *threads) as (host, port, _):
+    with server(folder, "--index", index, *threads) as (host, port, process):
         closed_loop(host, port, asked, 4, 2.0)  # to warm up
-        found = {
-            "1 client": closed_loop(host, port, asked, 1, seconds).as_dict(),
-            "32 clients": closed_loop(host, port, asked, 32, seconds).as_dict(),
-            f"open loop, {rate:g}/s": open_loop(host, port, asked, rate, seconds).as_dict(),
+        loads: dict[str, Callable[[], Load]] = {
+            "1 client": lambda: closed_loop(host, port, asked, 1, seconds),
+            "32 clients": lambda: closed_loop(host, port, asked, 32, seconds),
+            f"open loop, {rate:g}/s": lambda: open_loop(host, port, asked, rate, seconds),
         }
+        found = {name: with_processor(load, process) for name, load in loads.items()}
     if any(set(each["statuses"]) - ANSWERED for each in found.values()):
         raise ValueError(f"the server refused requests, so nothing was measured: {found}")
     return found
+
+
+def with_processor(load: Callable[[], Load], process: int) -> dict[str, Any]:
+    """Put a server under a load; return the figures and the server's processor time of a request."""
+    before = _processor(process)
+    found = load()
+    used = _processor(process) - before
+    return found.as_dict() | {"server_processor_ms": round(1e3 * used / max(1, len(found.latencies)), 3)}
+
+
+def _processor(process: int) -> float:
+    """Return the processor seconds of a process so far, by Linux."""
+    fields = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def asked_models(given: argparse.Namespace, kept: Path) -> Iterator[tuple[Path, list[str]]]:
