@@ -13,7 +13,7 @@ import argparse
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-# Measured on one H200 (docs/lab/speed.md; bench/results/head.jsonl and million.jsonl, commit 89234fe).
+# Measured on one H200 (docs/lab/gpu_log.md; bench/results/head.jsonl and million.jsonl, commit 89234fe).
 HEAD_FLOPS = {1_024: 424e12, 2_048: 467e12, 4_096: 519e12}  # operations a second by batch; above, the last
 ENCODER_SECONDS = (
     42e-6  # a point, DistilBERT-shaped, up to 32 tokens: 57 ms less 14.5 of the head, 1,024 points

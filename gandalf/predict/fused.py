@@ -24,7 +24,7 @@ SLACK = 2**-7 + 2**-13
 FIRST = 8_192  # labels that are scored plainly, for the first threshold
 ROOM = 8  # times k: labels of a block that may survive for a point
 TILES = (128, 128, 64)  # points, labels, numbers of the vectors: with more, a core has too few registers
-PAYS_FROM = 65_536  # labels: measured at 1.3 million (docs/lab/speed.md); few are over before launches count
+PAYS_FROM = 65_536  # labels: measured at 1.3 million (docs/lab/gpu_log.md); few end before launches count
 
 
 def refusal(rows: Tensor) -> str | None:

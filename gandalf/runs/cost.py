@@ -48,7 +48,7 @@ class Machine:
     memory: int | None  # bytes
 
 
-# One H200 by its log (docs/lab/speed.md): plain steps of 131,073 to 1.3 million labels of 768 numbers, with
+# One H200 by its log (docs/lab/gpu_log.md): plain steps of 131,073 to 1.3 million labels of 768 numbers, with
 # 1,024 to 4,096 points, are met to a tenth; 6 ms of everything else; 80 us to learn from a title with MiniLM.
 H200 = Machine("one H200", "cuda", 600e12, 9_300.0, 6e-3, 80e-6 / LEARNT, 139 << 30)
 

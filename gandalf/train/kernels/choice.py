@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gandalf.train.loop import Stage
 
 KernelName = Literal["auto", "torch", "triton"]
-PAYS_FROM = 65_536  # labels: measured from 79,000 up (docs/lab/speed.md); few are over before launches count
+PAYS_FROM = 65_536  # labels: measured from 79,000 up (docs/lab/gpu_log.md); few end before launches count
 NOT_ASKED_FOR = "they were not asked for (head.kernel)"
 BY_SHORTLIST = "labels are met by shortlist"
 
