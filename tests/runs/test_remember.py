@@ -177,6 +177,23 @@ def test_the_system_memory_trains_nothing(tmp_path):
     assert chosen["weight"] == 0 or chosen["P@1"] + chosen["PSP@5"] > before
 
 
+def test_the_system_memory_takes_static_word_vectors(tmp_path):
+    """Texts that share a word are near each other by the mean of their words' vectors, and nothing is learnt."""
+    splits = forgetful_splits()
+    words = sorted({word for text in splits.train.texts for word in text.split()})
+    rows = np.random.default_rng(0).normal(size=(len(words), 16))
+    lines = [f"{word} {' '.join(map(str, row))}" for word, row in zip(words, rows, strict=True)]
+    (tmp_path / "vectors.txt").write_text("\n".join(lines) + "\n", "utf-8")
+    words_of = ("text.kind=words", "text.min_count=1", f"text.vectors={tmp_path / 'vectors.txt'}")
+    trained = gandalf.train(splits, "memory", "encoder.kind=bag-of-words", "encoder.dim=16", *words_of)
+    assert trained.steps == 0 and isinstance(trained.model, ModelWithMemory)
+    assert trained.memory["chosen"]["P@1"] > trained.memory["alone"]["P@1"]
+    network = trained.model.model
+    found = network.encoder.words.weight.detach().numpy()[network.tokens.encode(words)[:, 0]]
+    cosines = (found * rows).sum(axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(rows, axis=1)
+    np.testing.assert_allclose(cosines, 1, atol=1e-5)  # they are the file's
+
+
 # ---- the command
 
 
