@@ -178,7 +178,7 @@ def test_the_system_memory_trains_nothing(tmp_path):
 
 
 def test_the_system_memory_takes_static_word_vectors(tmp_path):
-    """Texts that share a word are near each other by the mean of their words' vectors, and nothing is learnt."""
+    """Texts that share words are near each other by the mean of their vectors, and nothing is learnt."""
     splits = forgetful_splits()
     words = sorted({word for text in splits.train.texts for word in text.split()})
     rows = np.random.default_rng(0).normal(size=(len(words), 16))
