@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,11 @@ Runs = dict[tuple[str, str, str, str], list[Line]]  # lines of all seeds, by set
 SETS = ("man", "web", "docs", "wordnet", "library", "cooking", "packages")
 SYSTEMS = ("astec", "decaf", "inceptionxml", "ngame", "renee", "parabel")
 ALONE, WITH = "none", "memory"
+RIVALS, LEVEL = (
+    ("D", "Z1", "G"),
+    0.5,
+)  # points by which a figure must differ to count; seeds differ by as much
+KINDS = {"": "all", "label_text": "label texts", "new_text": "new texts"}
 
 
 def read_runs(path: Path) -> Runs:
@@ -136,12 +142,39 @@ def _chosen(lines: list[Line] | None) -> str:
     return " / ".join(dict.fromkeys(found))
 
 
+def rivals_table(runs: Runs) -> str:
+    """Return how the default compares with D, Z1 and G, each in three figures on three kinds of texts."""
+    rows = []
+    for name, system in pairs(runs):
+        gaps = list(_gaps(runs, name, system))
+        behind = [
+            f"{words} {gap:+.1f}" for words, gap in sorted(gaps, key=lambda each: each[1]) if gap < -LEVEL
+        ]
+        ahead = sum(gap > LEVEL for _, gap in gaps)
+        if gaps:
+            counts = f"{ahead} / {len(gaps) - ahead - len(behind)} / {len(behind)}"
+            rows.append([f"`{name}`", f"`{system}`", counts, "; ".join(behind) or "none"])
+    return table(["set", "system", "ahead / level / behind", "behind"], rows)
+
+
+def _gaps(runs: Runs, name: str, system: str) -> Iterator[tuple[str, float]]:
+    """Yield the default minus each rival, by rival, figure and kind of texts."""
+    apart = mean(runs.get((name, system, "default", ALONE)), "label_text") is not None
+    for rival, texts in product(RIVALS, KINDS if apart else [""]):
+        own = mean(runs.get((name, system, "default", ALONE)), texts)
+        other = mean(runs.get((name, system, rival, ALONE)), texts)
+        if own is not None and other is not None:
+            for figure in FIGURES:
+                yield f"{rival} {figure} {KINDS[texts]}", own[figure] - other[figure]
+
+
 TABLES: dict[str, Callable[[Runs], str]] = {
     "All texts": worth_table,
     "New texts": lambda runs: worth_table(runs, "new_text"),
     "Memory of D against training on G": share_table,
     "Without its parts": without_table,
     "Fitted weights": chosen_table,
+    "The default of each system against D, Z1 and G": rivals_table,
 }
 
 

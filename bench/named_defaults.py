@@ -1,0 +1,113 @@
+"""Compare the default of every system with D, Z1 and the paper's G, figure by figure, from stored runs.
+
+    python -m bench.named_defaults
+
+P@1, PSP@5 and C@5, on all texts, on texts that are a label's and on new texts: 9 comparisons with each rival
+on each set. A difference counts if it is larger than the noise of seeds: half the 95 % interval of the
+difference of two means, with the spread that all rows of the set have in common in that figure. A system with
+one seed is judged by the spread of the others. Reads the test runs of the main studies in
+bench/results/engine/.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from bench.machine import RESULTS
+from bench.tables import Column, Line, Sample, figure, noise, pooled, table
+from gandalf.lab.store import read_lines
+from gandalf.lab.variants import Run, variant_name
+
+RIVALS, OWN = ("D", "Z1", "G"), "default"
+FIGURES = ("P@1", "PSP@5", "C@5")
+TEXTS = {"all": None, "label texts": "label_text", "new texts": "new_text"}
+COLUMNS: dict[str, Column] = {
+    f"{name} {texts}": figure(name, part) for name, (texts, part) in product(FIGURES, TEXTS.items())
+}
+STUDIES = ("main.jsonl", "systems.jsonl")
+Row = tuple[str, str, str]  # set, system, variant
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The default minus a rival, in one figure, and how large it may be by chance."""
+
+    rival: str
+    column: str
+    value: float
+    noise: float
+
+    @property
+    def verdict(self) -> str:
+        """Return `ahead`, `level` or `behind`."""
+        if abs(self.value) <= self.noise:
+            return "level"
+        return "ahead" if self.value > 0 else "behind"
+
+
+def read_rows(folder: Path) -> dict[Row, list[Line]]:
+    """Return the lines of the default and its rivals on the test split, by row."""
+    found: dict[Row, list[Line]] = {}
+    for line in read_lines(*(folder / name for name in STUDIES)):
+        run = Run.of(line["run"])
+        variant = variant_name(run)
+        if run.split == "test" and variant in (OWN, *RIVALS):
+            found.setdefault((line["name"], run.system, variant), []).append(line)
+    for row, lines in found.items():
+        if len({line["run"]["seed"] for line in lines}) < len(lines):
+            raise ValueError(f"a seed of {row} is there with several settings")
+    return found
+
+
+def gaps(rows: dict[Row, list[Line]]) -> Iterator[tuple[str, str, Gap]]:
+    """Yield every comparison with its set and system."""
+    for column, of in COLUMNS.items():
+        samples = {row: Sample.of(lines, of) for row, lines in rows.items()}
+        sets = {row[0] for row in rows}
+        spreads = {name: pooled(each for row, each in samples.items() if row[0] == name) for name in sets}
+        for (name, system, variant), own in samples.items():
+            for rival in RIVALS if variant == OWN else ():
+                other = samples.get((name, system, rival))
+                if other is not None and other.values and own.values:
+                    yield (
+                        name,
+                        system,
+                        Gap(rival, column, own.mean - other.mean, noise(own, other, spreads[name])),
+                    )
+
+
+def gap_table(rows: dict[Row, list[Line]]) -> str:
+    """Return how often each default is ahead, level and behind, and where it is behind."""
+    found: dict[tuple[str, str], list[Gap]] = {}
+    for name, system, gap in gaps(rows):
+        found.setdefault((name, system), []).append(gap)
+    cells = []
+    for (name, system), each in sorted(found.items()):
+        counts = Counter(gap.verdict for gap in each)
+        behind = sorted((gap for gap in each if gap.verdict == "behind"), key=lambda gap: gap.value)
+        words = "; ".join(f"{gap.rival} {gap.column} {gap.value:+.1f}" for gap in behind)
+        seeds = str(len(rows[name, system, OWN]))
+        counted = " / ".join(str(counts[verdict]) for verdict in ("ahead", "level", "behind"))
+        cells.append([f"`{name}`", f"`{system}`", seeds, counted, words or "none"])
+    return table(["set", "system", "seeds", "ahead / level / behind", "behind"], cells)
+
+
+def main() -> int:
+    """Print the table, and the sum of its verdicts."""
+    plain = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    parser.add_argument("--results", type=Path, default=RESULTS / "engine")
+    rows = read_rows(parser.parse_args().results)
+    counts = Counter(gap.verdict for _, _, gap in gaps(rows))
+    print(", ".join(f"{verdict} in {counts[verdict]}" for verdict in ("ahead", "level", "behind")))
+    print(f"\n{gap_table(rows)}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
