@@ -19,6 +19,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from bench.default import FIGURES, figures
 from bench.default_sets import open_default_set
 from bench.engine import SHARED
@@ -36,6 +38,7 @@ from gandalf.systems import recipe
 
 OUT = RESULTS / "last_phase.jsonl"
 RIVALS = ("D", "Z1", "G")
+WITHOUT = "default, 0"
 OWN_WEIGHTS = (0.0, 0.1, 0.3, 1.0)
 TEXTS = ("all", "label_text", "new_text")
 Line = dict[str, Any]
@@ -102,6 +105,24 @@ def table(lines: list[Line], on: str) -> str:
     return "\n".join(rows)
 
 
+def moves(lines: list[Line], on: str) -> str:
+    """Return what each own weight moves against weight 0: the mean over runs, and how many rise and fall."""
+    runs: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for line in lines:
+        if line["on"] == on:
+            key = tuple(line[name] for name in ("set", "system", "seed"))
+            runs.setdefault(key, {})[line["variant"]] = line["figures"]
+    rows = ["| own weight | runs | P@1 | PSP@5 | C@5 |", "|---:|---:|---:|---:|---:|"]
+    for variant in dict.fromkeys(name for run in runs.values() for name in run if name.startswith("default")):
+        both = [(run[variant], run[WITHOUT]) for run in runs.values() if variant in run and WITHOUT in run]
+        if variant != WITHOUT and both:
+            gaps = {name: np.array([one[name] - two[name] for one, two in both]) for name in FIGURES}
+            cells = [f"{gap.mean():+.1f} ({(gap > 0).sum()} / {(gap < 0).sum()})" for gap in gaps.values()]
+            weight = variant.removeprefix("default, ")
+            rows.append(f"| {weight} | {len(both)} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def judged(against: dict[str, Any]) -> tuple[int, int, list[str]]:
     """Return how often a default is ahead and level, and where it is behind by more than chance."""
     ahead, level, behind = 0, 0, []
@@ -134,7 +155,7 @@ def main() -> int:
     text = chosen.out.read_text("utf-8") if chosen.out.exists() else ""
     lines = [json.loads(each) for each in text.splitlines()]
     if chosen.table:
-        print(table(lines, chosen.on))
+        print(f"{table(lines, chosen.on)}\n\n{moves(lines, chosen.on)}")
         return 0
     done = {tuple(line[name] for name in ("set", "system", "seed", "on")) for line in lines}
     here, tried = machine(), variants(chosen.weights)
