@@ -1,7 +1,7 @@
 """Compare a system's default with D, Z1 and G, and with label points that stay to the end.
 
     python -m bench.last_phase man,web,cooking,packages                # on training points that are kept back
-    python -m bench.last_phase man,web,cooking,packages --on test      # what docs/guide/memory.md shows
+    python -m bench.last_phase man,web,cooking,packages --on test      # what docs/lab/memory.md shows
     python -m bench.last_phase --table --on test
 
 In the last phase of training label points leave, or stay with their own label alone (`targets.own_weight`).

@@ -1,7 +1,7 @@
 """Measure what a memory adds to trained models: D, Z1, G and the default, without and with one.
 
     python -m bench.memory man,web,cooking,packages --systems astec,parabel
-    python -m bench.memory --table                       # the tables of docs/guide/memory.md
+    python -m bench.memory_table                         # the tables of docs/lab/memory.md
 
 Every model is trained once. A memory is then fitted on the points that it held out, and both are scored on
 the test split. For D the memory is also fitted without label keys, and with label keys that stand for their
@@ -66,7 +66,6 @@ BY_ITSELF: dict[str, LabelValues] = {
     "by itself, labels as themselves (RAE-XMC)": "own",
 }
 TEMPERATURE = 0.04  # of a memory that answers by itself, as RAE-XMC has it
-SHOWN = ("set", "system", "targets", "memory")
 Line = dict[str, Any]
 
 
@@ -124,17 +123,6 @@ def gains(scores: Scores, alone: Scores) -> dict[str, list[float]]:
     return {name: [round(value, 2) for value in values] for name, values in each.items()}
 
 
-def table(lines: list[Line]) -> str:
-    """Return the lines as a table in Markdown, the last of each run."""
-    last = {(*(line[name] for name in SHOWN), line["seed"]): line for line in lines}
-    rows = ["| set | system | targets | memory | P@1 ; PSP@5 ; C@5 | new texts | gain | chosen |"]
-    rows.append("|---|---|---|---|---:|---:|---:|---|")
-    for line in last.values():
-        cells = (_cell(line), _cell(line["new_text"]), _gain(line), _chosen(line))
-        rows.append(f"| {' | '.join([*(str(line[name]) for name in SHOWN), *cells])} |")
-    return "\n".join(rows)
-
-
 def _cell(values: dict[str, Any] | None) -> str:
     return "" if not values or "P@1" not in values else " ; ".join(f"{values[name]:.1f}" for name in FIGURES)
 
@@ -158,7 +146,7 @@ def _chosen(line: Line) -> str:
 
 
 def main() -> int:
-    """Measure what is asked for, or print the table."""
+    """Measure what is asked for."""
     plain = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
     parser.add_argument("sets", nargs="?", default="man")
@@ -167,13 +155,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--data-root", type=Path, default=SHARED)
     parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--table", action="store_true")
     chosen = parser.parse_args()
     text = chosen.out.read_text("utf-8") if chosen.out.exists() else ""
     lines = [json.loads(each) for each in text.splitlines()]
-    if chosen.table:
-        print(table(lines))
-        return 0
     done = {tuple(line[name] for name in ("set", "system", "targets", "seed")) for line in lines}
     options = (chosen.sets.split(","), chosen.systems.split(","), chosen.targets.split(","), chosen.seeds)
     here = machine()

@@ -1,4 +1,4 @@
-"""Print the tables of docs/memory.md from the lines of `bench.memory`.
+"""Print the tables of docs/lab/memory.md from the lines of `bench.memory`.
 
     python -m bench.memory_table
 
@@ -23,7 +23,7 @@ from bench.tables import table
 
 Line = dict[str, Any]
 Runs = dict[tuple[str, str, str, str], list[Line]]  # lines of all seeds, by set, system, targets and memory
-SETS = ("man", "web", "docs", "wordnet", "library", "cooking", "packages")
+SETS = ("man", "web", "docs", "wordnet", "library", "cooking", "cooking-3000", "packages")
 SYSTEMS = ("astec", "decaf", "inceptionxml", "ngame", "renee", "parabel")
 ALONE, WITH = "none", "memory"
 RIVALS, LEVEL = (

@@ -81,31 +81,48 @@ def gaps(rows: dict[Row, list[Line]]) -> Iterator[tuple[str, str, Gap]]:
                     )
 
 
-def gap_table(rows: dict[Row, list[Line]]) -> str:
-    """Return how often each default is ahead, level and behind, and where it is behind."""
+def count_table(rows: dict[Row, list[Line]]) -> str:
+    """Return how often the default of each system is ahead, level and behind on each set."""
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for name, system, gap in gaps(rows):
+        counts.setdefault((name, system), Counter())[gap.verdict] += 1
+    sets, systems = (sorted({key[at] for key in counts}) for at in (0, 1))
+    cells = [[f"`{system}`", *(_counted(counts.get((name, system))) for name in sets)] for system in systems]
+    return table(["ahead / level / behind", *(f"`{name}`" for name in sets)], cells)
+
+
+def loss_table(rows: dict[Row, list[Line]]) -> str:
+    """Return where each default is behind, the largest loss first."""
     found: dict[tuple[str, str], list[Gap]] = {}
     for name, system, gap in gaps(rows):
-        found.setdefault((name, system), []).append(gap)
+        if gap.verdict == "behind":
+            found.setdefault((name, system), []).append(gap)
     cells = []
     for (name, system), each in sorted(found.items()):
-        counts = Counter(gap.verdict for gap in each)
-        behind = sorted((gap for gap in each if gap.verdict == "behind"), key=lambda gap: gap.value)
-        words = "; ".join(f"{gap.rival} {gap.column} {gap.value:+.1f}" for gap in behind)
-        seeds = str(len(rows[name, system, OWN]))
-        counted = " / ".join(str(counts[verdict]) for verdict in ("ahead", "level", "behind"))
-        cells.append([f"`{name}`", f"`{system}`", seeds, counted, words or "none"])
-    return table(["set", "system", "seeds", "ahead / level / behind", "behind"], cells)
+        words = "; ".join(f"{gap.rival} {gap.column} {gap.value:+.1f}" for gap in sorted(each, key=_value))
+        cells.append([f"`{name}`", f"`{system}`", words])
+    return table(["set", "system", "behind"], cells)
+
+
+def _counted(counts: Counter[str] | None) -> str:
+    if counts is None:
+        return ""
+    return " / ".join(str(counts[verdict]) for verdict in ("ahead", "level", "behind"))
+
+
+def _value(gap: Gap) -> float:
+    return gap.value
 
 
 def main() -> int:
-    """Print the table, and the sum of its verdicts."""
+    """Print both tables, and the sum of the verdicts."""
     plain = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
     parser.add_argument("--results", type=Path, default=RESULTS / "engine")
     rows = read_rows(parser.parse_args().results)
     counts = Counter(gap.verdict for _, _, gap in gaps(rows))
     print(", ".join(f"{verdict} in {counts[verdict]}" for verdict in ("ahead", "level", "behind")))
-    print(f"\n{gap_table(rows)}")
+    print(f"\n{count_table(rows)}\n\n{loss_table(rows)}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/memory.md: means over seeds, shares of a gain, and what may be chance."""
+"""The tables of docs/lab/memory.md: means over seeds, shares of a gain, and what may be chance."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bench.named_defaults import gap_table, gaps, read_rows
+from bench.named_defaults import count_table, gaps, loss_table, read_rows
 from gandalf.lab.variants import VARIANTS, of_variant
 
 SETTINGS = ("training.steps=5",)
@@ -44,7 +44,8 @@ def test_a_difference_counts_if_it_is_larger_than_the_noise_of_seeds(tmp_path):
     assert found["D", "P@1 all"].noise == pytest.approx(2.447 * 0.1 * (2 / 3) ** 0.5, abs=1e-3)
     assert found["D", "P@1 all"].verdict == "behind" and found["G", "P@1 all"].verdict == "level"
     assert found["D", "C@5 all"].verdict == "level" and ("D", "P@1 new texts") not in found
-    assert "| 0 / 5 / 1 | D P@1 all -1.0 |" in gap_table(rows)
+    assert "| `astec` | 0 / 5 / 1 |" in count_table(rows)
+    assert "| `man` | `astec` | D P@1 all -1.0 |" in loss_table(rows)
 
 
 def test_runs_that_differ_in_more_than_their_seed_make_no_mean(tmp_path):

@@ -14,4 +14,6 @@ def test_moves_are_means_over_runs_that_have_both():
     lines = [line("a", "default, 0", 50), line("a", "default, 0.3", 53), line("a", "D", 99)]
     lines += [line("b", "default, 0", 50), line("b", "default, 0.3", 49), line("c", "default, 0.3", 80)]
     lines += [line("a", "default, 0.3", 0, on="test")]
-    assert moves(lines, "held").splitlines()[2:] == ["| 0.3 | 2 | +1.0 (1 / 1) | +0.0 (0 / 0) | +0.5 (1 / 1) |"]
+    assert moves(lines, "held").splitlines()[2:] == [
+        "| 0.3 | 2 | +1.0 (1 / 1) | +0.0 (0 / 0) | +0.5 (1 / 1) |"
+    ]
