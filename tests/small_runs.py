@@ -9,7 +9,7 @@ import torch
 import gandalf
 from gandalf.data.dataset import Splits
 from gandalf.recipe import Recipe
-from gandalf.runs.trained import Trained
+from gandalf.runs.validation import Trained
 from gandalf.settings import override
 from gandalf.systems import recipe
 from gandalf.train.loop import Training

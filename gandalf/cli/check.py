@@ -35,7 +35,7 @@ def check(source: Source, json: Json = False) -> None:
     report = checked(source.data, source.options)
     if report.forecast is not None and report.splits is not None and find_spec("torch") is not None:
         with engine("a forecast of training"):
-            from gandalf.runs.forecast import with_runs
+            from gandalf.runs.cost import with_runs
         report = replace(report, forecast=with_runs(report.forecast, report.splits))
     report = replace(report, findings=tuple(problem.with_flags() for problem in report.findings))
     if json:

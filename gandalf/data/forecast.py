@@ -36,7 +36,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Cost:
+class StepCost:
     """Time and memory of one step, with a remark if either is too much."""
 
     step: str
@@ -49,7 +49,7 @@ class Cost:
 class Forecast:
     """The cost of each step, and the assumptions of the forecast."""
 
-    costs: tuple[Cost, ...]
+    costs: tuple[StepCost, ...]
     assumptions: tuple[str, ...]
     memory: int | None  # bytes of this machine; None: the system does not say
 
@@ -106,7 +106,7 @@ def size(count: float) -> str:
     return "under 1 MiB"
 
 
-def _graph(train: Dataset, plan: Plan, machine: _Machine) -> Cost:
+def _graph(train: Dataset, plan: Plan, machine: _Machine) -> StepCost:
     per_point = np.diff(train.targets.indptr).astype(np.float64)  # shape: (N,)
     products = float(np.sum(per_point**2))
     # The probabilities of a row sum to the mean number of labels on the points of its label. So at most
@@ -114,34 +114,34 @@ def _graph(train: Dataset, plan: Plan, machine: _Machine) -> Cost:
     row_sums = products_by_label(train.targets) / np.maximum(train.label_frequencies, 1)  # shape: (L,)
     entries = min(products, float(np.sum(row_sums)) / max(plan.delta, 1e-9)) + train.num_labels
     held = 8 * (2 * train.targets.nnz + entries) + machine.cores * min(GRAPH_BLOCK_BYTES, 12 * products)
-    cost = Cost("graph", products / (PRODUCTS_PER_SECOND * machine.cores), int(held))
+    cost = StepCost("graph", products / (PRODUCTS_PER_SECOND * machine.cores), int(held))
     return _on_cpu(cost, cost.step, machine)
 
 
-def _training(points: int, labels: int, plan: Plan, flops: float) -> Cost:
+def _training(points: int, labels: int, plan: Plan, flops: float) -> StepCost:
     # Each step needs three products of 2 B L d operations: scores, gradient of rows, gradient of points.
     steps = plan.epochs * -(-points // plan.batch)
     seconds = 6.0 * plan.batch * labels * plan.dimension * steps / flops
     rows = 3 * 4 * labels * plan.dimension  # weights and Adam's two moments, float32
-    return Cost("", seconds, rows + 4 * plan.batch * min(plan.chunk, labels))
+    return StepCost("", seconds, rows + 4 * plan.batch * min(plan.chunk, labels))
 
 
-def _prediction(queries: int, labels: int, plan: Plan, flops: float) -> Cost:
+def _prediction(queries: int, labels: int, plan: Plan, flops: float) -> StepCost:
     held = 4 * labels * plan.dimension + 4 * plan.batch * min(plan.chunk, labels)
-    return Cost("", 2.0 * queries * labels * plan.dimension / flops, held)
+    return StepCost("", 2.0 * queries * labels * plan.dimension / flops, held)
 
 
-def _on_cpu(cost: Cost, step: str, machine: _Machine) -> Cost:
+def _on_cpu(cost: StepCost, step: str, machine: _Machine) -> StepCost:
     remarks = []
     if machine.memory is not None and cost.bytes > machine.memory:
         remarks.append(f"will not fit: this machine has {size(machine.memory)} of memory")
     if cost.seconds > 86400:
         remarks.append("use a GPU, or train on a shortlist of labels instead of all labels")
-    return Cost(step, cost.seconds, cost.bytes, "; ".join(remarks))
+    return StepCost(step, cost.seconds, cost.bytes, "; ".join(remarks))
 
 
-def _on_gpu(cost: Cost, step: str) -> Cost:
-    return Cost(step, cost.seconds, cost.bytes, f"needs {size(cost.bytes)} of GPU memory")
+def _on_gpu(cost: StepCost, step: str) -> StepCost:
+    return StepCost(step, cost.seconds, cost.bytes, f"needs {size(cost.bytes)} of GPU memory")
 
 
 def _assumptions(plan: Plan, machine: _Machine, points: int, queries: int) -> tuple[str, ...]:

@@ -14,8 +14,7 @@ from gandalf.lab.estimate import passes
 from gandalf.lab.sets import SYNTHETIC
 from gandalf.lab.variants import Run, recipe_of
 from gandalf.recipe import Baselines, Recipe, Targets
-from gandalf.runs.budget import Size
-from gandalf.runs.cost import H200, Cost, Machine, cost, here
+from gandalf.runs.cost import H200, Cost, Machine, Size, cost, here
 
 SMALLER = 1_000  # times, of a set that stands for a benchmark
 

@@ -23,8 +23,7 @@ from gandalf.predict.predictor import Predictor
 from gandalf.runs.choose import choose
 from gandalf.runs.folder import Place
 from gandalf.runs.session import train
-from gandalf.runs.trained import Trained
-from gandalf.runs.validation import TOP, test_predictions
+from gandalf.runs.validation import TOP, Trained, test_predictions
 from gandalf.train.machine_memory import peak_bytes, reset_peak
 
 KEPT = tuple(f"{name}@{k}" for name in ("P", "PSP", "C") for k in (1, 3, 5))

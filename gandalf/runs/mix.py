@@ -20,9 +20,8 @@ from gandalf.metrics.topk import find_pairs
 from gandalf.model import Calibration, Mix, ModelWithMemory, Part, Trees
 from gandalf.predict.inputs import check_labels
 from gandalf.recipe import Recipe, Validation
-from gandalf.runs.trained import HeldAnswers, answers_of
-from gandalf.runs.trees import held_answers
-from gandalf.runs.yardsticks import FIGURES
+from gandalf.runs.trees import FIGURES, held_answers
+from gandalf.runs.validation import HeldAnswers, answers_of
 from gandalf.settings import from_dict
 from gandalf.wide.mixing import PROPOSED, mixed
 

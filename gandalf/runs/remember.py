@@ -26,8 +26,8 @@ from gandalf.runs.folder import Place
 from gandalf.runs.graph import any_label_graph
 from gandalf.runs.mix import Asked, Fitted, fit_mix, held_points
 from gandalf.runs.session import train
-from gandalf.runs.trained import HeldAnswers, Trained
-from gandalf.runs.yardsticks import FIGURES
+from gandalf.runs.trees import FIGURES
+from gandalf.runs.validation import HeldAnswers, Trained
 from gandalf.wide.mixing import PROPOSED, mixed
 
 LabelValues = Literal["none", "own", "graph"]  # no label keys; the label itself; its row of the label graph

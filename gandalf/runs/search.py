@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -14,21 +16,28 @@ from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions
 from gandalf.model import Calibration, Mix, Part
 from gandalf.recipe import Memory, Recipe
-from gandalf.runs.budget import Clock, Size, fitted, search_minutes, speed
+from gandalf.runs.candidates import (
+    Candidate,
+    Found,
+    Teller,
+    Tried,
+    store_trained,
+    stored_trained,
+    why_chosen,
+    why_memory,
+    why_of_few,
+)
 from gandalf.runs.checks import check_encoder, check_points, check_recipe
+from gandalf.runs.cost import Clock, Size, fit_epochs, search_minutes, speed
 from gandalf.runs.folder import CHECKPOINTS, Place
-from gandalf.runs.kept import store_trained, stored_trained
 from gandalf.runs.mix import Asked, Fitted, fit_mix
 from gandalf.runs.plan import resolved_device
 from gandalf.runs.prepare import cut
 from gandalf.runs.remember import MODEL as WHOLE
 from gandalf.runs.remember import MemoryOptions, Remembered, add_memory, forget_texts
-from gandalf.runs.repeats import repeated_answers
 from gandalf.runs.session import train
-from gandalf.runs.trained import HeldAnswers, Trained, pooled
-from gandalf.runs.trees import trees_of_all_points, trial_trees
-from gandalf.runs.tried import Candidate, Found, Teller, Tried, why_chosen, why_memory, why_of_few
-from gandalf.runs.yardsticks import FIGURES, Yardstick, beaten, yardsticks
+from gandalf.runs.trees import FIGURES, Yardstick, beaten, trees_of_all_points, trial_trees, yardsticks
+from gandalf.runs.validation import HeldAnswers, Trained, pooled
 from gandalf.settings import to_dict
 from gandalf.systems import AUTO, frozen, linear
 from gandalf.systems import recipe as recipe_of
@@ -180,7 +189,9 @@ class _Search:
         shares = (1.0,) if last else (FIRST_SHARE, MORE, 1.0)
         shorter = BEGINNINGS if recipe.encoder.kind == "transformer" and not recipe.text.max_length else ()
         recipes = [recipe, *(replace(recipe, text=replace(recipe.text, max_length=each)) for each in shorter)]
-        found = (fitted(each, self.size, share * left, self._speed) for share in shares for each in recipes)
+        found = (
+            fit_epochs(each, self.size, share * left, self._speed) for share in shares for each in recipes
+        )
         chosen = next((each for each in found if each is not None), None)
         if chosen is not None and chosen.text.max_length != recipe.text.max_length:
             read = (
@@ -437,3 +448,33 @@ def _matched(splits: Splits) -> float:
     texts, label_texts = splits.train.need_texts("training")
     of_points, of_labels = text_groups(texts, label_texts)
     return float(np.isin(of_labels, of_points).mean()) if len(of_labels) else 0.0
+
+
+REPEATS = 5
+
+
+def repeated_answers(
+    splits: Splits, recipes: Mapping[str, Recipe], clock: Clock
+) -> list[dict[str, HeldAnswers]]:
+    """Return the answers of each recipe in each trial; an empty list if no point can be held out.
+
+    A trial is only begun if the clock leaves the time that the trial before it took.
+    """
+    trials: list[dict[str, HeldAnswers]] = []
+    took = 0.0
+    for number in range(REPEATS):
+        if clock.left < took:
+            break
+        before = time.perf_counter()
+        try:
+            answers = {
+                name: train(splits, replace(recipe, seed=recipe.seed + number)).held
+                for name, recipe in recipes.items()
+            }
+        except DataError:  # of other points none could be held out, or a label had none left
+            continue
+        took = time.perf_counter() - before
+        found = {name: held for name, held in answers.items() if held is not None}
+        if len(found) == len(recipes):
+            trials.append(found)
+    return trials

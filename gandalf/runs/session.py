@@ -39,9 +39,8 @@ from gandalf.runs.prepare import (
     with_synonyms,
 )
 from gandalf.runs.stages import begin, kept, stages_of
-from gandalf.runs.trained import HeldAnswers, Trained, answers_of
 from gandalf.runs.trees import train_trees
-from gandalf.runs.validation import Held, Validate
+from gandalf.runs.validation import Held, HeldAnswers, Trained, Validate, answers_of
 from gandalf.settings import to_dict
 from gandalf.text.lengths import count_cut
 from gandalf.train.checkpoint import fingerprint

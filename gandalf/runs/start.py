@@ -22,6 +22,7 @@ from gandalf.model import Part, write_model
 from gandalf.model.layout import TEXT_COLUMN
 from gandalf.model.trees import Trees
 from gandalf.recipe import Recipe
+from gandalf.runs.candidates import Teller
 from gandalf.runs.checks import check_points, check_ranks, check_recipe
 from gandalf.runs.folder import (
     CHECKPOINTS,
@@ -37,10 +38,8 @@ from gandalf.runs.folder import (
 )
 from gandalf.runs.remember import train_with_memory
 from gandalf.runs.search import search
-from gandalf.runs.trained import Trained
-from gandalf.runs.tried import Teller
-from gandalf.runs.validation import test_scores
-from gandalf.runs.yardsticks import beaten, yardsticks
+from gandalf.runs.trees import beaten, yardsticks
+from gandalf.runs.validation import Trained, test_scores
 from gandalf.settings import from_dict, override, to_dict
 from gandalf.systems import AUTO, default_system
 from gandalf.systems import recipe as recipe_of

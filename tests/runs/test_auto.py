@@ -7,7 +7,7 @@ from made_up_choice import asked, best_of, faked, hasten, made_up, topics
 
 from gandalf.runs import choose as auto
 from gandalf.runs import session as run
-from gandalf.runs.choose import CANDIDATES, DEFAULT, LIGHT_WEIGHT, Candidate, Choice, _with, choose
+from gandalf.runs.choose import CANDIDATES, DEFAULT, LIGHT_WEIGHT, Choice, TargetsCandidate, _with, choose
 from gandalf.settings import override, to_dict
 
 
@@ -18,7 +18,7 @@ def helpful() -> Choice:
 
 def test_label_points_that_help_are_kept(helpful):
     choice, none = helpful, helpful.tried[0]
-    assert none.candidate == Candidate("none") and none.difference.high < 0
+    assert none.candidate == TargetsCandidate("none") and none.difference.high < 0
     assert (choice.best, choice.texts) == (DEFAULT, "new")
     assert choice.why == "shrunk: no other is better by more than noise (P@1 on new texts)"
 
@@ -26,7 +26,7 @@ def test_label_points_that_help_are_kept(helpful):
 def test_label_points_that_mislead_are_left_out():
     # To the last step, so that nothing can mend it.
     choice = choose(made_up(points=500, moved=1), asked("targets.label_epochs=1"))
-    assert choice.best == Candidate("none") and choice.recipe.targets.targets == "none"
+    assert choice.best == TargetsCandidate("none") and choice.recipe.targets.targets == "none"
     first = choice.tried[0].difference
     assert first.low > 0
     interval = f"{first.difference:+.1f} P@1 on all texts ({first.low:+.1f} to {first.high:+.1f})"
@@ -34,7 +34,7 @@ def test_label_points_that_mislead_are_left_out():
 
 
 def test_label_points_are_taken_up_where_the_default_has_none(monkeypatch):
-    monkeypatch.setattr(auto, "DEFAULT", Candidate("none"))
+    monkeypatch.setattr(auto, "DEFAULT", TargetsCandidate("none"))
     choice = choose(made_up(), asked())
     assert choice.best.targets != "none" and choice.tried[0].difference is None
 
@@ -49,7 +49,7 @@ def test_the_default_stays_within_noise(better, monkeypatch):
 def test_whatever_is_clearly_better_wins(name, monkeypatch):
     faked(monkeypatch, best_of({"none": 0.7, "ratio": 0.6, name: 0.9}))
     choice = choose(made_up(), asked("targets.delta=0.2"))
-    assert choice.best == Candidate(name)
+    assert choice.best == TargetsCandidate(name)
     expected = asked(f"targets.targets={name}", "targets.delta=0.2")  # nothing else is changed
     assert to_dict(choice.recipe) == to_dict(expected)
 
@@ -68,17 +68,18 @@ def test_a_strength_is_for_those_that_shrink(monkeypatch):
     choice = choose(topics(), asked("targets.strength=3"))
     assert len(choice.tried) >= len(CANDIDATES)
     strengths = {
-        name: _with(asked("targets.strength=3"), Candidate(name)).targets.strength for name in CANDIDATES
+        name: _with(asked("targets.strength=3"), TargetsCandidate(name)).targets.strength
+        for name in CANDIDATES
     }
     assert strengths == {"none": None, "self": None, "ratio": None, "shrunk": 3.0, "calibrated": 3.0}
 
 
 def test_a_smaller_weight_is_tried_with_the_best_targets_alone(monkeypatch):
-    whole = [Candidate(name) for name in CANDIDATES]
+    whole = [TargetsCandidate(name) for name in CANDIDATES]
     for name in CANDIDATES:
         tried = faked(monkeypatch, best_of({name: 0.9}))
         choice = choose(made_up(), asked())
-        light = [] if name == "none" else [Candidate(name, LIGHT_WEIGHT)]
+        light = [] if name == "none" else [TargetsCandidate(name, LIGHT_WEIGHT)]
         assert tried == [*whole, *light] == [each.candidate for each in choice.tried]
         assert choice.recipe.targets.label_weight == 1.0
 
@@ -88,7 +89,7 @@ def test_a_smaller_weight_must_beat_the_full_one(light, wins, monkeypatch):
     """It is better than the default either way, but what counts is that it betters the best."""
     faked(monkeypatch, best_of({"ratio": 0.7, "ratio with weight 0.3": light}))
     choice = choose(made_up(), asked())
-    assert choice.best == Candidate("ratio", LIGHT_WEIGHT if wins else 1.0)
+    assert choice.best == TargetsCandidate("ratio", LIGHT_WEIGHT if wins else 1.0)
     assert choice.tried[-1].difference.low > 0  # to the default
     assert choice.why.endswith("against ratio" if wins else "against shrunk")
     assert choice.recipe.targets.label_weight == choice.best.label_weight

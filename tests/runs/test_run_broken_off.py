@@ -15,8 +15,8 @@ from gandalf.errors import DataError
 from gandalf.runs import session as runs
 from gandalf.runs.folder import Place
 from gandalf.runs.prepare import epoch_steps
-from gandalf.runs.refresh import Refresh
 from gandalf.runs.session import Interrupted, train
+from gandalf.runs.stages import Refresh
 from gandalf.runs.validation import Validate
 from gandalf.train.checkpoint import Checkpoints
 from gandalf.train.logs import read_log

@@ -21,16 +21,15 @@ from gandalf.model import Calibration, Mix, ModelWithMemory, Part, Trees, load_m
 from gandalf.recipe import Search
 from gandalf.runs import search as searching
 from gandalf.runs import stages
-from gandalf.runs.budget import MACHINE, PATIENCE, Clock, Size, fitted, patience
+from gandalf.runs.candidates import Teller
+from gandalf.runs.cost import MACHINE, PATIENCE, Clock, Size, fit_epochs, patience
 from gandalf.runs.folder import Place, state_of
 from gandalf.runs.mix import fit_mix
-from gandalf.runs.repeats import repeated_answers
-from gandalf.runs.search import search
+from gandalf.runs.search import repeated_answers, search
 from gandalf.runs.session import train
 from gandalf.runs.start import train_to_folder
-from gandalf.runs.trained import HeldAnswers, pooled
-from gandalf.runs.tried import Teller
-from gandalf.runs.yardsticks import Yardstick, beaten
+from gandalf.runs.trees import Yardstick, beaten
+from gandalf.runs.validation import HeldAnswers, pooled
 from gandalf.settings import override
 from gandalf.systems import default_system, frozen, recipe
 from gandalf.train.batches import Phase
@@ -385,17 +384,17 @@ def test_settings_of_one_system_mean_one_system(settings, system):
 
 def test_the_budget_shortens_a_network_and_refuses_what_is_too_short():
     asked, size = override(recipe("astec"), ["device=cpu"]), Size(10_000, 10_000)
-    enough = fitted(asked, size, 1e6, 1e11)
+    enough = fit_epochs(asked, size, 1e6, 1e11)
     assert enough.training.epochs == asked.training.epochs
-    less = fitted(asked, size, 100.0, 1e11)
+    less = fit_epochs(asked, size, 100.0, 1e11)
     assert 2 <= less.training.epochs < asked.training.epochs
-    assert fitted(asked, size, 5.0, 1e11) is None
+    assert fit_epochs(asked, size, 5.0, 1e11) is None
     assert Size(1_000, 500).minutes < Size(9_599, 8_808).minutes < 4 < Size(108_968, 78_610).minutes < 15
 
 
 def test_a_transformer_is_given_the_time_that_texts_of_their_length_take():
     reads = replace(frozen(), device="cpu")
-    short, long = (fitted(reads, Size(3_000, 5_000, length), 40.0, 1.6e11) for length in (20.0, 400.0))
+    short, long = (fit_epochs(reads, Size(3_000, 5_000, length), 40.0, 1.6e11) for length in (20.0, 400.0))
     assert short is not None
     assert long is None
 
@@ -442,7 +441,7 @@ def test_a_network_may_need_all_the_time_that_is_left(monkeypatch):
     needed = next(
         seconds
         for seconds in np.arange(1.0, 60.0, 0.05)
-        if fitted(recipe_of_words, Size.of(splits.train), seconds, 1e11) is not None
+        if fit_epochs(recipe_of_words, Size.of(splits.train), seconds, 1e11) is not None
     )
     for given, begins in ((0.9 * needed, False), (1.2 * needed, True), (3 * needed, True)):
         run = searching._Search(splits, quick(), Place(), Teller())
@@ -465,7 +464,7 @@ def test_a_transformer_reads_the_beginning_of_long_texts_where_time_is_short(mon
 
 
 def test_the_speed_is_what_a_product_usually_has_not_the_best(monkeypatch):
-    from gandalf.runs import budget
+    from gandalf.runs import cost as budget
 
     clock = iter(np.cumsum([0, 1] + [0, 3] * 19))
     monkeypatch.setattr(budget.time, "perf_counter", lambda: float(next(clock)))

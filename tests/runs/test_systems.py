@@ -17,7 +17,7 @@ from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.session import train
-from gandalf.runs.trained import Trained
+from gandalf.runs.validation import Trained
 from gandalf.settings import override
 from gandalf.systems import NETWORKS, SYSTEMS, recipe
 
