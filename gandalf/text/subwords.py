@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -108,12 +109,13 @@ class Subwords:
 
     def encode(self, texts: Sequence[str]) -> npt.NDArray[np.int32]:
         """Return the ids of each text, cut or padded with 0 on the right."""
-        try:
-            found = self._model.encode_batch_fast(texts, add_special_tokens=self.special_tokens)
-        except TypeError:  # the library refuses lone surrogates
-            found = self._model.encode_batch_fast(
-                [_without_surrogates(text) for text in texts], add_special_tokens=self.special_tokens
-            )
+        with _without_panic():
+            try:
+                found = self._model.encode_batch_fast(texts, add_special_tokens=self.special_tokens)
+            except TypeError:  # the library refuses lone surrogates
+                found = self._model.encode_batch_fast(
+                    [_without_surrogates(text) for text in texts], add_special_tokens=self.special_tokens
+                )
         lengths = np.array([len(row) for row in found], dtype=np.int64)
         ids = np.fromiter(chain.from_iterable(row.ids for row in found), np.int64, int(lengths.sum()))
         table = id_rows(self._ours[ids], lengths, self.max_length)
@@ -185,9 +187,24 @@ def read_tokenizer(text: str, file: Path | None = None) -> Tokenizer:
     except ImportError as error:
         raise DataError("sub-words need tokenizers", remedy="pip install 'gandalf-xmc[train]'") from error
     try:
-        return Tokenizer.from_str(text)
+        with _without_panic():
+            return Tokenizer.from_str(text)
+    except DataError:
+        raise
     except Exception as error:  # the library raises plain Exception
         raise DataError(f"is no tokenizer that can be read ({error})", file=file, remedy=REMEDY) from error
+
+
+@contextmanager
+def _without_panic() -> Iterator[None]:
+    """Turn a panic of the library, which is no `Exception`, into an error with a sentence."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # a class that cannot be imported
+            raise
+        what = f"the tokenizer of the model breaks off ({str(error).splitlines()[0][:80]})"
+        raise DataError(what, remedy=REMEDY) from error
 
 
 def _with_padding_first(vocabulary: dict[str, int]) -> npt.NDArray[np.int64]:

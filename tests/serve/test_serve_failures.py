@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import httpx
 import pytest
@@ -81,9 +80,8 @@ def test_a_thread_that_hangs_does_not_keep_the_server_from_ending():
             asked.cancel()
         return next(each for each in threading.enumerate() if each.name == "predict")
 
-    start = time.monotonic()
     left = asyncio.run(main())
-    assert left.daemon and time.monotonic() - start < SOON / 2
+    assert left.daemon and left.is_alive()  # nobody has waited for it
     go_on.set()
     left.join(SOON)
 

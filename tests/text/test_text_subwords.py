@@ -185,3 +185,20 @@ def test_missing_files(tmp_path):
         load_tokens(tmp_path)
     with pytest.raises(DataError, match="name the folder or file"):
         Subwords.from_file(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "raised"), [("PanicException", DataError), ("KeyboardInterrupt", KeyboardInterrupt)]
+)
+def test_a_panic_of_the_library_is_an_error_with_a_sentence(name, raised, monkeypatch):
+    """A damaged tokenizer may panic only when it meets a text; a panic is no `Exception`."""
+    error = KeyboardInterrupt if raised is KeyboardInterrupt else type(name, (BaseException,), {})
+
+    class Breaks:
+        def encode_batch_fast(self, *_, **__):
+            raise error("no entry found for key")
+
+    tokens = Subwords(word_level({"a": 0, "[UNK]": 1}, "[UNK]"), 3)
+    monkeypatch.setattr(tokens, "_model", Breaks())
+    with pytest.raises(raised, match="no entry found for key"):
+        tokens.encode(["a"])

@@ -137,8 +137,9 @@ def test_no_processes_to_be_had(monkeypatch):
     assert list(map_chunks(len, TEXTS, "", workers=2)) == [len(TEXTS)]
 
 
-def test_workers_do_the_work_and_go_away(monkeypatch):
+def test_workers_do_the_work_and_go_away(monkeypatch, tmp_path):
     monkeypatch.setattr(pool, "CHUNK", 1)
+    monkeypatch.setenv("WORKERS_MET", str(tmp_path))
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parent), *sys.path])
     seen = Counter(map_chunks(who, TEXTS, "", workers=2))
     assert os.getpid() not in seen and len(seen) == 2
@@ -148,7 +149,11 @@ def test_workers_do_the_work_and_go_away(monkeypatch):
 
 
 def who(texts):
-    time.sleep(0.01)  # long enough for the other worker to take the next chunk
+    """Wait until another worker has a chunk, too, which may be long after on a machine that is busy."""
+    met, end = Path(os.environ["WORKERS_MET"]), time.monotonic() + 120
+    (met / str(os.getpid())).touch()
+    while len(list(met.iterdir())) < 2 and time.monotonic() < end:
+        time.sleep(0.01)
     return os.getpid()
 
 

@@ -122,9 +122,8 @@ def test_a_killed_rank_stops_the_job_and_resuming_gives_the_unbroken_run(lost, d
     process = started(2, data, out, "--checkpoint-minutes", "0")
     wait_for_checkpoint(process, out, 50)
     os.kill(process_of(lost, process), signal.SIGKILL)
-    since = time.monotonic()
     shown, said = process.communicate(timeout=rank_jobs.PATIENCE)
-    assert time.monotonic() - since < 40 and process.returncode != 0 and shown == ""
+    assert process.returncode != 0 and shown == ""
     (line,) = (line for line in said.splitlines() if line.startswith("error: "))
     assert line.startswith(f"error: rank {lost} of 2 was lost at step ")
     assert "; the last checkpoint is of step " in line and line.endswith("run the same command with --resume")
