@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from bench.verdict import coverage_contrast, found_labels
+from bench.verdict import coverage_contrast, found_labels, judged
 from gandalf import Dataset, Splits
 from gandalf.lab.results import Results
-from gandalf.lab.store import write_predictions
+from gandalf.lab.store import append, write_predictions
 from gandalf.lab.variants import Run
 
 TRUTH = csr_array(np.array([[1, 0, 1, 0], [0, 1, 0, 0], [1, 0, 0, 0]], dtype=np.float32))
@@ -50,3 +50,21 @@ def test_a_loss_of_coverage_is_real_over_labels_and_seeds(results):
     assert once.by == "test points" and once.difference == pytest.approx(-100.0)
     (results.folder / "predictions").rename(results.folder / "elsewhere")
     assert coverage_contrast(results, ones, others, "C@3").by == "seeds"
+
+
+def test_places_without_all_predictions_are_not_judged(tmp_path):
+    runs = [
+        Run("some", "renee", targets, settings=(share,), seed=seed)
+        for targets, share in (("shrunk", "targets.label_epochs=0.7"), ("self", "targets.label_epochs=1"))
+        for seed in (0, 1)
+    ]
+    lines = [
+        {"key": run.key, "run": asdict(run), "name": "some", "figures": {}, "steps": 1, "recipe": {}}
+        for run in runs
+    ]
+    for line in lines:
+        append(tmp_path / "results.jsonl", line)
+        write_predictions(tmp_path, line, np.array(HIT))
+    assert [(place.data, place.system) for place in judged(Results.read(tmp_path))] == [("some", "renee")]
+    next((tmp_path / "predictions").glob(f"{runs[3].key}*")).unlink()
+    assert judged(Results.read(tmp_path)) == []
