@@ -20,6 +20,8 @@ REMEDY = "copy the model folder again, or train it again"
 
 def need_length(tokens: object) -> None:
     """Raise a DataError if max_length is above LONGEST: a table has this many columns for every text."""
+    if isinstance(tokens, bool):  # which Python takes for 1
+        raise DataError(f"max_length is {tokens!r}; it must be a whole number")
     if isinstance(tokens, int) and tokens > LONGEST:
         raise DataError(f"max_length is {tokens:,}; it must be at most {LONGEST:,}")
 

@@ -129,3 +129,13 @@ def test_the_licence_names_the_bundled_texts():
     about = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
     assert "LicenseRef-" in about["license"]
     assert "gandalf/data/bundled/*/LICENSE.md" in about["license-files"]
+
+
+@pytest.mark.parametrize("length", [True, 0, -1, 1e30, None, "x", 2**31])
+def test_a_length_of_texts_that_is_none(length, model):
+    path = model / "words.json"
+    facts = json.loads(path.read_text("utf-8"))
+    facts["options"]["max_length"] = length
+    path.write_text(json.dumps(facts), "utf-8")
+    with pytest.raises(DataError, match=r"max_length|words\.json"):
+        load_model(model, verify=False)
