@@ -45,7 +45,7 @@ from gandalf.lab.store import append
 from gandalf.metrics.evaluate import Scores, SubsetFigures, evaluate
 from gandalf.metrics.predictions import Source, as_predictions, test_points
 from gandalf.metrics.propensity import constants, inverse_propensities
-from gandalf.metrics.ranking import Ranking, contributions, judge, rank
+from gandalf.metrics.ranking import Ranking, contributions, rank, weigh_hits
 from gandalf.metrics.topk import find_pairs
 
 OUT = RESULTS / "default.jsonl"
@@ -133,7 +133,7 @@ def scores_of(places: Places, splits: Splits) -> Scores:
     ranking = Ranking(ids, ids >= 0, np.zeros(len(ids)))
     used = constants(splits.name)
     weights = inverse_propensities(splits.original_frequencies, splits.original_points, used.A, used.B)
-    gained = contributions(judge(ranking, truth, weights, PLACES), (1, PLACES))
+    gained = contributions(weigh_hits(ranking, truth, weights, PLACES), (1, PLACES))
     nothing = evaluate(_no_predictions(splits), splits)  # knows which texts are labels' texts
     return replace(nothing, contributions=gained)
 

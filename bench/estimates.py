@@ -30,7 +30,7 @@ from bench.machine import keep
 from gandalf import GraphOptions, label_graph, load, synthetic
 from gandalf.data.dataset import Dataset
 from gandalf.data.matching import text_groups
-from gandalf.graph.cooccurrence import counts, frequencies
+from gandalf.graph.cooccurrence import counts_together, frequencies
 from gandalf.graph.estimates.calibrated import fit_calibrated
 from gandalf.graph.estimates.ratio import Ratio
 from gandalf.graph.estimates.shrunk import fit_shrunk
@@ -125,7 +125,7 @@ def judged_pairs(targets: csr_array, away: Any, of_points: Any, of_labels: Any) 
     member = csr_array((np.ones(len(group)), (group, np.arange(len(group)))), shape=(number, len(group)))
     carried = csr_matrix(member @ gone)
     labels = np.flatnonzero(size[of_labels] > 0)
-    joint, frequency = counts(rest, labels), frequencies(rest)
+    joint, frequency = counts_together(rest, labels), frequencies(rest)
     given = np.repeat(labels, np.diff(joint.indptr))
     off = joint.indices != given
     given, other, together = given[off], joint.indices[off].astype(np.int64), joint.data[off]
@@ -154,7 +154,9 @@ def left_in(targets: csr_array, pairs: Pairs) -> Pairs:
     """The same pairs with counts that still hold the points on which they were observed."""
     frequency = frequencies(targets)
     labels, row = np.unique(pairs.given_label, return_inverse=True)
-    joint = np.asarray(csr_matrix(counts(targets, labels))[row, pairs.other_label], dtype=float).ravel()
+    joint = np.asarray(
+        csr_matrix(counts_together(targets, labels))[row, pairs.other_label], dtype=float
+    ).ravel()
     return replace(pairs, joint=joint, given=frequency[pairs.given_label], other=frequency[pairs.other_label])
 
 

@@ -18,12 +18,12 @@ from bench.estimates import SETS, SHARED
 from bench.machine import keep
 from gandalf import load, synthetic
 from gandalf.data.synthetic import PAPER_SHAPES
-from gandalf.graph.cooccurrence import counts, frequencies
+from gandalf.graph.cooccurrence import counts_together, frequencies
 
 
 def shape(targets: csr_array) -> dict[str, float]:
     """The figures of one set."""
-    joint, frequency = counts(targets), frequencies(targets)
+    joint, frequency = counts_together(targets), frequencies(targets)
     row = np.repeat(np.arange(targets.shape[1]), np.diff(joint.indptr))
     off = joint.indices != row
     together, sizes = joint.data[off], np.diff(targets.indptr).astype(np.float64)

@@ -74,7 +74,7 @@ def lines(description: str, total: float | None, done: float = 0.0) -> Lines | N
 
 
 @contextmanager
-def one_bar_only() -> Iterator[None]:
+def without_bars() -> Iterator[None]:
     """Show no bars inside the body, because an outer bar shows the progress of the whole."""
     token = _within_another.set(True)
     try:
@@ -83,7 +83,7 @@ def one_bar_only() -> Iterator[None]:
         _within_another.reset(token)
 
 
-def on_terminal(*columns: ProgressColumn) -> Progress | None:
+def terminal_bar(*columns: ProgressColumn) -> Progress | None:
     """Return a bar on standard error, which keeps `--json` on standard output clean; None without a
     terminal."""
     if _within_another.get() or not sys.stderr.isatty():
@@ -94,7 +94,7 @@ def on_terminal(*columns: ProgressColumn) -> Progress | None:
 
 
 def _bar() -> Progress | None:
-    return on_terminal(
+    return terminal_bar(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     )
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
-from gandalf.data.claim import put_back
+from gandalf.data.claim import restore_name
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
 from gandalf.memory.files import INNER, MEMORY, check_memory, read_memory
@@ -25,7 +25,7 @@ from gandalf.model.calibration import Calibration, probabilities
 from gandalf.model.layout import CONFIG, LABELS, WEIGHTS
 from gandalf.model.layout import read_facts as read_trained
 from gandalf.text.tokens import check_texts, load_tokens
-from gandalf.wide.folder import PARTS, check_hashes, missing
+from gandalf.wide.folder import PARTS, check_hashes, missing_file
 from gandalf.wide.mixing import MIX, NO_LABEL, PROPOSED, as_logits, mixed, read_composition, weighted
 from gandalf.wide.plain_network import BAG_OF_WORDS, can_be_plain, read_plain_network
 from gandalf.wide.wide_model import TREES, read_wide_model
@@ -71,7 +71,7 @@ class SlimPredictor:
 
     def __init__(self, folder: str | Path, threads: int = 0, *, verify: bool = True) -> None:
         folder = Path(folder)
-        put_back(folder)
+        restore_name(folder)
         facts = _facts_of(folder)
         if verify:
             check_hashes(folder / (FACTS if (folder / FACTS).is_file() else CONFIG))
@@ -238,12 +238,12 @@ class _WithMemory:
     def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
         ids, scores = self._model.best(texts, min(max(k, PROPOSED), self._size))
         near = self._memory.nearest(self._reader.unit_vectors(texts))
-        both = self._memory.beside((ids, self._calibration(scores)), near, self._weight)
+        both = self._memory.weighted_lists((ids, self._calibration(scores)), near, self._weight)
         return mixed(both, (1.0, 1.0), k)
 
     def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
         near = self._memory.nearest(self._reader.unit_vectors(texts))
-        trust = 1 - self._weight * self._memory.heard(near)[:, np.newaxis]
+        trust = 1 - self._weight * self._memory.label_share(near)[:, np.newaxis]
         own = self._calibration(self._model.score(texts, labels))
         return as_logits(trust * own + self._weight * self._memory.score(near, labels))
 
@@ -314,7 +314,7 @@ def _checked_facts(path: Path) -> dict[str, Any]:
 
 def _labels(path: Path, expected: int) -> tuple[list[str], list[str] | None]:
     if not path.is_file():
-        raise missing(path)
+        raise missing_file(path)
     try:
         records = [json.loads(line) for _, line in read_lines(path, Findings())]
         ids = [record["id"] for record in records if "id" in record]

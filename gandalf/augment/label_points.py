@@ -73,10 +73,10 @@ def point_texts(points: Dataset, labels: npt.NDArray[np.int64] | None = None) ->
 
 def augment(points: Dataset, graph: csr_array, keep: Keep | None = None) -> Dataset:
     """Return the training points followed by the label points in label order."""
-    return marked_points(points, graph, keep)[0]
+    return augment_with_mask(points, graph, keep)[0]
 
 
-def marked_points(
+def augment_with_mask(
     points: Dataset, graph: csr_array, keep: Keep | None = None
 ) -> tuple[Dataset, npt.NDArray[np.bool_]]:
     """Like `augment`, and also return a mask of the label points."""

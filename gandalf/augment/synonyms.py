@@ -13,12 +13,12 @@ from gandalf.data.dataset import Dataset
 _SPACE = re.compile(r"\s+")
 
 
-def words_of(texts: Sequence[str]) -> list[str]:
+def distinct_words(texts: Sequence[str]) -> list[str]:
     """Return the distinct words of the texts as written, sorted."""
     return sorted({word for text in texts for word in _SPACE.split(text) if word})
 
 
-def replaced(
+def replace_words(
     points: Dataset, near: Mapping[str, Sequence[str]], share: float, generator: np.random.Generator
 ) -> Dataset:
     """Return the points with this share of words drawn, and each drawn word in `near` replaced by a near

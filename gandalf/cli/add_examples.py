@@ -14,7 +14,7 @@ from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import SOURCE, Json, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.cli.predict import ModelFolder
-from gandalf.data.claim import alone
+from gandalf.data.claim import only_writer
 from gandalf.data.new_examples import Example
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
@@ -49,7 +49,7 @@ def add_examples(
     folder = target.folder(model)
     source.refuse_to_write(folder)
     points = source.load_original().train
-    with alone(folder, parents=True):  # from before the model is read: it may be the one to replace
+    with only_writer(folder, parents=True):  # from before the model is read: it may be the one to replace
         loaded = loading.load(model)
         found = with_new_labels(loaded, points) if new_labels else loaded
         examples = examples_for(found, points)

@@ -16,7 +16,7 @@ from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import Bundle, Json, offers
 from gandalf.cli.output import console, print_json
 from gandalf.cli.predict import ModelFolder
-from gandalf.data.claim import alone
+from gandalf.data.claim import only_writer
 from gandalf.data.new_labels import NewLabel, read_new_labels
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
@@ -92,7 +92,7 @@ def add_labels(
         from gandalf.model.save import save_derived
     folder = target.folder(model)
     labels = read_new_labels(file, separator)
-    with alone(folder, parents=True):  # from before the model is read: it may be the one to replace
+    with only_writer(folder, parents=True):  # from before the model is read: it may be the one to replace
         longer = loading.load(model).with_labels(labels)
         save_derived(longer, model, folder, overwrite=target.in_place or target.overwrite)
     _tell(longer, labels, folder, json)

@@ -16,7 +16,7 @@ from gandalf.cli.graph_options import WANTED, Wanted
 from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.cli.places import Place, place
-from gandalf.data.claim import alone
+from gandalf.data.claim import only_writer
 from gandalf.data.export import Writing
 from gandalf.data.origin import RECORD, foreign_files
 from gandalf.data.sentences import counted
@@ -90,7 +90,7 @@ def augment(
     """
     seed = wanted.options.seed
     keep, writing = replace(keep, seed=seed), replace(writing, seed=seed)
-    with alone(out, parents=True):
+    with only_writer(out, parents=True):
         _refuse_to_lose(out, source, writing)
         with place(source, wanted.options, cluster, writing) as points:
             options, why = wanted.settled(points)

@@ -13,7 +13,7 @@ from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import Json, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.cli.predict import INPUT, ModelFolder, Overwrite, chunks_of, refuse_to_write_into
-from gandalf.data.claim import alone
+from gandalf.data.claim import only_writer
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 
@@ -44,7 +44,7 @@ def embed(
         from gandalf.predict.embedding import check_vectors_file, write_vectors
     check_vectors_file(out)
     refuse_to_write_into(out, model, source)
-    with alone(out):
+    with only_writer(out):
         if out.exists() and not overwrite:
             raise DataError("exists already", remedy="choose another name, or add --overwrite", file=out)
         found = loading.load(model)

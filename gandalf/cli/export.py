@@ -13,7 +13,7 @@ from gandalf.cli.loading import NoVerify
 from gandalf.cli.options import Json
 from gandalf.cli.output import console, print_json
 from gandalf.cli.predict import ModelFolder
-from gandalf.data.claim import alone
+from gandalf.data.claim import only_writer
 
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the exported model: a new one.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in OUT.")]
@@ -37,7 +37,7 @@ def export(
     with engine("exporting", extra="onnx"):
         from gandalf.model import load_model
         from gandalf.predict.slim_export import export_model
-    with alone(out, parents=True):
+    with only_writer(out, parents=True):
         difference = export_model(load_model(model, verify=not no_verify), model, out, overwrite=overwrite)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     if json:

@@ -15,7 +15,7 @@ from gandalf.cli.graph_options import GRAPH
 from gandalf.cli.options import SOURCE, Cluster, Json, Plot, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.cli.places import Place, place
-from gandalf.data.claim import alone
+from gandalf.data.claim import only_writer
 from gandalf.data.files import written
 from gandalf.graph.kind import LabelGraph
 from gandalf.graph.label_graph import GraphOptions
@@ -60,7 +60,7 @@ def graph(
         shown = [one[0] for one in answers] or typical_labels(points.labelled, found.matrix)
         near = [points.neighbourhood(found.matrix, one) for one in shown]
         if save is not None:
-            with alone(save), written(save, "wb") as file:
+            with only_writer(save), written(save, "wb") as file:
                 save_npz(file, found.matrix)
     if plot is not None:
         plot_neighbours(near, plot)

@@ -14,7 +14,7 @@ from gandalf.cli.engine import engine
 from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.data.claim import alone
+from gandalf.data.claim import only_writer
 from gandalf.data.files import refuse_to_replace
 from gandalf.errors import DataError
 from gandalf.report.scores import score_report
@@ -67,7 +67,7 @@ def mix(
         from gandalf.runs.mix import TOO_KIND, mix_models
         from gandalf.runs.validation import test_scores
     _refuse_to_lose(out, models, source)
-    with alone(out, parents=True):
+    with only_writer(out, parents=True):
         refuse_to_replace(out, overwrite, (PARTS,))  # now, and not after minutes of work
         splits = source.load_original()
         loaded: dict[str, Part] = {}

@@ -19,7 +19,7 @@ from gandalf.cli.engine import engine
 from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.data.claim import alone
+from gandalf.data.claim import only_writer
 from gandalf.data.formats.texts import clean
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
@@ -122,7 +122,7 @@ def predict(
         return
     check_output(out, escape_formulas)
     refuse_to_write_into(out, model, None if single or stream else source)
-    with alone(out):
+    with only_writer(out):
         if out.exists() and not overwrite:
             raise DataError("exists already", remedy="choose another name, or add --overwrite", file=out)
         predictor = _predictor(model, loading)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gandalf.errors import DataError
-from gandalf.progress import one_bar_only
+from gandalf.progress import without_bars
 
 if TYPE_CHECKING:
     from gandalf.train.parallel.ranks import Ranks
@@ -43,7 +43,7 @@ def as_one(ranks: Ranks) -> Iterator[None]:
                 nowhere = stack.enter_context(open(os.devnull, "w"))
                 stack.enter_context(redirect_stdout(nowhere))
                 stack.enter_context(redirect_stderr(nowhere))
-                stack.enter_context(one_bar_only())
+                stack.enter_context(without_bars())
             yield
     except DataError as error:
         ranks.say_once(f"error: {error.problem.with_flags()}")

@@ -16,7 +16,7 @@ from gandalf.cli.mix import Overwrite, Share
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.cli.predict import ModelFolder
-from gandalf.data.claim import alone
+from gandalf.data.claim import only_writer
 from gandalf.data.files import refuse_to_replace
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions
@@ -67,7 +67,7 @@ def remember(
     source.refuse_to_write(out)
     if out.resolve() == model.resolve():
         raise DataError("is the model itself", remedy="choose another name", file=out)
-    with alone(out, parents=True):
+    with only_writer(out, parents=True):
         refuse_to_replace(out, overwrite, (PARTS,))  # now, and not after minutes of work
         splits = source.load_original()
         options = MemoryOptions(neighbours=neighbours, graph=graph)

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from gandalf import __version__
 from gandalf.cli.output import console
-from gandalf.data.claim import alone
+from gandalf.data.claim import only_writer
 from gandalf.data.files import written
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
@@ -34,7 +34,7 @@ def report(runs: Runs = Path("runs"), out: Out = Path("report.html")) -> None:
     if out.suffix not in WRITERS:
         what = f"a report cannot be written as {out.suffix or 'a file without an ending'}"
         raise DataError(what, remedy=f"choose a name that ends in {', '.join(WRITERS)}", file=out)
-    with alone(out):
+    with only_writer(out):
         _refuse_to_lose(out)
         results = Results.read(runs)
         text = WRITERS[out.suffix](results)

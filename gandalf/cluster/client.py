@@ -22,7 +22,7 @@ from distributed import CancelledError, Client, Future, KilledWorker, LocalClust
 from distributed.comm import CommClosedError
 
 from gandalf.errors import DataError
-from gandalf.progress import one_bar_only, track
+from gandalf.progress import track, without_bars
 
 LOCAL = "local"
 WAIT = 20.0  # seconds to wait for a scheduler's answer, and for a worker
@@ -79,21 +79,21 @@ def submit(client: Client, function: Callable[..., Any], *arguments: Any) -> Fut
     return client.submit(_silent, function, *arguments, pure=False)
 
 
-def summed(client: Client, parts: Sequence[Future]) -> Future:
+def tree_sum(client: Client, parts: Sequence[Future]) -> Future:
     """Sum the parts in a tree of fixed shape, so that the order of additions is always the same."""
     parts = list(parts)
     while len(parts) > 1:
         groups = [parts[at : at + FAN_IN] for at in range(0, len(parts), FAN_IN)]
-        parts = [submit(client, sum_of, group) for group in groups]
+        parts = [submit(client, sum_parts, group) for group in groups]
     return parts[0]
 
 
-def sum_of(parts: Sequence[Any]) -> Any:  # noqa: ANN401  whatever can be added
+def sum_parts(parts: Sequence[Any]) -> Any:  # noqa: ANN401  whatever can be added
     """Add the parts from the first to the last."""
     return reduce(add, parts)
 
 
-def as_is(value: Any) -> Any:  # noqa: ANN401
+def identity(value: Any) -> Any:  # noqa: ANN401
     """Return the value. As the result of a task, it is sent to the cluster once and can be recomputed."""
     return value
 
@@ -129,7 +129,7 @@ def versions() -> dict[str, str]:
 
 
 def _silent(function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
-    with one_bar_only():
+    with without_bars():
         return function(*arguments)
 
 

@@ -13,7 +13,7 @@ import pyarrow
 from pyarrow import parquet
 
 from gandalf.data.files import written
-from gandalf.data.formats.table_files import damaged, is_table, open_table
+from gandalf.data.formats.table_files import damaged_parquet, is_table, open_table
 from gandalf.errors import DataError, Findings
 from gandalf.model.layout import CARD, CONFIG, INDEX, INDEX_FACTS, METRICS
 from gandalf.predict.inputs import columns_of
@@ -87,7 +87,7 @@ def input_hash(part: RowGroup) -> str:
                     file.seek(min(offset for offset in pages if offset is not None))
                     digest.update(file.read(column.total_compressed_size))
     except (*DAMAGE, IndexError) as error:
-        raise damaged(part.file) from error
+        raise damaged_parquet(part.file) from error
     return digest.hexdigest()
 
 
@@ -157,7 +157,7 @@ def _row_groups_of_file(path: Path, text_column: str | None) -> list[RowGroup]:
     try:
         facts = parquet.read_metadata(path)
     except DAMAGE as error:
-        raise damaged(path) from error
+        raise damaged_parquet(path) from error
     parts, first = [], 0
     for group in range(facts.num_row_groups):
         rows = facts.row_group(group).num_rows

@@ -12,7 +12,7 @@ from distributed import Client, Future
 from scipy.sparse import csr_array
 
 from gandalf.cluster import sums
-from gandalf.cluster.client import as_is, in_order, results, submit, summed, threads_of
+from gandalf.cluster.client import identity, in_order, results, submit, threads_of, tree_sum
 from gandalf.cluster.shards import (
     NO_TEXT,
     ShardFacts,
@@ -30,7 +30,7 @@ from gandalf.data.matching import label_groups, text_groups
 from gandalf.errors import Findings
 from gandalf.graph.cooccurrence import PairRule
 from gandalf.graph.estimates.shrunk import Shrunk, fit_strength, labels_to_fit
-from gandalf.graph.joint_sums import EXACT, LabelRange, RowBlock, blocks
+from gandalf.graph.joint_sums import EXACT, LabelRange, RowBlock, cut_blocks
 from gandalf.graph.matched_pairs import MatchedLabels, Matches
 from gandalf.progress import meter
 
@@ -73,7 +73,7 @@ class ClusterPoints:
     def counts(self, labels: Ints, as_present: bool = False) -> csr_array:
         """Return the joint sums of `labels` (rows) with all labels."""
         parts = [submit(self.client, sums.joint_counts, piece, labels, as_present) for piece in self.pieces]
-        found: csr_array = summed(self.client, parts).result()
+        found: csr_array = tree_sum(self.client, parts).result()
         return found
 
     def shrunk(self, seed: int) -> Shrunk:
@@ -87,18 +87,18 @@ class ClusterPoints:
         assert self.text_numbers is not None, "needs points with texts"
         number = int(self.text_numbers.max(initial=0)) + 1
         sizes = [submit(self.client, sums.text_sizes, piece, number) for piece in self.pieces]
-        matched = MatchedLabels(self.text_numbers, summed(self.client, sizes).result())
+        matched = MatchedLabels(self.text_numbers, tree_sum(self.client, sizes).result())
         labels = matched.sample(self.of_labels.work, seed)
-        texts = submit(self.client, as_is, self.text_numbers)
+        texts = submit(self.client, identity, self.text_numbers)
         own = [submit(self.client, sums.of_own_points, piece, labels, texts) for piece in self.pieces]
-        of_own = summed(self.client, own).result()
+        of_own = tree_sum(self.client, own).result()
         return matched.observed(labels, self.counts(labels), of_own, self.of_labels.frequency)
 
     def graph(self, rule: PairRule, matches: Matches | None = None) -> csr_array:
         """Return the label graph; given `matches`, leave own points out of each label's counts."""
-        rule_on_workers = submit(self.client, as_is, rule)
-        texts = None if matches is None else submit(self.client, as_is, self.text_numbers)
-        cut = blocks(self.of_labels.work, self.block)
+        rule_on_workers = submit(self.client, identity, rule)
+        texts = None if matches is None else submit(self.client, identity, self.text_numbers)
+        cut = cut_blocks(self.of_labels.work, self.block)
         futures = (self._rows(block, rule_on_workers, texts) for block in cut)
         return spooled(self._shown(futures, cut), self.num_labels)
 
@@ -107,7 +107,7 @@ class ClusterPoints:
         parts = [
             submit(self.client, sums.block_sums, piece, block, self.exact, texts) for piece in self.pieces
         ]
-        total = [summed(self.client, parts)]
+        total = [tree_sum(self.client, parts)]
         return submit(self.client, sums.finished_rows, total, block, self.frequency, rule)
 
     def _shown(self, futures: Iterator[Future], cut: Sequence[LabelRange]) -> Iterator[RowBlock]:
@@ -184,7 +184,7 @@ def _counted(
     numbers: Ints | None,
     block: int,
 ) -> ClusterPoints:
-    total = summed(client, [submit(client, sums.label_sums, piece) for piece in pieces])
+    total = tree_sum(client, [submit(client, sums.label_sums, piece) for piece in pieces])
     exact = np.float64 if graded or number >= EXACT else np.float32
     frequency = submit(client, sums.frequency_of, total)
     known = (labels.label_texts, labels.label_ids, labels.other_label_texts)

@@ -28,9 +28,9 @@ from gandalf.cluster.jobs import (
     mark_of,
     write_json,
 )
-from gandalf.data.claim import alone
+from gandalf.data.claim import only_writer
 from gandalf.data.files import written
-from gandalf.data.formats.table_files import damaged, decoded
+from gandalf.data.formats.table_files import damaged_parquet, decode_bytes
 from gandalf.data.formats.texts import Texts
 from gandalf.errors import DataError, Findings
 from gandalf.progress import meter
@@ -54,7 +54,7 @@ class Predicted(NamedTuple):
 def predict_row_groups(client: Client, job: Job, parts: list[RowGroup]) -> Predicted:
     """Predict all row groups that are not done, and finish the job."""
     _need_same_columns(parts)
-    with alone(job.out, parents=True):
+    with only_writer(job.out, parents=True):
         return _predict_row_groups(client, job, parts)
 
 
@@ -160,13 +160,13 @@ def _answers(predictor: Predictor, job: Job, part: RowGroup) -> Iterator[pyarrow
         for batch in file.iter_batches(CHUNK, row_groups=[part.group], columns=names):
             texts = Texts(part.file, Findings())
             for line, value in enumerate(batch.column(part.text).to_pylist(), start=row + 1):
-                texts.add_cell(decoded(value), line)
+                texts.add_cell(decode_bytes(value), line)
             ids, scores = predictor.predict(texts.found, k, None, job.threshold)
             numbers = pyarrow.array(range(row, row + len(batch)), pyarrow.int64())
             yield _table(part, numbers if part.id is None else batch.column(part.id), ids, scores)
             row += len(batch)
     except DAMAGE as error:
-        raise damaged(part.file) from error
+        raise damaged_parquet(part.file) from error
 
 
 def _table(part: RowGroup, names: pyarrow.Array, ids: Ids, scores: Probabilities) -> pyarrow.Table:

@@ -29,7 +29,7 @@ from gandalf.data.origin import write_origin
 from gandalf.errors import DataError, Findings, Problem
 from gandalf.graph.kind import LabelGraph
 from gandalf.graph.label_graph import GraphOptions, counted_graph
-from gandalf.graph.neighbours import Neighbourhood, described
+from gandalf.graph.neighbours import Neighbourhood, neighbourhood_of_counts
 from gandalf.graph.postulate import recommended_targets
 from gandalf.progress import track
 
@@ -73,7 +73,9 @@ class ShardedSet:
     def neighbourhood(self, matrix: csr_array, label: int) -> Neighbourhood:
         """Return the label's row of the graph with the counts of its entries."""
         together = self.labelled.counts(np.array([label]))
-        return described(self.labelled, matrix, label, together, self.labelled.of_labels.frequency)
+        return neighbourhood_of_counts(
+            self.labelled, matrix, label, together, self.labelled.of_labels.frequency
+        )
 
     def write(
         self, matrix: csr_array, keep: Keep, out: Path, writing: Writing, record: Record

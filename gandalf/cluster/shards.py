@@ -16,7 +16,7 @@ from gandalf.data.formats.assemble import divided
 from gandalf.data.formats.frames import Frame, need_file
 from gandalf.data.formats.label_names import LabelNames, read_label_file
 from gandalf.data.formats.table import need_same_ids, read_table_file
-from gandalf.data.formats.table_columns import Columns, settle_columns
+from gandalf.data.formats.table_columns import Columns, find_columns
 from gandalf.data.formats.table_files import open_table
 from gandalf.data.formats.table_options import TableOptions
 from gandalf.data.formats.table_paths import shards, table_paths
@@ -92,7 +92,7 @@ def find_shards(source: str, options: TableOptions, findings: Findings) -> Shard
             remedy="add labels.txt, with a text on each line, or labels.csv with the columns id and text",
             file=source,
         )
-    _, columns = settle_columns(
+    _, columns = find_columns(
         open_table(paths.train[0], findings), options, findings, known=label_names(label_file).numbers
     )
     return Shards(

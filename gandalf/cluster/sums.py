@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from gandalf.cluster.client import sum_of
+from gandalf.cluster.client import sum_parts
 from gandalf.data.sparse_rows import products_by_label
-from gandalf.graph.cooccurrence import PairRule, counts, frequencies, graph_rows, least_joint
-from gandalf.graph.joint_sums import Floats, LabelRange, RowBlock, both_ways, plan
+from gandalf.graph.cooccurrence import PairRule, counts_together, frequencies, graph_rows, least_joint
+from gandalf.graph.joint_sums import Floats, LabelRange, RowBlock, by_point_and_label, plan_sums
 from gandalf.graph.own_points import OwnSums, own_points, own_sums
 
 Ints = npt.NDArray[np.int64]
@@ -53,7 +53,7 @@ class BlockSums:
 
 def piece_of(targets: csr_array, texts: Ints | None = None) -> Piece:
     """Return these points as a piece; `texts` are the numbers of their texts among the label texts."""
-    return Piece(*both_ways(targets), texts)
+    return Piece(*by_point_and_label(targets), texts)
 
 
 def label_sums(piece: Piece) -> LabelSums:
@@ -78,7 +78,7 @@ def joint_counts(piece: Piece, labels: Ints, as_present: bool) -> csr_array:
     points = piece.points
     if as_present:
         points = csr_array((np.ones_like(points.data), points.indices, points.indptr), shape=points.shape)
-    return counts(points, labels)
+    return counts_together(points, labels)
 
 
 def of_own_points(piece: Piece, labels: Ints, label_texts: Ints) -> OwnSums:
@@ -89,7 +89,7 @@ def of_own_points(piece: Piece, labels: Ints, label_texts: Ints) -> OwnSums:
 
 def block_sums(piece: Piece, block: LabelRange, dtype: npt.DTypeLike, label_texts: Ints | None) -> BlockSums:
     """Return the joint sums of a block of labels over the piece, by the same kernel as on one machine."""
-    _, joint_sums = plan(piece.points, piece.by_label)
+    _, joint_sums = plan_sums(piece.points, piece.by_label)
     found = joint_sums(block, np.zeros(piece.points.shape[1]))
     joint = _as_matrix(found, piece.points.shape[1], dtype)
     if label_texts is None:
@@ -99,7 +99,7 @@ def block_sums(piece: Piece, block: LabelRange, dtype: npt.DTypeLike, label_text
 
 def finished_rows(parts: list[BlockSums], block: LabelRange, frequency: Floats, rule: PairRule) -> RowBlock:
     """Return the rows of the graph for a block, from its sums over all parts of the points."""
-    total = sum_of(parts)
+    total = sum_parts(parts)
     lengths, columns, values = np.diff(total.joint.indptr), total.joint.indices, total.joint.data
     if total.own is None:
         row = np.repeat(np.arange(len(lengths)), lengths)

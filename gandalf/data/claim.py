@@ -39,7 +39,7 @@ def is_leftover(name: str) -> bool:
 
 
 @contextmanager
-def alone(target: Path, *, parents: bool = False, wait: float = 0.0) -> Iterator[None]:
+def only_writer(target: Path, *, parents: bool = False, wait: float = 0.0) -> Iterator[None]:
     """Let only this thread write a file or folder; first remove the leftovers of killed writers.
 
     Another writer is refused after `wait` seconds. With `parents`, missing folders around the target are
@@ -60,12 +60,12 @@ def alone(target: Path, *, parents: bool = False, wait: float = 0.0) -> Iterator
             holding.discard(path)
 
 
-def put_back(path: Path) -> None:
+def restore_name(path: Path) -> None:
     """Restore the name of a folder if its writer was killed while it replaced the folder."""
     path = Path(path).resolve()
     if path.exists() or not path.name or not _left(path, OLD):
         return
-    with suppress(DataError, OSError), alone(path, wait=RESTORE_WAIT):
+    with suppress(DataError, OSError), only_writer(path, wait=RESTORE_WAIT):
         pass
 
 

@@ -24,7 +24,7 @@ class DamagedError(Exception):
     """The rest of a compressed file cannot be read."""
 
 
-def chunks(path: Path, size: int, *, show: bool = False) -> Iterator[bytes]:
+def read_chunks(path: Path, size: int, *, show: bool = False) -> Iterator[bytes]:
     """Yield decompressed pieces of about `size` bytes, without a byte order mark; `show` a progress bar."""
     try:
         with open(path, "rb") as file, ExitStack() as stack:
@@ -154,7 +154,7 @@ _DECOMPRESS: dict[str, Callable[[Iterator[bytes], Path], Iterator[bytes]]] = {
 
 
 @contextmanager
-def as_is(raw: IO[bytes]) -> Iterator[IO[bytes]]:
+def uncompressed(raw: IO[bytes]) -> Iterator[IO[bytes]]:
     """Write bytes as they are."""
     yield raw
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from gandalf.data.claim import OLD, PART, alone, is_leftover, remove, temporary_name
-from gandalf.data.compression import COMPRESS, DamagedError, as_is, chunks
+from gandalf.data.claim import OLD, PART, is_leftover, only_writer, remove, temporary_name
+from gandalf.data.compression import COMPRESS, DamagedError, read_chunks, uncompressed
 from gandalf.errors import DataError, Findings, argument
 
 COMPRESSIONS = ("", ".gz", ".zst")
@@ -59,7 +59,7 @@ def read_blocks(path: Path, findings: Findings, size: int = BLOCK_BYTES) -> Iter
     """Yield the decompressed file as blocks of whole lines of about `size` bytes, with a progress bar."""
     line, rest = 1, list[bytes]()
     try:
-        for chunk in chunks(path, size, show=True):
+        for chunk in read_chunks(path, size, show=True):
             end = chunk.rfind(b"\n") + 1
             if not end:
                 rest.append(chunk)
@@ -96,7 +96,7 @@ def read_lines(path: Path, findings: Findings) -> Iterator[tuple[int, str]]:
 def first_line(path: Path) -> str:
     """Return the first line of the file, or "" if it cannot be read; used to recognise layouts."""
     try:
-        head = next(chunks(path, size=1 << 16), b"")
+        head = next(read_chunks(path, size=1 << 16), b"")
     except DamagedError:
         return ""
     return head.split(b"\n", 1)[0].decode("utf-8", "replace").removesuffix("\r")
@@ -112,7 +112,7 @@ def written(path: Path, mode: str = "w", *, sync: bool = False) -> Iterator[IO[A
     _refuse_to_write(path)
     temporary = temporary_name(path, PART)
     try:
-        with open(temporary, "wb") as raw, COMPRESS.get(path.suffix, as_is)(raw) as packed:
+        with open(temporary, "wb") as raw, COMPRESS.get(path.suffix, uncompressed)(raw) as packed:
             if "b" in mode:
                 yield packed
             else:
@@ -181,7 +181,7 @@ def new_folder(path: Path, *, overwrite: bool = False, inner: Collection[str] = 
     """
     path = Path(path).resolve()
     refuse_to_replace(path, overwrite, inner)
-    with alone(path, parents=True):
+    with only_writer(path, parents=True):
         refuse_to_replace(path, overwrite, inner)  # again, because another writer may have changed it
         temporary = temporary_name(path, PART)
         try:
@@ -201,7 +201,7 @@ def new_folder(path: Path, *, overwrite: bool = False, inner: Collection[str] = 
 
 
 def _take_name(temporary: Path, path: Path) -> None:
-    """Give a filled folder its name, and remove the old one; `alone` repairs a kill in between."""
+    """Give a filled folder its name, and remove the old one; `only_writer` repairs a kill in between."""
     if not path.exists():
         temporary.rename(path)
         return

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
-from gandalf.data.claim import put_back
+from gandalf.data.claim import restore_name
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.files import plain_name
 from gandalf.data.formats import LAYOUTS, Layout
@@ -52,7 +52,7 @@ def load(
         return _load_frame(source, options, findings)
     of_package = bundled().get(str(source))
     path = Path(source) if of_package is None else of_package
-    put_back(path)
+    restore_name(path)
     origin = read_origin(path)
     if origin is not None and origin.format in ONE_WAY:
         raise DataError(

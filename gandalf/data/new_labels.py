@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gandalf.data.files import plain_name, read_lines
-from gandalf.data.formats.label_cells import key_of, split_labels
+from gandalf.data.formats.label_cells import as_identifier, split_labels
 from gandalf.data.formats.label_names import ID_COLUMNS, TEXT_COLUMNS
 from gandalf.data.formats.table_files import Row, is_table, open_table, table_names
 from gandalf.data.formats.texts import clean
@@ -101,8 +101,8 @@ def _of_table(path: Path, separator: str) -> Iterator[NewLabel]:
             remedy = "name the column of label texts 'text'"
             raise DataError(what, remedy=remedy, file=path, line=line, kind="missing-column")
         yield NewLabel(
-            key_of(text),
-            key_of(_cell(row, ID_COLUMNS)) or None,
+            as_identifier(text),
+            as_identifier(_cell(row, ID_COLUMNS)) or None,
             _items(_cell(row, EXAMPLE_COLUMNS), separator, path, line),
             _items(_cell(row, NEIGHBOUR_COLUMNS), separator, path, line),
             path,
@@ -130,4 +130,4 @@ def _items(cell: Any, separator: str, path: Path, line: int) -> tuple[str, ...]:
     if isinstance(cell, dict):
         what = "examples and neighbours must be lists of texts, but this is a JSON object"
         raise DataError(what, remedy='write ["one", "another"]', file=path, line=line, kind="bad-label")
-    return tuple(key_of(item) for item in split_labels(cell, separator))
+    return tuple(as_identifier(item) for item in split_labels(cell, separator))

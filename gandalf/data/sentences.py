@@ -8,7 +8,7 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one}" if number == 1 else f"{number:,} {one + 's' if many is None else many}"
 
 
-def summed(number: float, noun: str) -> str:
+def weighted_count(number: float, noun: str) -> str:
     """Return `1 point` or `2.5 points`, for weighted counts."""
     return f"{number:g} {noun}{'' if number == 1 else 's'}"
 

@@ -17,7 +17,15 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.errors import DataError
-from gandalf.graph.joint_sums import BLOCK_PRODUCTS, Floats, LabelRange, RowBlock, blocks, both_ways, plan
+from gandalf.graph.joint_sums import (
+    BLOCK_PRODUCTS,
+    Floats,
+    LabelRange,
+    RowBlock,
+    by_point_and_label,
+    cut_blocks,
+    plan_sums,
+)
 from gandalf.graph.own_points import SEEN, OwnSums, leave_out, own_sums
 from gandalf.progress import meter
 
@@ -61,13 +69,13 @@ def frequencies(targets: csr_array) -> Floats:
     return total
 
 
-def counts(targets: csr_array, labels: npt.ArrayLike | None = None) -> csr_array:
+def counts_together(targets: csr_array, labels: npt.ArrayLike | None = None) -> csr_array:
     """Return the joint sums of `labels` (rows, in this order; default: all) with every label.
 
     The entry of a label with itself is its frequency. No entry is dropped, so give few labels of a large set.
     """
     rows = np.arange(targets.shape[1]) if labels is None else np.asarray(labels, dtype=np.int64)
-    points, by_label = both_ways(targets)
+    points, by_label = by_point_and_label(targets)
     joint = csr_array(by_label[rows].astype(points.dtype) @ points).astype(np.float64)
     joint.sort_indices()
     own = joint.indices == np.repeat(rows, np.diff(joint.indptr))
@@ -94,7 +102,7 @@ def conditional_graph(
     frequency = frequencies(targets)
     rule = PairRule(estimate, delta, top_k)
     least = np.zeros(len(frequency)) if own is not None else least_joint(rule, frequency)
-    work, joint_sums = plan(*both_ways(targets))
+    work, joint_sums = plan_sums(*by_point_and_label(targets))
 
     def rows(block: LabelRange) -> RowBlock:
         mine = None
@@ -102,7 +110,7 @@ def conditional_graph(
             mine = own_sums(csr_array(own[slice(*block)]), targets, np.arange(*block))
         return graph_rows(joint_sums(block, least), block, frequency, rule, mine)
 
-    return _stacked(_in_threads(rows, blocks(work), work, threads), len(frequency))
+    return _stacked(_in_threads(rows, cut_blocks(work), work, threads), len(frequency))
 
 
 def least_joint(rule: PairRule, frequency: Floats) -> Floats:

@@ -39,7 +39,7 @@ class RowBlock(NamedTuple):
     values: npt.NDArray[np.floating[Any] | np.integer[Any]]  # shape: (entries,)
 
 
-def both_ways(targets: csr_array) -> tuple[csr_array, csr_array]:
+def by_point_and_label(targets: csr_array) -> tuple[csr_array, csr_array]:
     """Return the targets by point and by label, in a type that sums exactly.
 
     Hard targets are not copied, and their second matrix holds booleans, which saves memory for large sets.
@@ -59,19 +59,19 @@ def both_ways(targets: csr_array) -> tuple[csr_array, csr_array]:
     return points.astype(np.float32, copy=False), csr_array(ones.T)
 
 
-def blocks(work: npt.NDArray[np.integer[Any]], budget: int = BLOCK_PRODUCTS) -> list[LabelRange]:
+def cut_blocks(work: npt.NDArray[np.integer[Any]], budget: int = BLOCK_PRODUCTS) -> list[LabelRange]:
     """Cut the labels into blocks of about `budget` products each."""
     cuts = np.flatnonzero(np.diff(np.cumsum(work, dtype=np.int64) // budget)) + 1
     return list(pairwise([0, *cuts.tolist(), len(work)]))
 
 
-def plan(
+def plan_sums(
     points: csr_array, by_label: csr_array
 ) -> tuple[npt.NDArray[np.int64], Callable[[LabelRange, Floats], RowBlock]]:
     """Return the number of products of each label, and the function that sums a block.
 
     The function returns the joint sums of a block that are above `least`. The two arguments are the results
-    of `both_ways`.
+    of `by_point_and_label`.
     """
     work = products_by_label(points)
     kernel = compiled(_joint_rows) if work.sum() >= LARGE else None

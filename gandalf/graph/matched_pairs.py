@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from gandalf.data.dataset import Dataset
 from gandalf.data.matching import matched_groups
 from gandalf.data.sparse_rows import products_by_label
-from gandalf.graph.cooccurrence import counts, frequencies, sample_by_pairs
+from gandalf.graph.cooccurrence import counts_together, frequencies, sample_by_pairs
 from gandalf.graph.joint_sums import Floats
 from gandalf.graph.own_points import SEEN, OwnSums, entries, leave_out, own_points, own_sums
 
@@ -100,7 +100,7 @@ def match(points: Dataset, *, seed: int = 0, most_pairs: int = MAX_PAIRS) -> Mat
     matched = MatchedLabels(of_labels, _group_sizes(of_points, number))
     chosen = matched.sample(products_by_label(points.targets), seed, most_pairs)
     sums = own_sums(own_points(of_points, of_labels[chosen]), points.targets, chosen)
-    joint, frequency = counts(points.targets, chosen), frequencies(points.targets)
+    joint, frequency = counts_together(points.targets, chosen), frequencies(points.targets)
     found = matched.observed(chosen, joint, sums, frequency)
     return replace(found, own=own_points(of_points, of_labels))
 

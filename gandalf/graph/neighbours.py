@@ -14,7 +14,7 @@ from gandalf.data.dataset import Dataset
 from gandalf.data.matching import text_key
 from gandalf.data.words import split_words
 from gandalf.errors import DataError
-from gandalf.graph.cooccurrence import counts, frequencies
+from gandalf.graph.cooccurrence import counts_together, frequencies
 from gandalf.graph.joint_sums import Floats
 
 
@@ -85,10 +85,12 @@ def find_labels(points: Labelled, query: str) -> list[int]:
 
 def neighbourhood(points: Dataset, graph: csr_array, label: int) -> Neighbourhood:
     """Return the label's row of the graph with the counts of its entries."""
-    return described(points, graph, label, counts(points.targets, [label]), frequencies(points.targets))
+    return neighbourhood_of_counts(
+        points, graph, label, counts_together(points.targets, [label]), frequencies(points.targets)
+    )
 
 
-def described(
+def neighbourhood_of_counts(
     points: Labelled, graph: csr_array, label: int, together: csr_array, frequency: Floats
 ) -> Neighbourhood:
     """Like `neighbourhood`, but with given counts: the label's joint sums with all labels, and all

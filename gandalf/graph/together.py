@@ -9,7 +9,7 @@ import numpy as np
 from gandalf.data.dataset import Dataset
 from gandalf.data.sentences import counted
 from gandalf.data.sparse_rows import products_by_label
-from gandalf.graph.cooccurrence import Estimate, counts, frequencies, sample_by_pairs
+from gandalf.graph.cooccurrence import Estimate, counts_together, frequencies, sample_by_pairs
 from gandalf.graph.estimates.ratio import Ratio
 from gandalf.graph.estimates.shrunk import Shrunk
 
@@ -51,14 +51,14 @@ def together(points: Dataset, shrunk: Shrunk, delta: float, seed: int = 0) -> To
     work, frequency = products_by_label(points.targets), frequencies(points.targets)
     used = np.flatnonzero(frequency)
     labels = sample_by_pairs(work, used, np.random.default_rng(seed), MAX_PAIRS) if len(used) else used
-    joint = counts(points.targets, labels)
+    joint = counts_together(points.targets, labels)
     row = np.repeat(labels, np.diff(joint.indptr))
     off = joint.indices != row
     given, number = row[off], max(len(labels), 1)
     pair = (joint.data[off], frequency[given], frequency[joint.indices[off]])
     present = points.targets.copy()
     present.data = np.ones_like(present.data)  # soft targets count as 1 here
-    seen = counts(present, labels).data[off] if len(given) else np.empty(0)
+    seen = counts_together(present, labels).data[off] if len(given) else np.empty(0)
 
     def kept(estimate: Estimate) -> float:
         return float((estimate.score(*pair) > delta).sum() / number)

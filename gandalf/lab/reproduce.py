@@ -35,7 +35,7 @@ from gandalf.lab.store import (
 from gandalf.lab.studies import Asked, entries
 from gandalf.lab.variants import Run, recipe_of
 from gandalf.metrics.predictions import test_points
-from gandalf.progress import meter, one_bar_only
+from gandalf.progress import meter, without_bars
 from gandalf.runs.checks import check_points, check_recipe
 from gandalf.systems import NETWORKS, foreign_part
 
@@ -105,7 +105,7 @@ def plan(wanted: Wanted, *, only_look: bool = False) -> Planned:
     left = [run for run in dict.fromkeys(e.run for e in sound) if run.key not in done]
     pace = Pace(splits, about["cpu"])
     pace.learn(line for line in lines if line["run"]["data"] == name)
-    with one_bar_only():
+    with without_bars():
         seconds = {run: 0.0 if only_look else pace.seconds(run) for run in left}
     return Planned(wanted, splits, sound, seconds, refused, about)
 
@@ -219,7 +219,7 @@ def _answers(planned: Planned) -> Iterator[tuple[Run, Answer]]:
 
 
 def _answer(work: Callable[[Run], Line], run: Run) -> Answer:
-    with one_bar_only():
+    with without_bars():
         try:
             return work(run)
         except DataError as error:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gandalf.data.sentences import summed
+from gandalf.data.sentences import weighted_count
 from gandalf.lab.blocks import Block, Section, Table, number, words
 from gandalf.lab.claims import verdicts
 from gandalf.lab.evidence import MARGIN
@@ -130,7 +130,9 @@ def _neighbours(results: Results, study: str) -> Iterator[Block]:
                 for each in label["neighbours"]
             )
             head = ("neighbour", "target", "together", "its points")
-            yield Table(head, rows, f"{data}: {label['text']} ({summed(label['frequency'], 'point')})")
+            yield Table(
+                head, rows, f"{data}: {label['text']} ({weighted_count(label['frequency'], 'point')})"
+            )
 
 
 SPECIAL = {

@@ -17,7 +17,7 @@ from gandalf.data.unpack_limits import check_npz
 from gandalf.errors import DataError, Findings
 from gandalf.memory.keys import Vectors, check_queries, read_keys
 from gandalf.memory.memory import EXAMPLE, LABEL, POINT, Block, Memory, Record, Voting
-from gandalf.wide.folder import AGAIN, missing
+from gandalf.wide.folder import AGAIN, missing_file
 
 MEMORY = "memory"  # the kind in `config.json` and `slim.json`
 INNER = "model"  # folder of the model itself, inside the folder of parts
@@ -52,7 +52,7 @@ def read_memory(folder: Path, facts: Mapping[str, Any], labels: int) -> tuple[Me
     records = _records(folder / RECORDS)
     path = folder / ARRAYS
     if not path.is_file():
-        raise missing(path)
+        raise missing_file(path)
     try:
         check_npz(path)
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -90,7 +90,7 @@ def _facts(facts: Mapping[str, Any], folder: Path) -> tuple[float, Voting, int]:
 
 def _records(path: Path) -> tuple[Record, ...]:
     if not path.is_file():
-        raise missing(path)
+        raise missing_file(path)
     found: list[Record] = []
     met: set[str | None] = set()
     for line, text in read_lines(path, Findings()):

@@ -23,8 +23,6 @@ RECORD_BYTES = (
 )
 POINT, LABEL, EXAMPLE = "point", "label", "example"  # kinds of sources of a key
 
-Both = list[Lists]  # weighted lists of the model and of the memory
-
 
 @dataclass(frozen=True)
 class Voting:
@@ -206,7 +204,7 @@ class Memory:
             np.take_along_axis(cosines, order, axis=1),
         )
 
-    def heard(self, near: Near) -> npt.NDArray[np.float64]:
+    def label_share(self, near: Near) -> npt.NDArray[np.float64]:
         """Return the share of the vote of keys with a positive value; the rest is doubt, or keys with
         negative values."""
         shares = self.voting.shares(near.cosines)  # shape: (N, n)
@@ -216,22 +214,24 @@ class Memory:
             shares[silent] = 0.0
         return np.asarray(shares.sum(axis=1))
 
-    def beside(self, model: Lists, near: Near, weight: float, exclude: csr_array | None = None) -> Both:
+    def weighted_lists(
+        self, model: Lists, near: Near, weight: float, exclude: csr_array | None = None
+    ) -> list[Lists]:
         """Return the weighted lists of a model and of the memory; the model gets the share that the keys
         leave."""
         ids, probabilities = model
-        trust = 1 - weight * self.heard(near)[:, np.newaxis]
+        trust = 1 - weight * self.label_share(near)[:, np.newaxis]
         recalled, votes = self.lists(near, max(ids.shape[1], PROPOSED), exclude)
         return [(ids, trust * probabilities), (recalled, weight * votes)]
 
     def votes(self, near: Near) -> csr_array:
         """Return the votes for every label."""  # shape: (N, L)
-        of, labels, votes = self._said(near)
+        of, labels, votes = self._single_votes(near)
         return csr_array((votes, (of, labels)), shape=(len(near.places), self.num_labels))
 
     def lists(self, near: Near, size: int, exclude: csr_array | None = None) -> Lists:
         """Return ids and votes of the labels with a vote, the largest absolute votes first."""
-        of, labels, votes = self._said(near)
+        of, labels, votes = self._single_votes(near)
         pairs, at = np.unique(of * self.num_labels + labels, return_inverse=True)
         votes = np.bincount(at, votes, len(pairs)).astype(np.float64)
         of, labels = np.divmod(pairs, self.num_labels)
@@ -247,7 +247,7 @@ class Memory:
         ids[of[listed], place[listed]], said[of[listed], place[listed]] = labels[listed], votes[listed]
         return ids, said
 
-    def _said(self, near: Near) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
+    def _single_votes(self, near: Near) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
         """Return query, label and vote for each value of each voting key; a label may occur several times."""
         shares = self.voting.shares(near.cosines)
         of, labels, votes = [], [], []

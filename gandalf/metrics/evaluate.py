@@ -23,9 +23,9 @@ from gandalf.metrics.ranking import (
     Ranking,
     contributions,
     coverage,
-    judge,
     macro_precision,
     rank,
+    weigh_hits,
 )
 
 KS = (1, 3, 5)
@@ -149,7 +149,7 @@ class _Scorer:
     ) -> _Scorer:
         k = max(*ks, PLACES)
         ranking = rank(candidates, test.targets, k, exclude)
-        judged = judge(ranking, test.targets, weights, k)
+        judged = weigh_hits(ranking, test.targets, weights, k)
         return _Scorer(ranking, test.targets, contributions(judged, ks), ks)
 
     def part(self, rows: PointSubset, of_label: npt.NDArray[np.int64]) -> SubsetFigures:

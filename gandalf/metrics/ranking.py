@@ -37,7 +37,7 @@ class Ranking:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class WeightedHits:
     """A ranking with its hits weighted by propensities, and the best possible values."""
 
     hits: Doubles  # shape: (N, K)
@@ -68,34 +68,34 @@ class Contributions:
 GainAndIdeal = tuple[Doubles, Doubles | float]
 
 
-def precision(judged: Judged, k: int) -> GainAndIdeal:
+def precision(judged: WeightedHits, k: int) -> GainAndIdeal:
     """Return P@k: the share of the k places with a true label."""
     return judged.hits[:, :k].sum(axis=1) / k, 1.0
 
 
-def ndcg(judged: Judged, k: int) -> GainAndIdeal:
+def ndcg(judged: WeightedHits, k: int) -> GainAndIdeal:
     """Return nDCG@k: hits discounted by 1 / log2(1 + place), divided by the value of a perfect ranking."""
     return _per_ideal(_dcg(judged.hits[:, :k]), judged.relevant, k), 1.0
 
 
-def psp(judged: Judged, k: int) -> GainAndIdeal:
+def psp(judged: WeightedHits, k: int) -> GainAndIdeal:
     """Return PSP@k: inverse propensities of the hits, and those of the best possible ranking."""
     return judged.gains[:, :k].sum(axis=1) / k, judged.best[:, :k].sum(axis=1) / k
 
 
-def psndcg(judged: Judged, k: int) -> GainAndIdeal:
+def psndcg(judged: WeightedHits, k: int) -> GainAndIdeal:
     """Return PSnDCG@k: discounted inverse propensities of the hits, and those of the best possible
     ranking."""
     gain = _per_ideal(_dcg(judged.gains[:, :k]), judged.relevant, k)
     return gain, _per_ideal(_dcg(judged.best[:, :k]), judged.relevant, k)
 
 
-def recall(judged: Judged, k: int) -> GainAndIdeal:
+def recall(judged: WeightedHits, k: int) -> GainAndIdeal:
     """Return R@k: the share of the true labels that are in the k places."""
     return judged.hits[:, :k].sum(axis=1) / np.maximum(judged.relevant, 1), 1.0
 
 
-METRICS: dict[str, Callable[[Judged, int], GainAndIdeal]] = {
+METRICS: dict[str, Callable[[WeightedHits, int], GainAndIdeal]] = {
     "P": precision,
     "nDCG": ndcg,
     "PSP": psp,
@@ -113,11 +113,11 @@ def rank(predictions: csr_array, truth: csr_array, k: int, exclude: csr_array | 
     return Ranking(ids, hits, _reciprocal_rank(candidates, truth))
 
 
-def judge(ranking: Ranking, truth: csr_array, weights: Doubles, k: int) -> Judged:
+def weigh_hits(ranking: Ranking, truth: csr_array, weights: Doubles, k: int) -> WeightedHits:
     """Weight the hits, and the best possible k places, by the inverse propensities `weights` (L)."""
     weighted = csr_array((weights[truth.indices], truth.indices, truth.indptr), shape=truth.shape)
     _, best = top_k(weighted, min(k, _longest_row(truth)))
-    return Judged(
+    return WeightedHits(
         hits=ranking.hits.astype(np.float64),
         gains=np.where(ranking.hits, weights[ranking.ids], 0.0),
         best=np.where(np.isfinite(best), best, 0.0),
@@ -126,7 +126,7 @@ def judge(ranking: Ranking, truth: csr_array, weights: Doubles, k: int) -> Judge
     )
 
 
-def contributions(judged: Judged, ks: Sequence[int]) -> Contributions:
+def contributions(judged: WeightedHits, ks: Sequence[int]) -> Contributions:
     """Return the gain and ideal of each point for every metric at every k, and for MRR."""
     columns = {f"{name}@{k}": metric(judged, k) for name, metric in METRICS.items() for k in ks}
     columns["MRR"] = (judged.reciprocal_rank, 1.0)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gandalf.data.claim import put_back
+from gandalf.data.claim import restore_name
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
 from gandalf.model.calibration import Calibration
-from gandalf.wide.folder import AGAIN, EXPORTED, confined, missing, read_json
+from gandalf.wide.folder import AGAIN, EXPORTED, missing_file, name_inside, read_json
 
 CONFIG, WEIGHTS, LABELS = "config.json", "model.safetensors", "labels.jsonl"
 METRICS, CARD = "metrics.json", "README.md"
@@ -39,12 +39,12 @@ def listed_files(folder: Path) -> list[str]:
     found = read_json(path).get("files", [])
     if not isinstance(found, list):
         raise DataError("does not list the model's files", remedy=AGAIN, file=path)
-    return [confined(name, path) for name in found]
+    return [name_inside(name, path) for name in found]
 
 
 def read_facts(folder: Path) -> Facts:
     """What the folder says of its model, which may be asked before all of it is read."""
-    put_back(folder)
+    restore_name(folder)
     if not folder.is_dir():
         what = (
             "is a file where a model folder is expected"
@@ -92,7 +92,7 @@ def _typed(found: Mapping[str, Any], name: str, kind: type) -> Any:  # noqa: ANN
 def read_labels(path: Path, expected: int) -> tuple[list[str] | None, list[str]]:
     """Ids, where there are any, and texts of the labels."""
     if not path.is_file():
-        raise missing(path)
+        raise missing_file(path)
     ids, texts = list[str](), list[str]()
     for line, text in read_lines(path, Findings()):
         try:

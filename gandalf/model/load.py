@@ -24,7 +24,7 @@ from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.text.pretrained import MISSING_LIBRARY
 from gandalf.text.tokens import load_tokens
-from gandalf.wide.folder import AGAIN, PARTS, check_hashes, missing
+from gandalf.wide.folder import AGAIN, PARTS, check_hashes, missing_file
 from gandalf.wide.mixing import MIX, read_composition
 from gandalf.wide.wide_model import TREES
 
@@ -164,7 +164,7 @@ def _parts(folder: Path, facts: Facts, vocabulary: int) -> dict[str, nn.Module]:
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
-        raise missing(path)
+        raise missing_file(path)
     try:
         tensors = load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:

@@ -18,7 +18,7 @@ from gandalf.model.calibration import Calibration
 from gandalf.model.chosen_labels import checked_labels, with_record
 from gandalf.model.layout import Facts, listed_files
 from gandalf.model.part import Extendable, Mask, largest
-from gandalf.wide.folder import missing
+from gandalf.wide.folder import missing_file
 from gandalf.wide.mixing import Floats, Ints
 from gandalf.wide.wide_model import Added, WideModel, read_wide_model
 
@@ -149,6 +149,6 @@ def load_trees(folder: Path, facts: Facts, ids: list[str] | None, texts: list[st
     """Read what `Trees.write` wrote."""
     for name in listed_files(folder):
         if not (folder / name).is_file():
-            raise missing(folder / name)
+            raise missing_file(folder / name)
     found = read_wide_model(folder, facts.encoder, facts.labels, facts.dim)
     return Trees(found.words, found.forest, texts, ids, facts.config, facts.calibration, found.added)

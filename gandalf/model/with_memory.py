@@ -118,13 +118,13 @@ class ModelWithMemory(Extendable):
         """Return the k best labels, given what the model said of texts with these unit vectors."""
         ids, scores = said
         near = self.memory.nearest(as_queries(vectors))
-        both = self.memory.beside((ids, self._probabilities(scores)), near, self.weight, exclude)
+        both = self.memory.weighted_lists((ids, self._probabilities(scores)), near, self.weight, exclude)
         return mixed(both, (1.0, 1.0), k)
 
     def score(self, texts: Sequence[str], labels: Ints) -> Floats:
         """Return the logit of each text with each of its own labels."""  # shape: (N, C) -> (N, C)
         near = self.memory.nearest(as_queries(self.unit_vectors(texts)))
-        trust = 1 - self.weight * self.memory.heard(near)[:, np.newaxis]
+        trust = 1 - self.weight * self.memory.label_share(near)[:, np.newaxis]
         own = self._probabilities(self.model.score(texts, labels))
         return as_logits(trust * own + self.weight * self.memory.score(near, labels))
 
@@ -132,7 +132,7 @@ class ModelWithMemory(Extendable):
         """Return what the model and the memory say of a label; times their weights it is the probability."""
         one = np.array([[label]])
         near = self.memory.nearest(as_queries(self.unit_vectors([text])))
-        trust = 1 - self.weight * float(self.memory.heard(near)[0])
+        trust = 1 - self.weight * float(self.memory.label_share(near)[0])
         own = float(self._probabilities(self.model.score([text], one))[0, 0])
         return (
             Share(INNER, trust, own),

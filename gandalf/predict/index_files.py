@@ -13,7 +13,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from gandalf.data.claim import alone
+from gandalf.data.claim import only_writer
 from gandalf.data.files import written
 from gandalf.errors import DataError
 from gandalf.model import Model
@@ -35,7 +35,7 @@ def stored_or_built(model: Model, folder: Path, rows: RowsKind) -> tuple[Hnsw, b
         return found, False
     made = build_hnsw(model, rows)
     # A folder that may only be read, or is being replaced, is no reason not to serve.
-    with suppress(DataError, OSError), alone(folder):
+    with suppress(DataError, OSError), only_writer(folder):
         _write(made, folder, rows, mark)
     return made, True
 

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Splits
 from gandalf.data.files import plain_name, read_lines
-from gandalf.data.formats.label_cells import key_of
+from gandalf.data.formats.label_cells import as_identifier
 from gandalf.data.formats.table_columns import ID_COLUMNS, TEXT_COLUMNS
 from gandalf.data.formats.table_files import Table, find_column, open_table, table_names
 from gandalf.data.formats.texts import Texts, clean
@@ -99,7 +99,7 @@ def _of_table(table: Table, said: str | None, usual: str | None) -> Iterator[Chu
         texts = Texts(table.path, Findings())
         for line, row in rows:
             texts.add_cell(row.get(text), line)
-        yield Chunk(texts.found, None if id is None else [key_of(row.get(id)) for _, row in rows])
+        yield Chunk(texts.found, None if id is None else [as_identifier(row.get(id)) for _, row in rows])
 
 
 def columns_of(table: Table, said: str | None, usual: str | None = None) -> tuple[str, str | None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 from rich.table import Table
 
-from gandalf.data.sentences import summed
+from gandalf.data.sentences import weighted_count
 from gandalf.graph.neighbours import Neighbourhood
 from gandalf.graph.postulate import Diagnosis, EstimateQuality
 from gandalf.report.bars import bar
@@ -23,7 +23,7 @@ SHOWN = 20  # neighbours of a label in a table or picture
 
 def neighbour_table(found: Neighbourhood, shown: int = SHOWN) -> Table:
     """Return a table of a label's targets as bars, with their counts."""
-    title = f"{escape(found.text)}  [dim]({summed(found.frequency, 'point')})[/]"
+    title = f"{escape(found.text)}  [dim]({weighted_count(found.frequency, 'point')})[/]"
     table = Table(title=title, title_justify="left", box=None)
     table.add_column("target", justify="right")
     table.add_column("", min_width=20)

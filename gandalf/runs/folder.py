@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from gandalf.data.claim import LOCK, alone, is_leftover, remove
+from gandalf.data.claim import LOCK, is_leftover, only_writer, remove
 from gandalf.data.dataset import Splits
 from gandalf.data.files import written
 from gandalf.data.lengths import EMPTY_TEXT_REMEDY, count_empty, cut_sentence
@@ -102,7 +102,7 @@ def alone_in(folder: Path) -> Iterator[None]:
         what = "is a file, but a folder is needed"
         raise DataError(what, remedy="choose another name", file=folder)
     made = not folder.exists()  # else it is the user's
-    with alone(folder, parents=True):
+    with only_writer(folder, parents=True):
         try:
             folder.mkdir(exist_ok=True)
         except OSError as error:

@@ -13,8 +13,8 @@ import torch
 from scipy.sparse import csr_array, eye_array
 from torch.nn import functional as F
 
-from gandalf.augment.label_points import Keep, marked_points
-from gandalf.augment.synonyms import replaced, words_of
+from gandalf.augment.label_points import Keep, augment_with_mask
+from gandalf.augment.synonyms import distinct_words, replace_words
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.holdout import holdout
 from gandalf.data.lengths import MOST_PIECES, MOST_WORDS
@@ -101,7 +101,7 @@ def augmented(rest: Dataset, targets: Targets, seed: int, device: str = "cpu") -
         return plain(rest)
     graph = any_label_graph(rest, graph_options(targets, seed), device)
     keep = Keep(targets.keep, targets.share, targets.order, seed)
-    points, is_label = marked_points(rest, graph.matrix, keep)
+    points, is_label = augment_with_mask(rest, graph.matrix, keep)
     return Augmented(points, is_label, graph)
 
 
@@ -110,7 +110,7 @@ def with_own_labels(made: Augmented, rest: Dataset, targets: Targets, seed: int)
     if not targets.own_weight or targets.label_epochs == 1 or targets.targets == "none":
         return made
     keep = Keep(targets.keep, targets.share, targets.order, seed)
-    points, is_label = marked_points(rest, csr_array(eye_array(rest.num_labels, format="csr")), keep)
+    points, is_label = augment_with_mask(rest, csr_array(eye_array(rest.num_labels, format="csr")), keep)
     last = points[np.flatnonzero(is_label)]
     is_label = np.append(made.is_label, np.ones(len(last), dtype=bool))
     return replace(made, points=made.points + last, is_label=is_label, last=len(last))
@@ -248,10 +248,10 @@ def with_synonyms(made: Augmented, rest: Dataset, recipe: Recipe) -> Augmented:
     if not options.synonyms:
         return made
     texts, _ = rest.need_texts("synonym replacement")
-    near = near_words(tuple(words_of(texts)), recipe.encoder.model, recipe.device)
+    near = near_words(tuple(distinct_words(texts)), recipe.encoder.model, recipe.device)
     generator, points = np.random.default_rng([recipe.seed, 1]), made.points
     for _ in range(options.synonyms):
-        points = points + replaced(rest, near, options.synonym_share, generator)
+        points = points + replace_words(rest, near, options.synonym_share, generator)
     more = np.zeros(len(points) - len(made.points), dtype=bool)
     return replace(made, points=points, is_label=np.concatenate([made.is_label, more]))
 

@@ -212,7 +212,7 @@ def _votings(near: Near, options: MemoryOptions) -> Iterator[Voting]:
 def _answers(memory: Memory, near: Near, asked: Asked) -> HeldAnswers:
     """Return what the memory says by itself, where its doubt speaks for the model."""
     model = asked.answers[MODEL]
-    both = memory.beside((model.ids, model.probabilities), near, 1.0, asked.held.exclude)
+    both = memory.weighted_lists((model.ids, model.probabilities), near, 1.0, asked.held.exclude)
     ids, logits = mixed(both, (1.0, 1.0), PROPOSED)
     return HeldAnswers(asked.splits, ids, logits, Calibration())
 

@@ -55,7 +55,7 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def understood(path: Path) -> Iterator[None]:
+def naming_file(path: Path) -> Iterator[None]:
     """Turn exceptions of the body, which uses the facts of a file, into a DataError that names the file."""
     try:
         yield
@@ -64,7 +64,7 @@ def understood(path: Path) -> Iterator[None]:
         raise DataError(what, file=path, remedy=REMEDY) from error
 
 
-def counts_of(values: list[int], size: int) -> npt.NDArray[np.int64]:
+def checked_counts(values: list[int], size: int) -> npt.NDArray[np.int64]:
     """Return a list of `size` counts as an array; raise a ValueError if it is no such list."""
     counts = np.array(values)
     if counts.shape != (size,) or counts.dtype != np.int64 or counts.min(initial=0) < 0:

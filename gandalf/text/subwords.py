@@ -17,7 +17,15 @@ from gandalf.data.files import written
 from gandalf.errors import DataError
 from gandalf.text.frequencies import document_frequencies, inverse_frequencies
 from gandalf.text.id_rows import id_rows
-from gandalf.text.stored import REMEDY, counts_of, need_length, read_facts, read_text, understood, write_facts
+from gandalf.text.stored import (
+    REMEDY,
+    checked_counts,
+    naming_file,
+    need_length,
+    read_facts,
+    read_text,
+    write_facts,
+)
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -158,11 +166,11 @@ class Subwords:
         """Read back what `save` wrote."""
         path = Path(folder) / FILE
         facts, tokenizer = read_facts(path), _checked_text(Path(folder) / TOKENIZER, REMEDY)
-        with understood(path):
+        with naming_file(path):
             options = SubwordsOptions(facts["max_length"])
             loaded = cls(tokenizer, options.max_length, special_tokens=bool(facts["special_tokens"]))
-            loaded.frequencies = counts_of(facts["frequencies"], loaded.size)
-            loaded.num_texts = int(counts_of([facts["num_texts"]], 1)[0])
+            loaded.frequencies = checked_counts(facts["frequencies"], loaded.size)
+            loaded.num_texts = int(checked_counts([facts["num_texts"]], 1)[0])
         return loaded
 
     def __reduce__(self) -> tuple[Any, ...]:

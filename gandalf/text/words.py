@@ -17,7 +17,7 @@ from gandalf.data.words import split_words
 from gandalf.errors import DataError
 from gandalf.text.frequencies import document_frequencies, inverse_frequencies
 from gandalf.text.id_rows import id_rows
-from gandalf.text.stored import counts_of, need_length, read_facts, understood, write_facts
+from gandalf.text.stored import checked_counts, naming_file, need_length, read_facts, write_facts
 from gandalf.text.workers import map_chunks
 
 UNKNOWN = 1  # 0 is padding
@@ -134,12 +134,12 @@ class Words:
         """Read back what `save` wrote."""
         path = Path(folder) / FILE
         facts = read_facts(path)
-        with understood(path):
+        with naming_file(path):
             loaded = cls(
                 _strings(facts["words"]), _strings(facts["pieces"]), WordsOptions(**facts["options"])
             )
-            loaded.frequencies = counts_of(facts["frequencies"], loaded.size)
-            loaded.num_texts = int(counts_of([facts["num_texts"]], 1)[0])
+            loaded.frequencies = checked_counts(facts["frequencies"], loaded.size)
+            loaded.num_texts = int(checked_counts([facts["num_texts"]], 1)[0])
         return loaded
 
     def _ids(self, text: str) -> list[int]:

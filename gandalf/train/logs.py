@@ -15,7 +15,7 @@ from rich.text import Text
 
 from gandalf.data.files import written
 from gandalf.errors import DataError
-from gandalf.progress import lines, on_terminal
+from gandalf.progress import lines, terminal_bar
 from gandalf.train.trackers import Tracker, open_tracker
 
 LOG = "log.jsonl"
@@ -149,7 +149,7 @@ class TrainingBar:
     """A bar on a terminal with loss, rate, figure and time left; a command's lines elsewhere."""
 
     def __init__(self, description: str, total: int, done: int = 0) -> None:
-        self._bar: Progress | None = on_terminal(
+        self._bar: Progress | None = terminal_bar(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.percentage:>3.0f}%"),

@@ -23,7 +23,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
     except FileNotFoundError as error:
-        raise missing(path) from error
+        raise missing_file(path) from error
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", file=path) from error
     except (ValueError, RecursionError) as error:
@@ -37,7 +37,7 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON")  # Python accepts NaN and Infinity, which JSON does not have
 
 
-def confined(name: object, path: Path) -> str:
+def name_inside(name: object, path: Path) -> str:
     """Return a file name that was read from `path`; refuse it unless it lies in the folder of `path`."""
     inside = isinstance(name, str) and name not in ("", ".") and "\\" not in name and "\0" not in name
     inside = inside and not PureWindowsPath(str(name)).drive
@@ -72,9 +72,9 @@ def check_hashes(path: Path) -> None:
     if own != _facts_hash(facts, found):
         raise _changed(path)
     for name, expected in found.items():
-        file = path.parent / confined(name, path)
+        file = path.parent / name_inside(name, path)
         if not file.is_file():
-            raise missing(file)
+            raise missing_file(file)
         if _file_hash(file) != expected:
             raise _changed(file)
 
@@ -109,7 +109,7 @@ def _facts_hash(facts: Mapping[str, Any], hashes: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def missing(path: Path) -> DataError:
+def missing_file(path: Path) -> DataError:
     """Return the error about a folder that lacks the file `path`."""
     return DataError(
         f"is no complete model folder: it has no {path.name}", remedy=_mend(path), file=path.parent

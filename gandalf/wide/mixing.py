@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gandalf.errors import DataError
-from gandalf.wide.folder import AGAIN, confined
+from gandalf.wide.folder import AGAIN, name_inside
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -71,7 +71,7 @@ def read_composition(names: object, weights: object, path: Path) -> tuple[tuple[
     valid."""
     if not isinstance(names, list) or not isinstance(weights, list):
         raise DataError("does not list the parts of a mix and their weights", remedy=AGAIN, file=path)
-    parts = tuple(confined(name, path) for name in names)
+    parts = tuple(name_inside(name, path) for name in names)
     try:
         found = tuple(float(weight) for weight in weights)
     except (TypeError, ValueError) as error:

@@ -20,7 +20,7 @@ from gandalf.data.files import moved_in, written
 from gandalf.data.matrix_files import read_npz
 from gandalf.data.tf_idf import KINDS, TfIdf
 from gandalf.errors import DataError
-from gandalf.wide.folder import AGAIN, missing, read_json
+from gandalf.wide.folder import AGAIN, missing_file, read_json
 from gandalf.wide.mixing import NO_LABEL, Floats, Ints, as_logits
 
 TREES = "trees"  # the kind in `config.json` and `slim.json`
@@ -171,7 +171,7 @@ def read_wide_model(folder: Path, facts: Mapping[str, Any], labels: int, size: i
     words = _read_words(folder / WORDS, size - 1)
     added = _read_added(folder / ADDED_ROWS, facts, labels, size)
     if not (folder / SETTINGS).is_file():
-        raise missing(folder / SETTINGS)
+        raise missing_file(folder / SETTINGS)
     try:
         with silenced():
             forest = omikuji.Model.load(str(folder))
@@ -220,7 +220,7 @@ def _read_added(path: Path, facts: Mapping[str, Any], labels: int, size: int) ->
     if "added_slope" not in facts:
         return None
     if not path.is_file():
-        raise missing(path)
+        raise missing_file(path)
     try:
         rows = csr_array(read_npz(path))
         found = Added(rows, float(facts["added_slope"]), float(facts["added_offset"]))

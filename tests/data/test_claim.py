@@ -17,7 +17,7 @@ from tiny_set import write_tiny_set
 
 import gandalf
 from gandalf.data import files
-from gandalf.data.claim import alone, is_leftover
+from gandalf.data.claim import is_leftover, only_writer
 from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
 from gandalf.runs import folder as output
@@ -27,8 +27,8 @@ TAKEN = "another run is writing there; wait until it has ended, or choose anothe
 HOLD = """
 import sys
 from pathlib import Path
-from gandalf.data.claim import alone
-with alone(Path(sys.argv[1]), parents=True):
+from gandalf.data.claim import only_writer
+with only_writer(Path(sys.argv[1]), parents=True):
     print("mine", flush=True)
     sys.stdin.read()
 """
@@ -62,10 +62,10 @@ def labels(tmp_path):
 
 def test_the_same_thread_may_write_again_and_no_other(tmp_path):
     def claim():
-        with alone(tmp_path / "x"):
+        with only_writer(tmp_path / "x"):
             pass
 
-    with alone(tmp_path / "x"), ThreadPoolExecutor() as another:
+    with only_writer(tmp_path / "x"), ThreadPoolExecutor() as another:
         claim()
         with pytest.raises(DataError, match=TAKEN):
             another.submit(claim).result()
@@ -163,7 +163,7 @@ def test_the_next_writer_removes_what_killed_writers_left(model, labels):
         shutil.copytree(model, leave(model, end))
     (model / ".model.safetensors.0123abcd.part").write_bytes(b"half")
     (model / ".trees.0123abcd.part").mkdir()
-    with alone(model):
+    with only_writer(model):
         pass
     assert not any(map(is_leftover, [*names(model.parent), *names(model)]))
 

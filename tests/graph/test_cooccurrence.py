@@ -12,7 +12,7 @@ from strategies import targets
 from gandalf.data.synthetic import synthetic
 from gandalf.errors import DataError
 from gandalf.graph import cooccurrence, joint_sums
-from gandalf.graph.cooccurrence import conditional_graph, counts, frequencies
+from gandalf.graph.cooccurrence import conditional_graph, counts_together, frequencies
 
 
 @dataclass(frozen=True)
@@ -80,14 +80,16 @@ def any_targets():
 @given(any_targets())
 def test_counts_are_the_sums_over_points(matrix):
     expected = loop_counts(matrix.toarray().astype(float))
-    np.testing.assert_array_equal(counts(matrix).toarray(), expected)
+    np.testing.assert_array_equal(counts_together(matrix).toarray(), expected)
     np.testing.assert_array_equal(frequencies(matrix), np.diag(expected))
 
 
 @given(any_targets(), st.data())
 def test_counts_of_some_labels_are_those_rows(matrix, data):
     labels = data.draw(st.lists(st.integers(0, matrix.shape[1] - 1), max_size=4))
-    np.testing.assert_array_equal(counts(matrix, labels).toarray(), counts(matrix).toarray()[labels])
+    np.testing.assert_array_equal(
+        counts_together(matrix, labels).toarray(), counts_together(matrix).toarray()[labels]
+    )
 
 
 @pytest.mark.parametrize("estimate", ESTIMATES)

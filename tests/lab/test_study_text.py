@@ -9,7 +9,7 @@ from command_line import done
 from tiny_set import write_tiny_set
 
 from gandalf.cli.reproduce import _announce, _tell_end, spoken
-from gandalf.data.sentences import summed
+from gandalf.data.sentences import weighted_count
 from gandalf.lab.blocks import Section, Table, number, words
 from gandalf.lab.study_tables import missing
 from gandalf.lab.study_text import markdown
@@ -23,7 +23,7 @@ def test_columns_of_words_are_left_aligned():
 
 @pytest.mark.parametrize(("value", "said"), [(1.0, "1 point"), (0.5, "0.5 points"), (2, "2 points")])
 def test_points_that_weights_have_summed(value, said):
-    assert summed(value, "point") == said
+    assert weighted_count(value, "point") == said
 
 
 def test_one_run_is_not_many(tmp_path, capsys):

@@ -20,7 +20,7 @@ from gandalf.data.stats import BINS, label_bins
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.predictions import as_predictions
-from gandalf.metrics.ranking import judge, rank
+from gandalf.metrics.ranking import rank, weigh_hits
 from gandalf.metrics.topk import find_pairs, top_k
 
 NOTHING = None
@@ -130,7 +130,7 @@ def test_places_that_no_point_fills_take_no_memory(problem, k):
     ranking = rank(candidates, truth, k)
     longest = max(sum(score > -math.inf for score in row.values()) for row in scores)
     assert ranking.ids.shape == ranking.hits.shape == (len(scores), min(k, longest))
-    judged = judge(ranking, truth, np.ones(truth.shape[1]), k)
+    judged = weigh_hits(ranking, truth, np.ones(truth.shape[1]), k)
     assert judged.best.shape == (len(scores), min(k, max(map(len, rows_of(truth)))))
 
 

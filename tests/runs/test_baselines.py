@@ -11,8 +11,8 @@ from small_runs import same, small, small_splits, weights
 from small_transformer import WORDS, write_transformer
 from torch.nn import functional as F
 
-from gandalf.augment.label_points import Keep, marked_points
-from gandalf.augment.synonyms import replaced, words_of
+from gandalf.augment.label_points import Keep, augment_with_mask
+from gandalf.augment.synonyms import distinct_words, replace_words
 from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, label_graph
@@ -153,15 +153,15 @@ def test_similarities_are_the_mean_of_both_conditional_probabilities():
 def test_a_word_is_replaced_by_a_near_one_and_targets_stay():
     points = Dataset(csr_array(np.eye(2, dtype=np.float32)), ["open a file", "zip"], ["x", "y"])
     near = {"file": ["folder"], "open": ["list", "read"]}
-    every = replaced(points, near, 1.0, np.random.default_rng(0))
+    every = replace_words(points, near, 1.0, np.random.default_rng(0))
     assert every.texts[0] in ("list a folder", "read a folder") and every.texts[1] == "zip"
     assert (every.targets != points.targets).nnz == 0
-    none = replaced(points, near, 0.0, np.random.default_rng(0))
+    none = replace_words(points, near, 0.0, np.random.default_rng(0))
     assert none == points
     many = Dataset(csr_array(np.ones((400, 1), dtype=np.float32)), ["file file"] * 400, ["x"])
-    some = " ".join(replaced(many, near, 0.25, np.random.default_rng(0)).texts).split()
+    some = " ".join(replace_words(many, near, 0.25, np.random.default_rng(0)).texts).split()
     assert 0.2 < some.count("folder") / len(some) < 0.3
-    assert words_of(["b a", "a  c"]) == ["a", "b", "c"]
+    assert distinct_words(["b a", "a  c"]) == ["a", "b", "c"]
 
 
 def test_near_words_are_those_of_the_highest_cosine(tmp_path):
@@ -203,10 +203,10 @@ def test_runs_learn_and_are_repeated_exactly(settings):
 
 def test_half_of_the_label_points():
     splits = small_splits()
-    points, is_label = marked_points(splits.train, csr_array(np.eye(120, dtype=np.float32)), Keep("half"))
+    points, is_label = augment_with_mask(splits.train, csr_array(np.eye(120, dtype=np.float32)), Keep("half"))
     assert is_label.all() and len(points) == 120  # there are fewer labels than half the points
     few = splits.train[np.arange(101)]
-    points, is_label = marked_points(few, csr_array(np.eye(120, dtype=np.float32)), Keep("half", seed=3))
+    points, is_label = augment_with_mask(few, csr_array(np.eye(120, dtype=np.float32)), Keep("half", seed=3))
     assert is_label.all() and len(points) == 50 and len(set(points.targets.indices.tolist())) == 50
 
 

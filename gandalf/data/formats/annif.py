@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gandalf.data.files import find, first_line, plain_name, read_lines
-from gandalf.data.formats.label_cells import uris_of
+from gandalf.data.formats.label_cells import parse_uris
 from gandalf.data.formats.tables import Row, Table
 from gandalf.data.formats.texts import LabelTexts, report_alike
 from gandalf.errors import Findings
@@ -28,7 +28,7 @@ def open_lines(path: Path, findings: Findings) -> Table:
     def rows() -> Iterator[tuple[int, Row]]:
         for line, content in read_lines(path, findings):
             text, _, labels = content.partition("\t")
-            found = uris_of(labels.replace("\t", " "))
+            found = parse_uris(labels.replace("\t", " "))
             if found is None and labels.strip():
                 what, remedy = (
                     f"'{labels[:60]}' is not a list of URIs",
@@ -67,7 +67,7 @@ def _labels_of(path: Path, findings: Findings) -> Iterator[str]:
     by_uri = plain_name(path).endswith(".tsv")
     for line, content in read_lines(path, findings):
         name = content.partition("\t")[0].strip() if by_uri else content.strip()
-        found = uris_of(name) if by_uri else [name]
+        found = parse_uris(name) if by_uri else [name]
         if found is None and name:
             what, remedy = f"'{name[:60]}' is not a URI", "write it in angle brackets, a tab, and the label"
             findings.error("bad-line", what, remedy=remedy, file=path, line=line)

@@ -36,7 +36,7 @@ class Frame:
         return Path(f"<{self.name}>")
 
 
-def place_of(source: Path | Frame) -> Path:
+def name_in_messages(source: Path | Frame) -> Path:
     """Return the file, or the name of the table in memory, for messages."""
     return source.path if isinstance(source, Frame) else source
 
@@ -94,28 +94,28 @@ def open_frame(frame: Frame) -> Table:
     kind = _kind(frame.rows)
     assert kind is not None, "as_frame has checked it"
     columns, rows = kind(frame)
-    named = ({name: plain(value) for name, value in row.items()} for row in rows)
+    named = ({name: python_value(value) for name, value in row.items()} for row in rows)
     return Table(frame.path, [str(column) for column in columns], enumerate(named))
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything
+def python_value(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything
     """Return a cell in Python's own types: convert NumPy's types, and missing values to None."""
     if isinstance(value, str):
         return value
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [python_value(item) for item in value]
     if hasattr(value, "tolist"):
-        return plain(value.tolist())
+        return python_value(value.tolist())
     # NaN and NaT differ from themselves; a comparison with the NA of pandas has no truth value.
     if type(value).__name__ == "NAType" or value != value:
         return None
-    return decoded(value)
+    return decode_bytes(value)
 
 
-def decoded(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything
+def decode_bytes(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything
     """Decode bytes that are UTF-8, which some writers store instead of text; keep other bytes."""
     if isinstance(value, list):
-        return [decoded(item) for item in value]
+        return [decode_bytes(item) for item in value]
     if not isinstance(value, bytes):
         return value
     try:

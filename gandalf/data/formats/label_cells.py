@@ -33,7 +33,7 @@ def split_cell(cell: Any, separator: str | None) -> list[Any]:  # noqa: ANN401  
         return list(cell)
     if not isinstance(cell, str):
         return [cell]
-    found = listed(cell)
+    found = parse_list(cell)
     if found is not None:
         return found
     return [part for part in map(str.strip, _parts(cell, separator)) if part]
@@ -58,12 +58,12 @@ def name_and_weight(item: Any) -> tuple[str, float]:  # noqa: ANN401
     """Return the name of a label and its weight: 1, or the weight of `name::weight`."""
     if isinstance(item, str):
         name, mark, weight = item.rpartition("::")
-        number = number_of(weight) if mark and name.strip() else None
+        number = parse_number(weight) if mark and name.strip() else None
         return (clean(item), 1.0) if number is None else (clean(name), number)
-    return key_of(item), 1.0
+    return as_identifier(item), 1.0
 
 
-def key_of(value: Any) -> str:  # noqa: ANN401
+def as_identifier(value: Any) -> str:  # noqa: ANN401
     """Return an identifier as text; 5 and 5.0 give the same text, since spreadsheets turn integers into
     floats."""
     if value is None:
@@ -73,7 +73,7 @@ def key_of(value: Any) -> str:  # noqa: ANN401
     return clean(str(value))
 
 
-def number_of(value: Any) -> float | None:  # noqa: ANN401
+def parse_number(value: Any) -> float | None:  # noqa: ANN401
     """Return the value as a number, or None if it is no number; too large an integer becomes infinity."""
     if isinstance(value, bool):
         return None
@@ -83,7 +83,7 @@ def number_of(value: Any) -> float | None:  # noqa: ANN401
         return None
 
 
-def uris_of(text: str) -> list[str] | None:
+def parse_uris(text: str) -> list[str] | None:
     """Return the URIs of `<http://a> <http://b>`, or None if the text has another form."""
     words = text.split()
     if not words or not all(_URI.fullmatch(word) for word in words):
@@ -91,12 +91,12 @@ def uris_of(text: str) -> list[str] | None:
     return [word[1:-1] for word in words]
 
 
-def listed(text: str) -> list[Any] | None:
+def parse_list(text: str) -> list[Any] | None:
     """Return the items of a list in JSON or Python syntax, or of URIs in angle brackets; None if it is no
     list."""
     text = text.strip()
     if text.startswith("<"):
-        return uris_of(text)
+        return parse_uris(text)
     if not (text.startswith("[") and text.endswith("]")):
         return None
     for read in (json.loads, ast.literal_eval):
@@ -141,7 +141,7 @@ def decide_separator(cells: Iterable[Any], known: Collection[str] = ()) -> Decis
     If label names are `known`, the mark that splits most cells into known names wins. Otherwise the mark in
     most cells wins; a comma wins only if the parts between commas also occur in other cells.
     """
-    texts = Counter(cell for cell in cells if isinstance(cell, str) and listed(cell) is None)
+    texts = Counter(cell for cell in cells if isinstance(cell, str) and parse_list(cell) is None)
     bare = {text: _NO_MARKS.sub("", text) for text in texts}
     marked = {mark: [text for text in texts if mark in bare[text]] for mark in SEPARATORS}
     marked = {mark: found for mark, found in marked.items() if found}

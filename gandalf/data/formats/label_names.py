@@ -15,7 +15,7 @@ from gandalf.data.dataset import Dataset
 from gandalf.data.files import read_lines
 from gandalf.data.formats import annif, skos
 from gandalf.data.formats.frames import Frame
-from gandalf.data.formats.label_cells import key_of, name_and_weight, split_labels, uris_of
+from gandalf.data.formats.label_cells import as_identifier, name_and_weight, parse_uris, split_labels
 from gandalf.data.formats.table_files import is_table, open_table
 from gandalf.data.formats.table_options import TableOptions
 from gandalf.data.formats.tables import Table, find_column
@@ -136,7 +136,7 @@ def _listed(
     found = set()
     for line, content in lines:
         name = content.partition("\t")[0].strip()
-        name = (uris_of(name) or [clean(name)])[0]
+        name = (parse_uris(name) or [clean(name)])[0]
         if name and name not in known:
             what, remedy = f"'{name[:60]}' is not a label of {names.file}", "correct it, or leave it out"
             findings.warn("unknown-listed-label", what, remedy=remedy, file=file, line=line)
@@ -218,8 +218,8 @@ def _read_label_table(table: Table, findings: Findings, options: TableOptions) -
             if column.casefold() in OTHER_COLUMNS:
                 more += split_labels(cell, _mark(cell))
         names.add_label(first, more, line)
-        name = "" if id_column is None else key_of(row.get(id_column))
-        ids.append((uris_of(name) or [name])[0])
+        name = "" if id_column is None else as_identifier(row.get(id_column))
+        ids.append((parse_uris(name) or [name])[0])
     report_alike(names.found, findings, path, first_line=1 if start is None else start)
     return LabelNames(names.found, None if id_column is None else ids, path, others=names.others)
 

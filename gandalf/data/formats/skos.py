@@ -9,7 +9,7 @@ from typing import Any
 from xml.parsers import expat
 from xml.sax import SAXException
 
-from gandalf.data.compression import chunks
+from gandalf.data.compression import read_chunks
 from gandalf.data.files import plain_name
 from gandalf.data.formats.texts import LabelTexts, report_alike
 from gandalf.errors import DataError, Findings, argument
@@ -77,7 +77,7 @@ def _parsed(path: Path) -> Any:  # noqa: ANN401  of an extra
     except ImportError as error:
         remedy = "pip install 'gandalf-xmc[skos]'"
         raise DataError("reading SKOS needs rdflib", file=path, remedy=remedy) from error
-    content = b"".join(chunks(path, 1 << 20))
+    content = b"".join(read_chunks(path, 1 << 20))
     try:
         kind = SUFFIXES[Path(plain_name(path)).suffix.lower()]
         if kind == "xml":

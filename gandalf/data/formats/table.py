@@ -15,10 +15,10 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.files import written
 from gandalf.data.formats.assemble import assemble
 from gandalf.data.formats.filters import write_filters
-from gandalf.data.formats.frames import Frame, place_of
-from gandalf.data.formats.label_cells import key_of, number_of, split_cell, split_labels
+from gandalf.data.formats.frames import Frame, name_in_messages
+from gandalf.data.formats.label_cells import as_identifier, parse_number, split_cell, split_labels
 from gandalf.data.formats.label_names import LabelNames, read_label_file
-from gandalf.data.formats.table_columns import Columns, settle_columns
+from gandalf.data.formats.table_columns import Columns, find_columns
 from gandalf.data.formats.table_files import Row, Table, is_table, open_table
 from gandalf.data.formats.table_options import TableOptions, need_no_choice
 from gandalf.data.formats.table_paths import table_paths, train_files
@@ -84,7 +84,7 @@ def recognise(source: Path) -> bool:
 
 def read(source: Path | Frame, findings: Findings, options: TableOptions) -> Splits:
     """Read the table; without a label file, names are the label texts, numbered by first appearance."""
-    paths, place = table_paths(source, options), place_of(source)
+    paths, place = table_paths(source, options), name_in_messages(source)
     if paths.labels is None:
         need_no_choice(options, place)
     names = LabelNames() if paths.labels is None else read_label_file(paths.labels, findings, options)
@@ -92,7 +92,7 @@ def read(source: Path | Frame, findings: Findings, options: TableOptions) -> Spl
     columns = first.columns
     train = [first, *(read_table_file(path, names, options, findings, columns) for path in paths.train[1:])]
     test = [read_table_file(path, names, options, findings, columns) for path in paths.test]
-    names.report(place_of(paths.train[0]), findings)
+    names.report(name_in_messages(paths.train[0]), findings)
     splits = assemble(_joined(train, names), _joined(test, names) if test else None, place, "table", findings)
     return replace(splits, text_column=columns.text)
 
@@ -105,7 +105,7 @@ def read_table_file(
     like: Columns | None = None,
 ) -> FilePoints:
     """Read one file of a split; `like` holds the columns of the first file, which other files must follow."""
-    table, columns = settle_columns(open_table(path, findings), options, findings, like, names.numbers)
+    table, columns = find_columns(open_table(path, findings), options, findings, like, names.numbers)
     return _read_points(table, names, columns, findings)
 
 
@@ -136,7 +136,7 @@ def _read_points(table: Table, names: LabelNames, columns: Columns, findings: Fi
     for line, row in table.rows:
         points.texts.add_cell(row.get(columns.text), line)
         if points.ids is not None and columns.id is not None:
-            points.ids.append(key_of(row.get(columns.id)))
+            points.ids.append(as_identifier(row.get(columns.id)))
         values, dropped = _add_targets(points.rows, row, columns, names, line)
         zeros += [line] * values.count(0)
         left_out += dropped
@@ -190,7 +190,7 @@ def _values(weights: list[Any], expected: int, rows: MatrixBuilder, line: int) -
         weights = [1.0] * expected
     values = []
     for weight in weights:
-        value = number_of(weight)
+        value = parse_number(weight)
         if value is None:
             what = f"the weight '{str(weight)[:40]}' is not a number"
             rows.findings.error("bad-number", what, remedy="write a number", file=rows.file, line=line)

@@ -11,7 +11,7 @@ from typing import Any
 from gandalf.data.formats.label_cells import (
     NO_SEPARATOR,
     decide_separator,
-    number_of,
+    parse_number,
     split_cell,
     split_labels,
 )
@@ -45,7 +45,7 @@ class Columns:
     weights_fit: bool | None = None  # True if a guessed column holds weights; None without a guess
 
 
-def settle_columns(
+def find_columns(
     table: Table,
     options: TableOptions,
     findings: Findings,
@@ -154,4 +154,4 @@ def _misfit(columns: Columns, peeked: Sequence[tuple[int, Row]]) -> tuple[int, i
 
 
 def _pair(labels: Sequence[Any], weights: Sequence[Any]) -> bool:
-    return len(labels) == len(weights) and all(number_of(weight) is not None for weight in weights)
+    return len(labels) == len(weights) and all(parse_number(weight) is not None for weight in weights)

@@ -12,7 +12,7 @@ from typing import Any
 from gandalf.data.compression import is_packed
 from gandalf.data.files import plain_name, read_lines
 from gandalf.data.formats import annif, fasttext
-from gandalf.data.formats.frames import Frame, decoded, open_frame
+from gandalf.data.formats.frames import Frame, decode_bytes, open_frame
 from gandalf.data.formats.tables import Row, Table, find_column
 from gandalf.data.formats.texts import clean
 from gandalf.data.sentences import counted
@@ -22,8 +22,8 @@ from gandalf.errors import DataError, Findings
 __all__ = [
     "Row",
     "Table",
-    "damaged",
-    "decoded",
+    "damaged_parquet",
+    "decode_bytes",
     "find_column",
     "is_table",
     "open_table",
@@ -212,7 +212,7 @@ def _open_parquet(path: Path, findings: Findings) -> Table:
         texts = _text_columns(pyarrow.parquet.read_metadata(path).schema)
         file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
     except damage as error:
-        raise damaged(path) from error
+        raise damaged_parquet(path) from error
     return Table(path, list(file.schema_arrow.names), _parquet_rows(file, path, damage))
 
 
@@ -231,11 +231,11 @@ def _parquet_rows(
                 need_room(total, path)
             rows = None if batch is None else batch.to_pylist()
         except damage as error:
-            raise damaged(path) from error
+            raise damaged_parquet(path) from error
         if rows is None:
             return
         for row in rows:
-            yield next(number), {name: decoded(value) for name, value in row.items()}
+            yield next(number), {name: decode_bytes(value) for name, value in row.items()}
 
 
 def _text_columns(schema: Any) -> list[str]:  # noqa: ANN401  of an optional extra
@@ -261,7 +261,7 @@ def _column_bytes(column: Any) -> int:  # noqa: ANN401  of an optional extra
     return int(compute.sum(lengths.take(column.indices.drop_null())).as_py() or 0)
 
 
-def damaged(path: Path) -> DataError:
+def damaged_parquet(path: Path) -> DataError:
     """Return the error about a Parquet file that cannot be read."""
     remedy = "download or copy it again"
     return DataError("cannot be read as Parquet", file=path, remedy=remedy, kind="truncated-file")

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 
 from gandalf.data.sparse_rows import products_by_label
 from gandalf.errors import DataError
-from gandalf.graph.cooccurrence import counts, frequencies, sample_by_pairs
+from gandalf.graph.cooccurrence import counts_together, frequencies, sample_by_pairs
 from gandalf.graph.joint_sums import Floats
 from gandalf.graph.kind import Counted, LabelGraph, TargetKind, build_from_sums, score_pairs
 
@@ -61,7 +61,7 @@ def fit_shrunk(targets: csr_array, *, seed: int = 0) -> Shrunk:
     seen.data = np.ones_like(seen.data)  # leave-one-out counts whole points, so soft targets count as 1
     frequency = frequencies(seen)
     labels = labels_to_fit(products_by_label(seen), frequency, seed)
-    return fit_strength(counts(seen, labels), labels, frequency)
+    return fit_strength(counts_together(seen, labels), labels, frequency)
 
 
 def labels_to_fit(work: npt.NDArray[np.int64], frequency: Floats, seed: int) -> npt.NDArray[np.int64]:
