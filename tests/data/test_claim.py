@@ -20,7 +20,7 @@ from gandalf.data import files
 from gandalf.data.claim import is_leftover, only_writer
 from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
-from gandalf.runs import folder as output
+from gandalf.runs import start
 from gandalf.slim import SlimPredictor
 
 TAKEN = "another run is writing there; wait until it has ended, or choose another name"
@@ -214,7 +214,7 @@ def test_a_finished_model_is_on_the_disk_before_its_checkpoints_go(made_up, tmp_
     from train_command import SMALL, done
 
     synced = []
-    fsync, remove = os.fsync, output.remove
+    fsync, remove = os.fsync, start.remove
     monkeypatch.setattr(
         os, "fsync", lambda handle: (synced.append(os.readlink(f"/proc/self/fd/{handle}")), fsync(handle))
     )
@@ -228,6 +228,6 @@ def test_a_finished_model_is_on_the_disk_before_its_checkpoints_go(made_up, tmp_
             synced.append("checked")
         remove(path)
 
-    monkeypatch.setattr(output, "remove", gone)
+    monkeypatch.setattr(start, "remove", gone)
     done(made_up, tmp_path / "out", *SMALL, "--checkpoint-minutes", 0)
     assert "checked" in synced

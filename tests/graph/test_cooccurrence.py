@@ -141,7 +141,7 @@ def test_compiled_loop_equals_scipy(estimate, matrix, top_k):
 
 
 def test_every_block_is_cut_and_none_is_lost():
-    assert cooccurrence.blocks(np.array([3, 0, 9, 1, 1, 1, 20, 0]), budget=5) == [
+    assert cooccurrence.cut_blocks(np.array([3, 0, 9, 1, 1, 1, 20, 0]), budget=5) == [
         (0, 2),
         (2, 5),
         (5, 6),
@@ -157,9 +157,9 @@ def test_threads_and_blocks_do_not_matter(monkeypatch, large, graded):
     if graded:
         matrix.data = np.random.default_rng(0).uniform(0.01, 1, matrix.nnz).astype(np.float32)
     whole = conditional_graph(matrix, Ratio(), threads=1)
-    blocks = cooccurrence.blocks
-    monkeypatch.setattr(cooccurrence, "blocks", lambda work: blocks(work, budget=500))
-    assert len(cooccurrence.blocks(np.full(300, 100))) > 50
+    blocks = cooccurrence.cut_blocks
+    monkeypatch.setattr(cooccurrence, "cut_blocks", lambda work: blocks(work, budget=500))
+    assert len(cooccurrence.cut_blocks(np.full(300, 100))) > 50
     for threads in (1, 3):
         assert same(conditional_graph(matrix, Ratio(), threads=threads), whole)
     expected = loop_free_ratio(matrix, 0.1)
