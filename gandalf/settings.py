@@ -54,12 +54,12 @@ def setting(default: T, help: str, *, choices: Callable[[], Sequence[str]] | Non
 
 def from_dict(cls: type[T], given: Mapping[str, Any], *, file: str | Path | None = None) -> T:
     """Return settings from a dictionary; missing keys keep their defaults."""
-    return cast(T, _named(file, lambda: _table(cls, MISSING, given, "")))
+    return cast(T, _with_file(file, lambda: _table(cls, MISSING, given, "")))
 
 
 def updated(value: T, given: Mapping[str, Any], *, file: str | Path | None = None) -> T:
     """Return the settings with the changes in the dictionary, for example a TOML file of differences."""
-    return cast(T, _named(file, lambda: _table(type(value), value, given, "")))
+    return cast(T, _with_file(file, lambda: _table(type(value), value, given, "")))
 
 
 def to_dict(value: Value) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise DataError("is not UTF-8 text, as TOML must be", file=path, line=line) from error
     except tomllib.TOMLDecodeError as error:
-        what, line_number = _where(str(error))
+        what, line_number = _message_and_line(str(error))
         raise DataError(f"is not valid TOML: {what}", file=path, line=line_number) from error
 
 
@@ -116,10 +116,12 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Return the differences of two dictionaries of settings as text; "" if they are equal."""
     before, after = (json.loads(json.dumps(each)) for each in (before, after))  # as JSON reads them back
     names = differing(before, after)
-    return ", ".join(f"{name} was {_at(before, name)} and is {_at(after, name)}" for name in names)
+    return ", ".join(
+        f"{name} was {_value_at(before, name)} and is {_value_at(after, name)}" for name in names
+    )
 
 
-def _at(config: Mapping[str, Any], name: str) -> str:
+def _value_at(config: Mapping[str, Any], name: str) -> str:
     value: Any = config
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -132,7 +134,7 @@ def _at(config: Mapping[str, Any], name: str) -> str:
 def _table(kind: Kind, base: Value, given: object, path: str) -> Value:
     """Return a dataclass from a table; missing keys come from `base`, or else from the defaults."""
     if not isinstance(given, Mapping):
-        raise _unfit(path, "a table of settings", given)
+        raise _wrong_value(path, "a table of settings", given)
     types_of, known = get_type_hints(kind), {item.name: item for item in fields(kind)}
     for key in given:
         if key not in known:
@@ -189,16 +191,16 @@ def _choice(kind: Kind, base: object, given: object, path: str) -> Value:
     choices = [str(choice) for choice in get_args(kind)]
     near = get_close_matches(str(given), choices, n=1)
     remedy = f"did you mean {_quoted(near[0])}?" if near else ""
-    raise _unfit(path, f"one of {', '.join(choices)}", given, remedy)
+    raise _wrong_value(path, f"one of {', '.join(choices)}", given, remedy)
 
 
 def _tuple(kind: Kind, base: object, given: object, path: str) -> tuple[Any, ...]:
     if not isinstance(given, Sequence) or isinstance(given, str):
-        raise _unfit(path, "a list", given)
+        raise _wrong_value(path, "a list", given)
     inner = get_args(kind)
     of_each = inner[:1] * len(given) if inner[1:] == (...,) else inner
     if len(of_each) != len(given):
-        raise _unfit(path, f"a list of {len(of_each)}", list(given))
+        raise _wrong_value(path, f"a list of {len(of_each)}", list(given))
     return tuple(
         _read(part, MISSING, item, f"{path}[{number}]")
         for number, (part, item) in enumerate(zip(of_each, given, strict=True))
@@ -208,11 +210,11 @@ def _tuple(kind: Kind, base: object, given: object, path: str) -> tuple[Any, ...
 def _scalar(kind: Kind, base: object, given: Value, path: str) -> Value:
     phrase, accepted = _SCALARS[kind]
     if type(given) not in accepted or given != given:  # type(): Python treats True as int; NaN != NaN
-        raise _unfit(path, phrase, given)
+        raise _wrong_value(path, phrase, given)
     try:
         return kind(given)
     except OverflowError:
-        raise _unfit(path, phrase, given) from None
+        raise _wrong_value(path, phrase, given) from None
 
 
 _SCALARS: dict[type, tuple[str, tuple[type, ...]]] = {
@@ -264,7 +266,7 @@ def _unknown(kind: Kind, key: str, table: str) -> DataError:
     return DataError(f"there is no setting '{key}'" + (f" in [{table}]" if table else ""), remedy=remedy)
 
 
-def _unfit(path: str, expected: str, given: object, remedy: str = "") -> DataError:
+def _wrong_value(path: str, expected: str, given: object, remedy: str = "") -> DataError:
     what = f"the setting '{path}'" if path else "the settings"
     return DataError(f"{what} must be {expected}, not {_quoted(given)}", remedy=remedy)
 
@@ -275,7 +277,7 @@ def _quoted(given: object) -> str:
     return json.dumps(given, ensure_ascii=False, default=str)
 
 
-def _named(file: str | Path | None, read: Callable[[], Any]) -> Value:
+def _with_file(file: str | Path | None, read: Callable[[], Any]) -> Value:
     """Return the result of `read`; add the file to its errors."""
     try:
         return read()
@@ -308,7 +310,7 @@ def _toml_value(text: str) -> object:
     return parsed["value"] if len(parsed) == 1 else text
 
 
-def _where(message: str) -> tuple[str, int | None]:
+def _message_and_line(message: str) -> tuple[str, int | None]:
     """Return the message of a TOML error without its place, and its line."""
     found = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", message, re.DOTALL)
     return (found[1], int(found[2])) if found else (message, None)

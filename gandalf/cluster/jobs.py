@@ -113,9 +113,9 @@ def begin(job: Job, parts: Sequence[RowGroup]) -> None:
     inputs = [{**asdict(part), "file": part.file.name} for part in parts]
     facts = {**job.facts(), "input": inputs}
     if (job.out / JOB).is_file():
-        _refuse_another(read_json(job.out / JOB), facts, job.out)
+        _refuse_other_job(read_json(job.out / JOB), facts, job.out)
     else:
-        _refuse_to_lose(job.out)
+        _refuse_foreign_folder(job.out)
         job.out.mkdir(parents=True, exist_ok=True)
         write_json(job.out / JOB, facts)
     (job.out / DONE).mkdir(exist_ok=True)
@@ -166,14 +166,14 @@ def _row_groups_of_file(path: Path, text_column: str | None) -> list[RowGroup]:
     return parts
 
 
-def _refuse_to_lose(out: Path) -> None:
+def _refuse_foreign_folder(out: Path) -> None:
     filled = out.is_dir() and any(path.suffix != ".part" for path in out.iterdir())
     if filled or (out.exists() and not out.is_dir()):
         what = "holds files other than predictions" if filled else "is a file, but a folder is needed"
         raise DataError(what, remedy="choose another OUT", file=out)
 
 
-def _refuse_another(begun: Mapping[str, Any], facts: Mapping[str, Any], out: Path) -> None:
+def _refuse_other_job(begun: Mapping[str, Any], facts: Mapping[str, Any], out: Path) -> None:
     for name, value in facts.items():
         if begun.get(name) != value:
             raise DataError(f"was started with another {name}", remedy=_OTHER_OUT, file=out)

@@ -145,7 +145,7 @@ def points_in_memory(
         for start, end in cuts
     ]
     graded = bool((points.targets.data != 1).any())
-    return _counted(client, futures, len(points), graded, points, of_labels, block)
+    return _with_label_sums(client, futures, len(points), graded, points, of_labels, block)
 
 
 def points_of_shards(
@@ -171,11 +171,11 @@ def points_of_shards(
     graded = any(one.graded for one in facts)
     numbers = text_groups(names.texts)[0] if with_texts else None
     labels = names.no_points()
-    found = _counted(client, futures, number, graded, labels, numbers, block)
+    found = _with_label_sums(client, futures, number, graded, labels, numbers, block)
     return found, facts, tested
 
 
-def _counted(
+def _with_label_sums(
     client: Client,
     pieces: Sequence[Future],
     number: int,  # number of points

@@ -52,7 +52,7 @@ def only_writer(target: Path, *, parents: bool = False, wait: float = 0.0) -> It
         yield
         return
     with _locked(path, target, parents, wait):
-        _tidy(path)
+        _clean_up(path)
         holding.add(path)
         try:
             yield
@@ -63,7 +63,7 @@ def only_writer(target: Path, *, parents: bool = False, wait: float = 0.0) -> It
 def restore_name(path: Path) -> None:
     """Restore the name of a folder if its writer was killed while it replaced the folder."""
     path = Path(path).resolve()
-    if path.exists() or not path.name or not _left(path, OLD):
+    if path.exists() or not path.name or not _leftovers(path, OLD):
         return
     with suppress(DataError, OSError), only_writer(path, wait=RESTORE_WAIT):
         pass
@@ -77,7 +77,7 @@ def _locked(path: Path, named: Path, parents: bool, wait: float) -> Iterator[Non
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if parents:
             path.parent.mkdir(parents=True, exist_ok=True)
-        lock = _acquired(path, wait)
+        lock = _acquire(path, wait)
     except Timeout:
         remedy = "wait until it has ended, or choose another name"
         raise DataError("another run is writing there", remedy=remedy, file=named) from None
@@ -97,7 +97,7 @@ def _locked(path: Path, named: Path, parents: bool, wait: float) -> Iterator[Non
                 each.rmdir()
 
 
-def _acquired(path: Path, wait: float) -> FileLock:
+def _acquire(path: Path, wait: float) -> FileLock:
     """Lock a file beside `path`, or inside the folder `path` if its parent is read-only."""
     inside = FileLock(path / LOCK)
     if not path.name:
@@ -114,19 +114,19 @@ def _acquired(path: Path, wait: float) -> FileLock:
     return beside
 
 
-def _tidy(path: Path) -> None:
+def _clean_up(path: Path) -> None:
     """Restore the name of a folder that a killed writer was replacing, and remove leftovers."""
     if not path.name:
         return
-    old = _left(path, OLD)
+    old = _leftovers(path, OLD)
     with suppress(OSError):  # a leftover that cannot be removed does no harm
         if old and not path.exists():
             max(old, key=lambda each: each.stat().st_mtime).rename(path)
-        for each in (*_left(path, PART), *_left(path, OLD), *_left_inside(path)):
+        for each in (*_leftovers(path, PART), *_leftovers(path, OLD), *_leftovers_inside(path)):
             remove(each)
 
 
-def _left(path: Path, end: str) -> list[Path]:
+def _leftovers(path: Path, end: str) -> list[Path]:
     """Return the leftovers of killed writers of this name."""
     name = re.compile(rf"\.{re.escape(path.name)}\.{_MARK}\.{end}")
     try:
@@ -135,7 +135,7 @@ def _left(path: Path, end: str) -> list[Path]:
         return []
 
 
-def _left_inside(path: Path) -> list[Path]:
+def _leftovers_inside(path: Path) -> list[Path]:
     """Return the unfinished files in a folder that is written in place."""
     if not path.is_dir() or path.is_symlink():
         return []

@@ -50,7 +50,7 @@ def holdout(points: Dataset, share: float, seed: int, *, at_most: int | None = 2
     """
     taken = _draw_points(points, _number_to_hold(len(points), share, at_most), np.random.default_rng(seed))
     rest, held = points[~taken], points[taken]
-    exclude = csr_array(excluded_pairs(points, taken) + _without_points(held, rest))
+    exclude = csr_array(excluded_pairs(points, taken) + _pairs_without_points(held, rest))
     exclude.eliminate_zeros()
     targets = held.targets - held.targets.multiply(exclude)
     targets.eliminate_zeros()
@@ -100,7 +100,7 @@ def _draw_points(points: Dataset, number: int, rng: np.random.Generator) -> npt.
 # ---- the pairs to exclude
 
 
-def _without_points(held: Dataset, rest: Dataset) -> csr_array:
+def _pairs_without_points(held: Dataset, rest: Dataset) -> csr_array:
     """Return the pairs of held-out points whose label has no point in `rest`."""  # shape: (H, L)
     pairs = held.targets.astype(bool)
     pairs.data = rest.label_frequencies[pairs.indices] == 0
@@ -139,17 +139,17 @@ def _own_labels(points: Dataset) -> csr_array | None:
 def _same_ids(points: Dataset) -> csr_array | None:
     if points.ids is None or points.label_ids is None:
         return None
-    return _equal(points.ids, points.label_ids)
+    return _equal_pairs(points.ids, points.label_ids)
 
 
 def _same_texts(points: Dataset) -> csr_array | None:
     if points.texts is None or points.label_texts is None:
         return None
     of_points, of_labels = text_groups(points.texts, points.label_texts)
-    return _equal(of_points.tolist(), of_labels.tolist())
+    return _equal_pairs(of_points.tolist(), of_labels.tolist())
 
 
-def _equal(of_points: Sequence[Hashable], of_labels: Sequence[Hashable]) -> csr_array:
+def _equal_pairs(of_points: Sequence[Hashable], of_labels: Sequence[Hashable]) -> csr_array:
     """Return the pairs of point and label with equal values."""  # shape: (N, L)
     numbers = {each: number for number, each in enumerate(dict.fromkeys(of_labels))}
     rows = [row for row, each in enumerate(of_points) if each in numbers]

@@ -50,7 +50,7 @@ def indicators(
     not allowed is an error; with `drop_others` it is dropped.
     """
     if len(getattr(labels, "shape", ())) == 2:
-        return _of_matrix(csr_array(labels), names)
+        return _read_matrix(csr_array(labels), names)
     values = _one_column(labels)
     if values and all(_is_name(value) for value in values):
         values = [[value] for value in values]  # one label each
@@ -92,7 +92,7 @@ def known_names(given: LabelTexts | None) -> list[Name] | None:
     return [_name(name) for name in given] if isinstance(given, Mapping) else list(range(len(given)))
 
 
-def _of_matrix(matrix: csr_array, names: Sequence[Name] | None) -> Indicators:
+def _read_matrix(matrix: csr_array, names: Sequence[Name] | None) -> Indicators:
     names = list(range(matrix.shape[1])) if names is None else list(names)
     if matrix.shape[1] != len(names):
         raise DataError(

@@ -48,17 +48,17 @@ def matched_groups(points: Dataset) -> tuple[Numbers, Numbers]:
     """
     names, others = points.label_texts or (), points.other_label_texts or ()
     of_points, of_labels, of_others = text_groups(points.texts or (), names, [text for _, text in others])
-    return _as_named(of_points, of_labels, of_others, others), of_labels
+    return _with_label_numbers(of_points, of_labels, of_others, others), of_labels
 
 
 def label_groups(labels: Dataset, texts: Iterable[str]) -> tuple[Numbers, Numbers]:
     """Like `matched_groups`, but number the labels first, so that their numbers do not depend on `texts`."""
     names, others = labels.label_texts or (), labels.other_label_texts or ()
     of_labels, of_points, of_others = text_groups(names, texts, [text for _, text in others])
-    return of_labels, _as_named(of_points, of_labels, of_others, others)
+    return of_labels, _with_label_numbers(of_points, of_labels, of_others, others)
 
 
-def _as_named(
+def _with_label_numbers(
     of_points: Numbers, of_labels: Numbers, of_others: Numbers, others: Sequence[tuple[int, str]]
 ) -> Numbers:
     """Replace the number of another text of a label by the number of its label text."""

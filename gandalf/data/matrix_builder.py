@@ -155,15 +155,15 @@ class MatrixBuilder:
         negative = np.zeros_like(odd) if self.column.signed else values < 0
         noun = self.column.noun
         for at in np.flatnonzero(outside):
-            self._report_outside(str(indices[at]), _place(lines, rows[at]))
+            self._report_outside(str(indices[at]), _line_or_row(lines, rows[at]))
         for at in np.flatnonzero(odd & ~outside):
             what = f"the value of {noun} {indices[at]} is {values[at]}, which is not a finite number"
             remedy = "write a number or leave the entry out"
-            self._report("error", "nan", what, remedy, _place(lines, rows[at]))
+            self._report("error", "nan", what, remedy, _line_or_row(lines, rows[at]))
         for at in np.flatnonzero(negative & ~odd & ~outside):
             what = f"the value of {noun} {indices[at]} is {values[at]:g}, and targets cannot be negative"
             remedy = "leave the entry out, or give a value above 0"
-            self._report("error", "value-out-of-range", what, remedy, _place(lines, rows[at]))
+            self._report("error", "value-out-of-range", what, remedy, _line_or_row(lines, rows[at]))
         return np.asarray(~(outside | odd | negative) & (values != 0), dtype=bool)
 
     def _merged(
@@ -180,7 +180,7 @@ class MatrixBuilder:
         for at in np.flatnonzero(repeated):
             noun = self.column.noun
             what = f"{noun} {indices[at]} stands twice in the row; the larger value is used"
-            self._report("warning", f"duplicate-{noun}", what, "write it once", _place(lines, rows[at]))
+            self._report("warning", f"duplicate-{noun}", what, "write it once", _line_or_row(lines, rows[at]))
         first = np.flatnonzero(np.concatenate(([True], ~repeated)))
         return rows[first], indices[first], np.maximum.reduceat(values, first)
 
@@ -234,6 +234,6 @@ def _strictly_increasing(rows: Ints, indices: Ints) -> bool:
     return bool(np.all((rows[1:] > rows[:-1]) | (indices[1:] > indices[:-1])))
 
 
-def _place(lines: Sequence[int] | None, row: Any) -> tuple[int, bool]:  # noqa: ANN401  a NumPy integer
+def _line_or_row(lines: Sequence[int] | None, row: Any) -> tuple[int, bool]:  # noqa: ANN401  a NumPy integer
     """Return (line, True), or (row number from 0, False) if the file has no lines."""
     return (int(row), False) if lines is None else (int(lines[int(row)]), True)

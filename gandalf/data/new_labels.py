@@ -81,7 +81,7 @@ def read_new_labels(path: Path, separator: str = ";") -> list[NewLabel]:
         lines = read_lines(path, Findings())
         found = [NewLabel(clean(text), file=path, line=line) for line, text in lines if text.strip()]
     elif is_table(path):
-        found = list(_of_table(path, separator))
+        found = list(_read_table(path, separator))
     else:
         remedy = f"give a file whose name ends in {', '.join([LINES, *table_names('')])}"
         raise DataError("has an unknown suffix for a file of labels", remedy=remedy, file=path)
@@ -90,7 +90,7 @@ def read_new_labels(path: Path, separator: str = ";") -> list[NewLabel]:
     return found
 
 
-def _of_table(path: Path, separator: str) -> Iterator[NewLabel]:
+def _read_table(path: Path, separator: str) -> Iterator[NewLabel]:
     for line, row in open_table(path, Findings()).rows:
         _refuse_misspelt(row, path, line)
         text = _cell(row, TEXT_COLUMNS)

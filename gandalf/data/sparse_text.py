@@ -55,7 +55,7 @@ def read_sparse(path: Path, column: Column, findings: Findings) -> csr_array:
     matrix = MatrixBuilder(columns, column, path, findings)
     for block in _body(path, findings):
         _add_pairs(matrix, block)
-    return _of_height(matrix.finish(), rows, path, findings)
+    return _with_row_count(matrix.finish(), rows, path, findings)
 
 
 def read_single(path: Path, findings: Findings) -> tuple[csr_array, csr_array]:
@@ -64,10 +64,10 @@ def read_single(path: Path, findings: Findings) -> tuple[csr_array, csr_array]:
     features = MatrixBuilder(num_features, FEATURE, path, findings)
     targets = MatrixBuilder(num_labels, LABEL, path, findings)
     for block in _body(path, findings):
-        labels, pairs = _parted(block)
+        labels, pairs = _split_block(block)
         _add_labels(targets, labels)
         _add_pairs(features, pairs)
-    body = _of_height(features.finish(), rows, path, findings)
+    body = _with_row_count(features.finish(), rows, path, findings)
     return body, fit_rows(targets.finish(), rows)
 
 
@@ -128,7 +128,7 @@ def _body(path: Path, findings: Findings) -> Iterator[TextBlock]:
             yield body
 
 
-def _of_height(matrix: csr_array, rows: int, path: Path, findings: Findings) -> csr_array:
+def _with_row_count(matrix: csr_array, rows: int, path: Path, findings: Findings) -> csr_array:
     found = matrix.shape[0]
     # Ignore blank lines at the end beyond the rows of the header: editors append them.
     surplus_is_blank = found > rows and matrix.indptr[rows] == matrix.indptr[-1]
@@ -185,7 +185,7 @@ def _parse_pairs(data: bytes) -> _Parsed | None:
     if len(starts) != len(colons) or not (starts < colons).all() or not (colons[:-1] < starts[1:]).all():
         return None
     numbers = _numbers(data.replace(b":", b" "), 2 * len(colons))
-    if numbers is None or not _whole(numbers[::2]):
+    if numbers is None or not _are_whole(numbers[::2]):
         return None
     return _Parsed(_per_line(codes, colons), numbers[::2].astype(np.int64), _as_float32(numbers[1::2]))
 
@@ -197,7 +197,7 @@ def _parse_labels(data: bytes) -> _Parsed | None:
     inside &= codes != ord(",")
     starts = np.flatnonzero(inside & np.concatenate(([True], ~inside[:-1])))
     numbers = _numbers(data.replace(b",", b" "), len(starts))
-    if numbers is None or not _whole(numbers):
+    if numbers is None or not _are_whole(numbers):
         return None
     return _Parsed(_per_line(codes, starts), numbers.astype(np.int64), np.ones(len(starts), dtype=np.float32))
 
@@ -214,7 +214,7 @@ def _numbers(data: bytes, expected: int) -> npt.NDArray[np.float64] | None:
     return numbers if len(numbers) == expected else None
 
 
-def _whole(numbers: npt.NDArray[np.float64]) -> bool:
+def _are_whole(numbers: npt.NDArray[np.float64]) -> bool:
     return bool(np.all((np.abs(numbers) < 2**31) & (numbers == np.floor(numbers))))
 
 
@@ -229,13 +229,13 @@ def _per_line(codes: npt.NDArray[np.uint8], positions: npt.NDArray[np.intp]) -> 
     return np.diff(ends, prepend=0).astype(np.int64)
 
 
-def _parted(block: TextBlock) -> tuple[TextBlock, TextBlock]:
+def _split_block(block: TextBlock) -> tuple[TextBlock, TextBlock]:
     """Cut every line at its first space: the labels before it, the features after it."""
     codes = np.frombuffer(block.data, dtype=np.uint8)
     newlines = np.flatnonzero(codes == _NEWLINE)
     begins = np.concatenate(([0], newlines[:-1] + 1))
     if _has_features_first(codes, begins):
-        return _parted_by_line(block)
+        return _split_by_line(block)
     spaces = np.flatnonzero((codes == _SPACE) | (codes == _NEWLINE))
     cuts = spaces[np.searchsorted(spaces, begins)]  # the first space, or the line's end
     steps = np.zeros(len(codes) + 1, dtype=np.int8)
@@ -252,7 +252,7 @@ def _has_features_first(codes: npt.NDArray[np.uint8], begins: npt.NDArray[np.int
     return bool((codes[marks[np.searchsorted(marks, begins)]] == _COLON).any())
 
 
-def _parted_by_line(block: TextBlock) -> tuple[TextBlock, TextBlock]:
+def _split_by_line(block: TextBlock) -> tuple[TextBlock, TextBlock]:
     labels, pairs = [], []
     for line in block.data.split(b"\n")[:-1]:
         head, _, tail = line.partition(b" ")

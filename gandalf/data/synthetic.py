@@ -177,14 +177,14 @@ def _points(
     per_round = 1.01 * number / (sizes * (1 - empty)).sum()
     parts: list[tuple[csr_array, Ints]] = []
     while sum(len(of) for _, of in parts) < number:
-        parts.extend(_rounds(topics, per_round * sizes, rng))
+        parts.extend(_draw_round(topics, per_round * sizes, rng))
     targets = csr_array(vstack([part for part, _ in parts], format="csr"))
     topic_of = np.concatenate([of for _, of in parts])
     chosen = rng.permutation(len(topic_of))[:number]
     return targets[chosen], topic_of[chosen]
 
 
-def _rounds(
+def _draw_round(
     topics: csr_array, expected: Floats, rng: np.random.Generator
 ) -> Iterator[tuple[csr_array, Ints]]:
     sizes = np.floor(expected + rng.random(len(expected))).astype(np.int64)  # right on average
@@ -249,7 +249,7 @@ class _Writer:
         # distributed like all points with label j. (Points with rate x labels > 1 fall short.)
         sizes = np.diff(targets.indptr)
         rate = known / sizes.mean()
-        items = np.flatnonzero(self._rng.random(len(sizes)) < _raised(rate, sizes, known) * sizes)
+        items = np.flatnonzero(self._rng.random(len(sizes)) < _adjusted_rate(rate, sizes, known) * sizes)
         label = random_entries(targets, items, self._rng)
         strange = np.flatnonzero(self._rng.random(len(items)) >= postulate)
         label[strange] = label[self._rng.permutation(strange)]
@@ -264,7 +264,7 @@ class _Writer:
         return [" ".join(parts[a:b]) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
-def _raised(rate: float, sizes: npt.NDArray[Any], known: float) -> float:
+def _adjusted_rate(rate: float, sizes: npt.NDArray[Any], known: float) -> float:
     """Return the rate at which a share `known` of the points become items, each at most once."""
     for _ in range(30):
         rate *= known / max(float(np.minimum(1, rate * sizes).mean()), 1e-12)

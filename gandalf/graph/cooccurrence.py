@@ -110,7 +110,7 @@ def conditional_graph(
             mine = own_sums(csr_array(own[slice(*block)]), targets, np.arange(*block))
         return graph_rows(joint_sums(block, least), block, frequency, rule, mine)
 
-    return _stacked(_in_threads(rows, cut_blocks(work), work, threads), len(frequency))
+    return _stack(_in_threads(rows, cut_blocks(work), work, threads), len(frequency))
 
 
 def least_joint(rule: PairRule, frequency: Floats) -> Floats:
@@ -130,8 +130,8 @@ def graph_rows(
     """
     pairs = _pairs(joint, block, frequency)
     if own is not None:
-        pairs = _left_out(pairs, block, own, frequency)
-    return _thresholded(pairs, np.arange(*block), frequency, rule)
+        pairs = _without_own_points(pairs, block, own, frequency)
+    return _apply_threshold(pairs, np.arange(*block), frequency, rule)
 
 
 def check_threshold(delta: float, top_k: int | None = None) -> None:
@@ -196,7 +196,7 @@ def _pairs(joint: RowBlock, block: LabelRange, frequency: Floats) -> _Pairs:
     return _Pairs(row, column, joint.values.astype(np.float64), frequency[row], frequency[column])
 
 
-def _left_out(pairs: _Pairs, block: LabelRange, own: OwnSums, frequency: Floats) -> _Pairs:
+def _without_own_points(pairs: _Pairs, block: LabelRange, own: OwnSums, frequency: Floats) -> _Pairs:
     """Leave each label's own points out of the counts; drop pairs that then no longer occur together."""
     places = pairs.row - block[0], pairs.column.astype(np.int64), pairs.joint
     found = leave_out(own, np.arange(*block), places, frequency)
@@ -205,7 +205,9 @@ def _left_out(pairs: _Pairs, block: LabelRange, own: OwnSums, frequency: Floats)
     return _Pairs(*labels, found.joint[seen], found.given[seen], found.other[seen])
 
 
-def _thresholded(pairs: _Pairs, labels: npt.NDArray[np.int64], frequency: Floats, rule: PairRule) -> RowBlock:
+def _apply_threshold(
+    pairs: _Pairs, labels: npt.NDArray[np.int64], frequency: Floats, rule: PairRule
+) -> RowBlock:
     """Return the rows of the graph for consecutive labels, from all their pairs."""
     estimate, delta, top_k = rule
     score = estimate.score(pairs.joint, pairs.given, pairs.other)
@@ -234,7 +236,7 @@ def _own_targets(frequency: Floats, estimate: Estimate) -> Floats:
     return estimate.target(estimate.score(seen, seen, seen))
 
 
-def _stacked(parts: Iterable[RowBlock], labels: int) -> csr_array:
+def _stack(parts: Iterable[RowBlock], labels: int) -> csr_array:
     """Stack the rows into one L x L matrix."""
     # The arrays grow in place, to avoid a second copy of the graph in memory.
     columns, values = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)

@@ -83,7 +83,7 @@ def label_graph(
     options = options or GraphOptions()
     points.need_probabilities()
     source = InMemory(points, options.threads, vectors)
-    return _finished(KINDS[options.targets].build(source, options), options, points.label_texts)
+    return _finish(KINDS[options.targets].build(source, options), options, points.label_texts)
 
 
 def counted_graph(
@@ -91,7 +91,7 @@ def counted_graph(
 ) -> LabelGraph:
     """Build the label graph of points on a cluster; the kind of targets must need sums or texts only."""
     need_sums(options)
-    return _finished(KINDS[options.targets].build(points, options), options, label_texts)
+    return _finish(KINDS[options.targets].build(points, options), options, label_texts)
 
 
 def need_sums(options: GraphOptions) -> None:
@@ -104,7 +104,7 @@ def need_sums(options: GraphOptions) -> None:
         )
 
 
-def _finished(graph: LabelGraph, options: GraphOptions, label_texts: Sequence[str] | None) -> LabelGraph:
+def _finish(graph: LabelGraph, options: GraphOptions, label_texts: Sequence[str] | None) -> LabelGraph:
     matrix = SHARED_TEXT[options.shared_text](label_texts, _scaled(graph.matrix, options.scale))
     return replace(graph, matrix=_largest(matrix, options.top_k))
 

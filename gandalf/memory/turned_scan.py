@@ -36,12 +36,12 @@ class TurnedScan:
     @classmethod
     def of(cls, number: int, rows_at: Callable[[slice | Ints], Floats]) -> TurnedScan:
         """Return the codes of `number` rows; `rows_at` returns some rows at a time."""
-        low, step = _places(_turned(rows_at(_sample(number))))  # shape: (dim,)
+        low, step = _places(_rotated(rows_at(_sample(number))))  # shape: (dim,)
         library, width = need_faiss(), len(low)
         codes = library.IndexPQ(width, width // 2, 4, library.METRIC_INNER_PRODUCT)
         library.copy_array_to_vector(_centroids(low, step).ravel(), codes.pq.centroids)
         codes.is_trained = True
-        chunks = (_turned(rows_at(slice(at, at + CHUNK))) for at in range(0, number, CHUNK))
+        chunks = (_rotated(rows_at(slice(at, at + CHUNK))) for at in range(0, number, CHUNK))
         packed = [_packed(np.rint((chunk - low) / step)) for chunk in chunks]
         library.copy_array_to_vector(np.concatenate(packed).ravel(), codes.codes)
         codes.ntotal = number
@@ -51,11 +51,11 @@ class TurnedScan:
 
     def search(self, queries: Floats, number: int) -> tuple[Floats, Ints]:
         """Return scores and places of the best rows of each query, by their codes."""
-        return search_scan(self.codes, _turned(queries), number)
+        return search_scan(self.codes, _rotated(queries), number)
 
     def longer(self, rows: Floats) -> TurnedScan:
         """Return a scan with more rows; this one does not change."""
-        return replace(self, codes=longer_scan(self.codes, _turned(rows)))
+        return replace(self, codes=longer_scan(self.codes, _rotated(rows)))
 
     def shorter(self, places: Ints) -> TurnedScan:
         """Return a scan without the rows at `places`; this one does not change."""
@@ -66,7 +66,7 @@ def _sample(number: int) -> Ints:
     return np.linspace(0, number - 1, min(number, SAMPLE)).astype(np.int64)
 
 
-def _turned(rows: Floats) -> Floats:
+def _rotated(rows: Floats) -> Floats:
     """Return the rotated rows, padded with zeros to a multiple of WIDTH; inner products do not change."""
     dim = rows.shape[1]
     return np.ascontiguousarray(rows @ _axes(dim + -dim % WIDTH)[:dim])

@@ -96,12 +96,12 @@ def padded_blocks(indptr: npt.NDArray[np.integer], scores: Floats) -> Iterator[P
         if uniform:  # consecutive in memory
             dense = scores[start[0] : start[0] + width * len(rows)].reshape(len(rows), width)
         else:
-            dense = _gathered(scores, start, widths[rows], width)
+            dense = _gather(scores, start, widths[rows], width)
         yield PaddedRows(rows, start, dense)
         at += len(rows)
 
 
-def _gathered(scores: Floats, start: Ints, widths: npt.NDArray[np.integer], width: int) -> Floats:
+def _gather(scores: Floats, start: Ints, widths: npt.NDArray[np.integer], width: int) -> Floats:
     columns = np.arange(width)
     inside = columns < widths[:, None]
     cells = np.minimum(start[:, None] + columns, len(scores) - 1)

@@ -42,7 +42,7 @@ class Table(nn.Module):
         made.to_empty(device="cpu")
         made.bias.data.fill_(-math.log(max(num_labels, 2)))
         # Draw the rows of other labels, too, so that the numbers equal those of one draw of all rows.
-        for start, stop in pairwise(_drawn_at_once(num_labels)):
+        for start, stop in pairwise(_draw_bounds(num_labels)):
             rows = torch.empty(stop - start, dim).normal_(0.0, dim**-0.5)
             first, last = max(start, own.start), min(stop, own.stop)
             if first < last:
@@ -113,7 +113,7 @@ class Composed(nn.Module):
         """Return a table with the present rows, which gives the same scores without dropout."""
         was_training = self.training
         self.eval()
-        made = _filled(self.table, lambda labels: self.mixed(self.table.rows[labels], labels))
+        made = _table_of_rows(self.table, lambda labels: self.mixed(self.table.rows[labels], labels))
         self.train(was_training)
         return made
 
@@ -153,7 +153,7 @@ class Encoded(nn.Module):
         encoder.eval()
         with torch.device("meta"):
             like = Table(self.num_labels, self.dim)
-        made = _filled(like.to_empty(device=self.tokens.device), self.at, batch=1024)
+        made = _table_of_rows(like.to_empty(device=self.tokens.device), self.at, batch=1024)
         made.bias.zero_()
         encoder.train(was_training)
         return made
@@ -166,7 +166,7 @@ class Encoded(nn.Module):
 Head = Table | Composed | Encoded
 
 
-def _drawn_at_once(num_labels: int) -> list[int]:
+def _draw_bounds(num_labels: int) -> list[int]:
     """Return the bounds of blocks of rows that give the same random numbers as one draw of all rows.
 
     PyTorch draws random numbers in groups of 16, except the last few of a draw. So blocks are multiples of 16
@@ -176,7 +176,7 @@ def _drawn_at_once(num_labels: int) -> list[int]:
     return [*starts, num_labels]
 
 
-def _filled(like: Table, rows_of: Callable[[slice], Tensor], batch: int = BLOCK) -> Table:
+def _table_of_rows(like: Table, rows_of: Callable[[slice], Tensor], batch: int = BLOCK) -> Table:
     """Return a table with the same labels and biases, and new rows."""
     with torch.device("meta"):  # draws no random numbers
         made = Table(like.num_labels, like.dim)

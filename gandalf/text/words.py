@@ -204,12 +204,12 @@ def learn_pieces(counts: Mapping[str, int], number: int) -> list[str]:
         max_token_length=_LONGEST_PIECE,
         show_progress=False,
     )
-    merged.train_from_iterator(_damped(counts), trainer)
+    merged.train_from_iterator(_repeated_by_log_count(counts), trainer)
     learnt: dict[str, int] = merged.get_vocab()
     return characters + sorted((piece for piece in learnt if len(piece) > 1), key=lambda piece: learnt[piece])
 
 
-def _damped(counts: Mapping[str, int]) -> Iterator[str]:
+def _repeated_by_log_count(counts: Mapping[str, int]) -> Iterator[str]:
     """Yield each word 1 + log2(count) times, so that the few most frequent words do not determine the
     pieces."""
     for word in sorted(counts):

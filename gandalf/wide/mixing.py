@@ -52,7 +52,7 @@ def mixed(lists: Sequence[Lists], weights: Sequence[float], k: int) -> tuple[Int
     found, chosen = np.take_along_axis(sums, best, axis=1), np.take_along_axis(ids, best, axis=1)
     none = np.isneginf(found)
     logits = np.where(none, -np.inf, as_logits(np.where(none, 0.5, found)))
-    return _padded(np.where(none, NO_LABEL, chosen), logits.astype(np.float32), k)
+    return _pad_to(np.where(none, NO_LABEL, chosen), logits.astype(np.float32), k)
 
 
 def weighted(weights: Sequence[float], probabilities: Sequence[npt.NDArray[np.floating[Any]]]) -> Floats:
@@ -94,7 +94,7 @@ def wrong_composition(names: Sequence[str], weights: Sequence[float]) -> str | N
     return None
 
 
-def _padded(ids: Ints, logits: Floats, k: int) -> tuple[Ints, Floats]:
+def _pad_to(ids: Ints, logits: Floats, k: int) -> tuple[Ints, Floats]:
     if ids.shape[1] == k:
         return ids, logits
     missing = ((0, 0), (0, k - ids.shape[1]))

@@ -101,7 +101,7 @@ def test_odd_lines_never_take_the_fast_path(line):
 @given(st.lists(st.lists(st.sampled_from("12, :;x\n"), max_size=12).map("".join), max_size=4).map("\n".join))
 def test_lines_are_cut_alike_fast_and_slow(text):
     block = TextBlock(2, f"{text}\n".encode())
-    fast, slow = sparse_text._parted(block), sparse_text._parted_by_line(block)
+    fast, slow = sparse_text._split_block(block), sparse_text._split_by_line(block)
     assert [words(part) for part in fast] == [words(part) for part in slow]
 
 

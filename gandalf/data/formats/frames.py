@@ -53,7 +53,7 @@ def as_frame(given: Any, name: str = "") -> Frame:  # noqa: ANN401  of any libra
     """Return a table in memory as a Frame; raise a DataError if it is no table."""
     if isinstance(given, Frame):
         return given
-    if _kind(given) is None:
+    if _opener(given) is None:
         raise DataError(
             f"a {type(given).__name__} cannot be read as a table",
             remedy=f"give {_KNOWN}",
@@ -91,7 +91,7 @@ def split_frames(given: Any, findings: Findings) -> tuple[Frame, Frame | None]: 
 
 def open_frame(frame: Frame) -> Table:
     """Return the columns and rows of a table in memory; rows are counted from 0."""
-    kind = _kind(frame.rows)
+    kind = _opener(frame.rows)
     assert kind is not None, "as_frame has checked it"
     columns, rows = kind(frame)
     named = ({name: python_value(value) for name, value in row.items()} for row in rows)
@@ -130,14 +130,14 @@ def decode_bytes(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything
 Opened = tuple[Iterable[Any], Iterable[Row]]
 
 
-def _kind(given: Any) -> Callable[[Frame], Opened] | None:  # noqa: ANN401
+def _opener(given: Any) -> Callable[[Frame], Opened] | None:  # noqa: ANN401
     """Return the function that opens this kind of table, or None if it is no table."""
     if isinstance(given, list | tuple):
-        return _of_dicts if all(isinstance(row, Mapping) for row in given) else None
+        return _open_dicts if all(isinstance(row, Mapping) for row in given) else None
     return next((kind for able, kind in _KINDS if all(hasattr(given, name) for name in able)), None)
 
 
-def _of_dicts(frame: Frame) -> Opened:
+def _open_dicts(frame: Frame) -> Opened:
     columns = dict.fromkeys(name for row in frame.rows for name in row)
     if not columns:
         remedy = "give a dict for each point, such as {'text': ..., 'labels': [...]}"
@@ -145,17 +145,17 @@ def _of_dicts(frame: Frame) -> Opened:
     return columns, frame.rows
 
 
-def _of_pandas(frame: Frame) -> Opened:
+def _open_pandas(frame: Frame) -> Opened:
     columns = [str(name) for name in frame.rows.columns]
     cells = frame.rows.itertuples(index=False, name=None)
     return columns, (dict(zip(columns, row, strict=True)) for row in cells)
 
 
-def _of_polars(frame: Frame) -> Opened:
+def _open_polars(frame: Frame) -> Opened:
     return frame.rows.columns, frame.rows.iter_rows(named=True)
 
 
-def _of_hub(frame: Frame) -> Opened:
+def _open_hub_dataset(frame: Frame) -> Opened:
     """Open a dataset of Hugging Face, and replace numbers of classes by their names."""
     rows = iter(frame.rows.with_format(None))
     first = next(rows, None)
@@ -181,7 +181,7 @@ def _with_names(rows: Iterable[Row], names: Mapping[str, list[str]]) -> Iterator
         yield {**row, **{column: name(row[column], known) for column, known in names.items()}}
 
 
-def _of_arrow(frame: Frame) -> Opened:
+def _open_arrow(frame: Frame) -> Opened:
     try:
         import pyarrow
     except ImportError as error:
@@ -193,8 +193,8 @@ def _of_arrow(frame: Frame) -> Opened:
 
 # The order matters: a DataFrame is also an Arrow stream, but with cells of mixed types the stream fails.
 _KINDS: tuple[tuple[tuple[str, ...], Callable[[Frame], Opened]], ...] = (
-    (("column_names", "features", "with_format"), _of_hub),
-    (("columns", "iter_rows"), _of_polars),
-    (("columns", "itertuples"), _of_pandas),
-    (("__arrow_c_stream__",), _of_arrow),
+    (("column_names", "features", "with_format"), _open_hub_dataset),
+    (("columns", "iter_rows"), _open_polars),
+    (("columns", "itertuples"), _open_pandas),
+    (("__arrow_c_stream__",), _open_arrow),
 )

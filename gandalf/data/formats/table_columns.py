@@ -119,7 +119,7 @@ def _with_fitting_weights(
     They do if every row has one number for each label, or if any row has a list of several numbers, one for
     each label. In the second case a row that does not fit is an error, not a reason to drop the column.
     """
-    misfit = _misfit(columns, peeked)
+    misfit = _first_misfit(columns, peeked)
     if misfit is None:
         what, remedy = f"column '{columns.weight}' is read as the weights of labels", "rename it if it is not"
         findings.note("guessed-weights", what, remedy=remedy, file=path)
@@ -136,7 +136,7 @@ def _with_fitting_weights(
     return replace(columns, weight=None, weights_fit=False)
 
 
-def _misfit(columns: Columns, peeked: Sequence[tuple[int, Row]]) -> tuple[int, int, int] | None:
+def _first_misfit(columns: Columns, peeked: Sequence[tuple[int, Row]]) -> tuple[int, int, int] | None:
     """Return line, labels and weights of the first row that does not fit, or None if the column holds
     weights."""
     first = None
@@ -146,12 +146,12 @@ def _misfit(columns: Columns, peeked: Sequence[tuple[int, Row]]) -> tuple[int, i
             continue
         labels = split_labels(row.get(columns.label), columns.separator)
         weights = split_cell(cell, columns.separator)
-        if not _pair(labels, weights):
+        if not _fit_together(labels, weights):
             first = first or (line, len(labels), len(weights))
         elif len(weights) > 1:
             return None
     return first
 
 
-def _pair(labels: Sequence[Any], weights: Sequence[Any]) -> bool:
+def _fit_together(labels: Sequence[Any], weights: Sequence[Any]) -> bool:
     return len(labels) == len(weights) and all(parse_number(weight) is not None for weight in weights)

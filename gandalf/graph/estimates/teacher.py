@@ -84,7 +84,7 @@ def mixed_targets(near: tuple[Ints, Floats], hard: csr_array, options: TeacherOp
     cosine = np.minimum(cosines[row, place].astype(np.float64), 1.0)  # rounding may exceed 1
     value = np.exp(options.temperature * (cosine - 1))
     soft = csr_array((value, (row, ids[row, place])), shape=hard.shape)
-    return _kept(options.soft * soft + (1 - options.soft) * hard.astype(np.float64), options.delta)
+    return _apply_threshold(options.soft * soft + (1 - options.soft) * hard.astype(np.float64), options.delta)
 
 
 def nearest(vectors: npt.NDArray[np.floating[Any]], k: int) -> tuple[Ints, Floats]:
@@ -144,7 +144,7 @@ def _blocks(units: Floats, start: int, count: int) -> Iterator[tuple[int, Floats
         yield first, cosines
 
 
-def _kept(mixed: csr_array, delta: float) -> csr_array:
+def _apply_threshold(mixed: csr_array, delta: float) -> csr_array:
     """Keep entries off the diagonal that are above the threshold; set the diagonal to 1."""
     entries = csr_array(mixed).tocoo()
     row, column = entries.coords
