@@ -23,7 +23,7 @@ from gandalf.predict.files import predict_chunks, write_predictions
 from gandalf.predict.inputs import texts_of_test_split
 from gandalf.predict.predictor import Predictor
 from gandalf.recipe import Recipe, Targets, Validation
-from gandalf.runs.checks import check_points, check_recipe
+from gandalf.runs.checks import check_run
 from gandalf.runs.folder import Place
 from gandalf.runs.prepare import cut
 from gandalf.runs.start import changed, train_to_folder
@@ -107,8 +107,7 @@ def demo(
 
 def check_demo(splits: Splits, recipe: Recipe) -> None:
     """Refuse what no demonstration can be made of, before any work is done or anything replaced."""
-    check_recipe(recipe)
-    check_points(splits.train)
+    check_run(recipe, splits.train)
     test_points(splits).need_texts("the demo")
 
 

@@ -100,6 +100,13 @@ LIMITS: dict[str, Limit] = {
 }
 
 
+def check_run(recipe: Recipe, points: Dataset, world: int = 1) -> None:
+    """Refuse a run of so many ranks before any work is done. Each way into a run calls this, and only this."""
+    check_recipe(recipe)
+    check_points(points)
+    check_ranks(recipe, points.num_labels, world)
+
+
 def check_recipe(recipe: Recipe) -> None:
     """Refuse settings that no run could follow."""
     remembers = recipe.memory.kind != "none"  # then a model need not learn anything else

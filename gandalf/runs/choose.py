@@ -17,7 +17,7 @@ from gandalf.metrics.bootstrap import Difference, compare
 from gandalf.metrics.evaluate import KS, Scores
 from gandalf.metrics.ranking import METRICS
 from gandalf.recipe import Judged, Recipe, Targets, Training
-from gandalf.runs.checks import check_points, check_recipe
+from gandalf.runs.checks import check_points, check_run
 from gandalf.runs.cost import FEWEST_EPOCHS, Size, fit_epochs, speed
 from gandalf.runs.folder import Place
 from gandalf.runs.plan import resolved_device
@@ -118,8 +118,7 @@ def choose(splits: Splits, recipe: Recipe) -> Choice:
 
 def _check(points: Dataset, recipe: Recipe) -> None:
     """Refuse before any work what would fail after it."""
-    check_recipe(recipe)
-    check_points(points)
+    check_run(recipe, points)
     if recipe.validation.metric not in DECIDING:
         what = f"targets cannot be chosen by {recipe.validation.metric}, which has no interval"
         raise DataError(what, remedy=f"choose from {', '.join(DECIDING)}")

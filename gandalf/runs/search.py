@@ -15,6 +15,7 @@ from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions
 from gandalf.model import Calibration, Mix, Part
+from gandalf.nets.encoders import encoder_kind
 from gandalf.recipe import Memory, Recipe
 from gandalf.runs.candidates import (
     Candidate,
@@ -27,7 +28,7 @@ from gandalf.runs.candidates import (
     why_memory,
     why_of_few,
 )
-from gandalf.runs.checks import check_encoder, check_points, check_recipe
+from gandalf.runs.checks import check_encoder, check_run
 from gandalf.runs.cost import Clock, Size, fit_epochs, search_minutes, speed
 from gandalf.runs.folder import CHECKPOINTS, Place
 from gandalf.runs.mix import Asked, Fitted, fit_mix
@@ -62,8 +63,7 @@ UNCHOSEN = {FIRST: 0.3, READER: 0.7}
 
 def search(splits: Splits, recipe: Recipe, place: Place | None = None, teller: Teller | None = None) -> Found:
     """Find the best model for the training points by held-out ones; the test split is not looked at."""
-    check_recipe(recipe)
-    check_points(splits.train)
+    check_run(recipe, splits.train)
     return _Search(splits, recipe, place or Place(), teller or Teller()).go()
 
 
@@ -187,7 +187,9 @@ class _Search:
         """
         left = self._left
         shares = (1.0,) if last else (FIRST_SHARE, MORE, 1.0)
-        shorter = BEGINNINGS if recipe.encoder.kind == "transformer" and not recipe.text.max_length else ()
+        shorter = (
+            BEGINNINGS if encoder_kind(recipe.encoder.kind).pretrained and not recipe.text.max_length else ()
+        )
         recipes = [recipe, *(replace(recipe, text=replace(recipe.text, max_length=each)) for each in shorter)]
         found = (
             fit_epochs(each, self.size, share * left, self._speed) for share in shares for each in recipes

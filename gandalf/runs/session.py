@@ -24,7 +24,7 @@ from gandalf.model import Model
 from gandalf.nets.heads import Table
 from gandalf.recipe import Baselines, Recipe
 from gandalf.runs.build import assemble_encoder, encoder_options, some_texts
-from gandalf.runs.checks import check_encoder, check_points, check_ranks, check_recipe
+from gandalf.runs.checks import check_encoder, check_run
 from gandalf.runs.folder import Place
 from gandalf.runs.graph import check_teacher
 from gandalf.runs.plan import check_kernel, fit_blocks, rank_shape, resolved, run_shape
@@ -61,9 +61,7 @@ HELD = ("held/ids", "held/scores")  # in a checkpoint of a last stretch
 def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained:
     """Train by the recipe, whose targets are chosen by now; the test split is not looked at."""
     place = place or Place()
-    check_recipe(recipe)
-    check_points(splits.train)
-    check_ranks(recipe, splits.train.num_labels, place.ranks.world)
+    check_run(recipe, splits.train, place.ranks.world)
     if recipe.trees.kind != "none":
         return train_trees(splits, recipe)
     check_encoder(recipe.encoder)

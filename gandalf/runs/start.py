@@ -23,7 +23,7 @@ from gandalf.model.layout import TEXT_COLUMN
 from gandalf.model.trees import Trees
 from gandalf.recipe import Recipe
 from gandalf.runs.candidates import Teller
-from gandalf.runs.checks import check_points, check_ranks, check_recipe
+from gandalf.runs.checks import check_run
 from gandalf.runs.folder import (
     CHECKPOINTS,
     CHOICE,
@@ -173,10 +173,8 @@ def train_claimed(splits: Splits, recipe: Recipe, place: Place, told: Told) -> O
     """
     folder, ranks = place.folder, place.ranks
     assert folder is not None
-    check_recipe(recipe)
-    check_points(splits.train)
+    check_run(recipe, splits.train, ranks.world)
     place.say_empty(splits.train.texts or ())
-    check_ranks(recipe, splits.train.num_labels, ranks.world)
     if recipe.system == AUTO:
         return _searched(splits, recipe, place, told)
     with by_first(ranks, lambda: prepared_folder(folder, recipe, fresh=not place.resume)):
