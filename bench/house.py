@@ -16,8 +16,8 @@ from io import BytesIO
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# Names of kinds, as strings or types. A file that compares with one, checks for one, or lists some in a table,
-# a literal or a union has to know the next one, too.
+# Names of kinds, as strings or types. A file that compares with one, checks for one, or lists some in a
+# table, a literal or a union has to know the next one, too.
 KINDS = {
     "encoder": ("bag-of-words", "inception", "transformer", "BagOfWords", "Inception", "Transformer"),
     "loss of pairs": ("contrastive", "triplet", "decoupled", "TripletOptions", "ContrastiveOptions"),

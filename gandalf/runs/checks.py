@@ -101,7 +101,7 @@ LIMITS: dict[str, Limit] = {
 
 
 def check_run(recipe: Recipe, points: Dataset, world: int = 1) -> None:
-    """Refuse a run of so many ranks before any work is done. Each way into a run calls this, and only this."""
+    """Refuse a run of so many ranks before any work is done; each way into a run calls this."""
     check_recipe(recipe)
     check_points(points)
     check_ranks(recipe, points.num_labels, world)

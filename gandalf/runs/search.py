@@ -187,9 +187,8 @@ class _Search:
         """
         left = self._left
         shares = (1.0,) if last else (FIRST_SHARE, MORE, 1.0)
-        shorter = (
-            BEGINNINGS if encoder_kind(recipe.encoder.kind).pretrained and not recipe.text.max_length else ()
-        )
+        pretrained = encoder_kind(recipe.encoder.kind).pretrained
+        shorter = BEGINNINGS if pretrained and not recipe.text.max_length else ()
         recipes = [recipe, *(replace(recipe, text=replace(recipe.text, max_length=each)) for each in shorter)]
         found = (
             fit_epochs(each, self.size, share * left, self._speed) for share in shares for each in recipes

@@ -66,7 +66,7 @@ def test_graph_is_that_of_one_machine(client, points, name, pieces):
 
 def test_pieces_are_blocks_apart(client, points):
     counted = points_in_memory(client, points, with_texts=False, block=3_000)
-    assert len(cluster_points.blocks(counted.of_labels.work, 3_000)) > 3 and len(counted.pieces) == 4
+    assert len(cut_blocks(counted.of_labels.work, 3_000)) > 3 and len(counted.pieces) == 4
 
 
 def test_without_texts_calibrated_falls_back_as_on_one_machine(client, points):
