@@ -26,6 +26,7 @@ from gandalf.data.formats.table import TableOptions
 from gandalf.errors import DataError, Findings
 from gandalf.graph.cooccurrence import PairRule
 from gandalf.graph.estimates.ratio import Ratio
+from gandalf.graph.joint_sums import cut_blocks
 from gandalf.graph.label_graph import counted_graph
 
 assert client and scheduler  # fixtures
