@@ -11,7 +11,7 @@ from bench.systems_table import COLUMNS, gains_table, grouped
 from bench.tables import WHO_GAINS, Column, Line, Sample, figure, noise, number, pooled, table
 from bench.trained_table import Evidence, trained_section
 from gandalf.lab.length_tables import length_table
-from gandalf.lab.results import Place, Results
+from gandalf.lab.results import ResultPlace, Results
 from gandalf.lab.study_text import table_text
 from gandalf.systems import NETWORKS
 
@@ -69,7 +69,7 @@ def short_page(
     )
 
 
-def _is_whole(place: Place) -> bool:
+def _is_whole(place: ResultPlace) -> bool:
     return "?" not in place.data
 
 

@@ -21,12 +21,12 @@ from torch import Tensor
 from bench.machine import keep
 from gandalf import Splits, load, train
 from gandalf.train import head_update, loop, optimisers, row_kernel
-from gandalf.train.scoring import Labels, put_back
+from gandalf.train.scoring import LabelIds, put_back
 
 NEVER = 1 << 62
 
 
-def _index_copy(table: Tensor, labels: Labels, rows: Tensor) -> None:
+def _index_copy(table: Tensor, labels: LabelIds, rows: Tensor) -> None:
     if not isinstance(labels, slice):
         table.index_copy_(0, labels, rows)
 

@@ -22,7 +22,7 @@ from bench.default_parts import label_difference
 from bench.engine import ENGINE, SHARED, parts
 from bench.machine import RESULTS
 from bench.studies import OWN_BASELINE
-from gandalf.lab.results import PARTS, Contrast, Place, Results, joined
+from gandalf.lab.results import PARTS, Contrast, ResultPlace, Results, joined
 from gandalf.lab.samples import Sample, figure, noise, pooled
 from gandalf.lab.sets import data_hash
 from gandalf.lab.store import Line, read_predictions
@@ -44,7 +44,7 @@ def opened(folder: Path, root: Path) -> Results:
     return found
 
 
-def judged(found: Results) -> list[Place]:
+def judged(found: Results) -> list[ResultPlace]:
     """Return the places where the predictions of both rows were kept, for every seed."""
     places = []
     for place in found.places():
@@ -56,7 +56,7 @@ def judged(found: Results) -> list[Place]:
     return places
 
 
-def contrasts(found: Results, place: Place) -> Iterator[tuple[str, str, Contrast]]:
+def contrasts(found: Results, place: ResultPlace) -> Iterator[tuple[str, str, Contrast]]:
     """The default minus the system's own baseline: texts, figure, difference."""
     rows = found.rows(place)
     one, other = rows["default"], rows[OWN_BASELINE.get(place.system, "D")]
@@ -110,7 +110,7 @@ def main() -> None:
             show(found, place)
 
 
-def show(found: Results, place: Place) -> None:
+def show(found: Results, place: ResultPlace) -> None:
     """Print the table of a place."""
     print(f"\n{place.title}: default minus {OWN_BASELINE.get(place.system, 'D')}\n")
     print("| texts | figure | difference | 95 % interval | over | seeds |\n|---|---|---|---|---|---|")

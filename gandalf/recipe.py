@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gandalf.augment.label_points import Points
-from gandalf.augment.sampling import Order
+from gandalf.augment.label_points import KeptPoints
+from gandalf.augment.sampling import SamplingOrder
 from gandalf.graph.estimates import KINDS
 from gandalf.graph.label_graph import SharedText
 from gandalf.nets.kinds import ENCODERS
@@ -140,7 +140,7 @@ class Siamese:
 
 
 @dataclass(frozen=True)
-class Head:
+class HeadSettings:
     """How the rows of labels are made, started and trained."""
 
     kind: HeadKind = setting(
@@ -198,7 +198,7 @@ class LabelTrees:
 
 
 @dataclass(frozen=True)
-class Labels:
+class LabelSettings:
     """The labels that a batch is scored against."""
 
     kind: LabelsKind = setting(
@@ -253,9 +253,9 @@ class Targets:
     own_weight: float = setting(
         0.0, "Weight of a label point after that share, with its own label as its only target."
     )
-    keep: Points = setting("both", "both: G. labels: Z alone. half: N/2 points of Z. uniform: U(G,N).")
+    keep: KeptPoints = setting("both", "both: G. labels: Z alone. half: N/2 points of Z. uniform: U(G,N).")
     share: float = setting(1.0, "Make label points of this share of the labels.")
-    order: Order = setting("random", "Choice of that share: random, or tail first.")
+    order: SamplingOrder = setting("random", "Choice of that share: random, or tail first.")
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ class Validation:
 
 
 @dataclass(frozen=True)
-class Memory:
+class MemorySettings:
     """Training points that a model keeps and looks up."""
 
     kind: MemoryKind = setting("none", "fitted: keep a memory if it improves held-out points. none: never.")
@@ -312,13 +312,13 @@ class Recipe:
     device: Device = setting("auto", "auto: a GPU if there is one.")
     text: Text = field(default_factory=Text)
     encoder: Encoder = field(default_factory=Encoder)
-    head: Head = field(default_factory=Head)
+    head: HeadSettings = field(default_factory=HeadSettings)
     siamese: Siamese = field(default_factory=Siamese)
     trees: LabelTrees = field(default_factory=LabelTrees)
-    labels: Labels = field(default_factory=Labels)
+    labels: LabelSettings = field(default_factory=LabelSettings)
     training: Training = field(default_factory=Training)
     targets: Targets = field(default_factory=Targets)
     baselines: Baselines = field(default_factory=Baselines)
     validation: Validation = field(default_factory=Validation)
-    memory: Memory = field(default_factory=Memory)
+    memory: MemorySettings = field(default_factory=MemorySettings)
     search: Search = field(default_factory=Search)

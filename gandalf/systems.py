@@ -11,10 +11,10 @@ from pathlib import Path
 from gandalf.errors import DataError
 from gandalf.recipe import (
     Encoder,
-    Head,
-    Labels,
+    HeadSettings,
+    LabelSettings,
     LabelTrees,
-    Memory,
+    MemorySettings,
     Recipe,
     Siamese,
     Targets,
@@ -48,7 +48,7 @@ def decaf() -> Recipe:
     return Recipe(
         system="decaf",
         encoder=Encoder(residual="decaf", dim=512, dropout=0.3),
-        head=Head(kind="gated", start="text", rate=2e-3),
+        head=HeadSettings(kind="gated", start="text", rate=2e-3),
     )
 
 
@@ -58,7 +58,7 @@ def eclare() -> Recipe:
     return Recipe(
         system="eclare",
         encoder=Encoder(residual="eclare", dim=512, dropout=0.3),
-        head=Head(kind="attention", start="graph-text", rate=2e-3),
+        head=HeadSettings(kind="attention", start="graph-text", rate=2e-3),
     )
 
 
@@ -68,7 +68,7 @@ def inceptionxml() -> Recipe:
         system="inceptionxml",
         text=Text(max_length=32),
         encoder=Encoder(kind="inception", dropout=0.25, rate=5e-3, words_rate=2e-2),
-        head=Head(start="random", rate=1e-2),
+        head=HeadSettings(start="random", rate=1e-2),
         training=Training(epochs=20.0),
     )
 
@@ -79,7 +79,7 @@ def inceptionxml_lf() -> Recipe:
         system="inceptionxml-lf",
         text=Text(max_length=32),
         encoder=Encoder(kind="inception", residual="eclare", dropout=0.25, rate=5e-3, words_rate=2e-2),
-        head=Head(kind="attention", start="random", rate=1e-2),
+        head=HeadSettings(kind="attention", start="random", rate=1e-2),
         training=Training(epochs=20.0),
     )
 
@@ -90,7 +90,7 @@ def siamesexml() -> Recipe:
         system="siamesexml",
         encoder=Encoder(dim=512, dropout=0.3, centred=False),  # the siamese stage trains uncentred cosines
         siamese=Siamese(kind="contrastive", pair_epochs=30.0, pair_batch=1024),
-        head=Head(start="graph-text"),
+        head=HeadSettings(start="graph-text"),
     )
 
 
@@ -102,7 +102,7 @@ def ngame() -> Recipe:
         text=Text(kind="pretrained"),
         encoder=Encoder(kind="transformer", model=MINILM, dropout=0.1, rate=1e-4, frozen=True),
         siamese=Siamese(kind="triplet", pair_epochs=30.0, pair_batch=512, pair_rate=4e-4),
-        head=Head(start="text", rate=2e-2),
+        head=HeadSettings(start="text", rate=2e-2),
     )
 
 
@@ -117,8 +117,8 @@ def renee() -> Recipe:
         # vectors. Our loss is divided by the 256 points of a batch, and vectors have length 1. So a rate of
         # 100 moves a row as far, and a decay of 5e-8 shrinks it as little. The rate grows with the batch
         # (train/rates.py): 400 for 1,024.
-        head=Head(start="text", optimiser="sgd", rate=100.0, weight_decay=5e-8),
-        labels=Labels(kind="every"),
+        head=HeadSettings(start="text", optimiser="sgd", rate=100.0, weight_decay=5e-8),
+        labels=LabelSettings(kind="every"),
         training=Training(schedule="cosine"),
         targets=Targets(targets="self", label_epochs=1.0),
     )
@@ -144,7 +144,7 @@ def frozen() -> Recipe:
         system="frozen",
         text=Text(kind="pretrained"),
         encoder=Encoder(kind="transformer", model=MINILM, dropout=0.0, frozen=True),
-        head=Head(start="text", rate=2e-2),
+        head=HeadSettings(start="text", rate=2e-2),
     )
 
 
@@ -154,7 +154,7 @@ def memory() -> Recipe:
         frozen(),
         system="memory",
         training=Training(steps=0),
-        memory=Memory(kind="fitted"),
+        memory=MemorySettings(kind="fitted"),
         validation=Validation(
             share=0.2
         ),  # a large share costs nothing: at the end the memory holds all points

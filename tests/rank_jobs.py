@@ -102,7 +102,7 @@ def train_all(ranks, recipes, folder: Path) -> None:
     """Train by each of the recipes, and leave weights and validations."""
     nothing_is_dropped()
     for name, recipe in recipes.items():
-        keep(runs.train(small_splits(), recipe, runs.Place(folder / name, ranks=ranks)), ranks, folder / name)
+        keep(runs.train(small_splits(), recipe, runs.RunPlace(folder / name, ranks=ranks)), ranks, folder / name)
 
 
 def broken_off_at(ranks, recipe, folder: Path, step: int) -> None:
@@ -117,7 +117,7 @@ def broken_off_at(ranks, recipe, folder: Path, step: int) -> None:
 
     Training._train = counted
     try:
-        runs.train(small_splits(), recipe, runs.Place(folder, ranks=ranks))
+        runs.train(small_splits(), recipe, runs.RunPlace(folder, ranks=ranks))
     except Interrupted as stopped:
         assert f"after step {step} of" in str(stopped)
         return
@@ -126,7 +126,7 @@ def broken_off_at(ranks, recipe, folder: Path, step: int) -> None:
 
 def resumed(ranks, recipe, folder: Path) -> None:
     nothing_is_dropped()
-    keep(runs.train(small_splits(), recipe, runs.Place(folder, resume=True, ranks=ranks)), ranks, folder)
+    keep(runs.train(small_splits(), recipe, runs.RunPlace(folder, resume=True, ranks=ranks)), ranks, folder)
 
 
 def lose_last(ranks, recipe, folder: Path, step: int) -> None:
@@ -141,7 +141,7 @@ def lose_last(ranks, recipe, folder: Path, step: int) -> None:
 
     Training._train = counted
     try:
-        runs.train(small_splits(), recipe, runs.Place(folder, minutes=0, ranks=ranks))
+        runs.train(small_splits(), recipe, runs.RunPlace(folder, minutes=0, ranks=ranks))
     except LostRankError as error:
         last = ranks.world - 1
         kept = f"at step {step}; the last checkpoint is of step {step}: run the same command with --resume"

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from gandalf.augment.sampling import Order, sample_labels, sample_points
+from gandalf.augment.sampling import SamplingOrder, sample_labels, sample_points
 from gandalf.data.dataset import Dataset
 from gandalf.errors import DataError
 
-Points = Literal["both", "labels", "half", "uniform"]
+KeptPoints = Literal["both", "labels", "half", "uniform"]
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Keep:
     share, order: make label points of only this share of the labels, at random or rare labels first.
     """
 
-    keep: Points = "both"
+    keep: KeptPoints = "both"
     share: float = 1.0
-    order: Order = "random"
+    order: SamplingOrder = "random"
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -147,7 +147,7 @@ def _uniform(points: int, labels: int, generator: np.random.Generator) -> npt.ND
 
 
 # Functions from the numbers of points and label points to the kept rows of D + Z.
-KEEPS: dict[Points, Callable[[int, int, np.random.Generator], npt.NDArray[np.int64]]] = {
+KEEPS: dict[KeptPoints, Callable[[int, int, np.random.Generator], npt.NDArray[np.int64]]] = {
     "both": _both,
     "labels": _labels,
     "half": _half,

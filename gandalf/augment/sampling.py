@@ -11,12 +11,12 @@ import numpy.typing as npt
 from gandalf.data.stats import label_bins
 from gandalf.errors import DataError
 
-Order = Literal["random", "tail"]
+SamplingOrder = Literal["random", "tail"]
 Ints = npt.NDArray[np.int64]
 
 
 def sample_labels(
-    frequencies: npt.NDArray[np.int64], share: float, order: Order, generator: np.random.Generator
+    frequencies: npt.NDArray[np.int64], share: float, order: SamplingOrder, generator: np.random.Generator
 ) -> Ints:
     """Return a share of the labels, sorted: drawn at random, or the rarest labels.
 
@@ -47,7 +47,7 @@ def _tail_first(frequencies: npt.NDArray[np.int64], generator: np.random.Generat
     return shuffled[np.argsort(-label_bins(frequencies)[shuffled], kind="stable")]
 
 
-ORDERS: dict[Order, Callable[[npt.NDArray[np.int64], np.random.Generator], Ints]] = {
+ORDERS: dict[SamplingOrder, Callable[[npt.NDArray[np.int64], np.random.Generator], Ints]] = {
     "random": _at_random,
     "tail": _tail_first,
 }

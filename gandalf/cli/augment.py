@@ -10,8 +10,8 @@ import typer
 from rich.markup import escape
 
 from gandalf import __version__
-from gandalf.augment.label_points import Keep, Points
-from gandalf.augment.sampling import Order
+from gandalf.augment.label_points import Keep, KeptPoints
+from gandalf.augment.sampling import SamplingOrder
 from gandalf.cli.graph_options import WANTED, Wanted
 from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers
 from gandalf.cli.output import console, print_json
@@ -46,9 +46,12 @@ _HARDEN_HELP = (
 KEEP = Bundle(
     Keep,
     {
-        "keep": (_option(Points, "--keep", _POINTS, _KEEP_HELP), "both"),
+        "keep": (_option(KeptPoints, "--keep", _POINTS, _KEEP_HELP), "both"),
         "share": (_option(float, "--share", _POINTS, "Take label points of this share of the labels."), 1.0),
-        "order": (_option(Order, "--order", _POINTS, "Which share: at random, or tail first."), "random"),
+        "order": (
+            _option(SamplingOrder, "--order", _POINTS, "Which share: at random, or tail first."),
+            "random",
+        ),
     },
     Keep,
 )

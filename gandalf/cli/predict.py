@@ -27,7 +27,7 @@ from gandalf.report.bars import bar
 
 if TYPE_CHECKING:
     from gandalf.model import Part
-    from gandalf.predict.inputs import Chunk
+    from gandalf.predict.inputs import InputChunk
     from gandalf.predict.predictor import Predictor
     from gandalf.predict.tables import Named
 
@@ -144,16 +144,16 @@ def _predictor(folder: Path, loading: Loading) -> Predictor:
     return Predictor(loading.load(folder))
 
 
-def chunks_of(source: Source, model: Part) -> Iterator[Chunk]:
+def chunks_of(source: Source, model: Part) -> Iterator[InputChunk]:
     """Return the texts of standard input, a text, a file of texts or a test split."""
     from gandalf.model.layout import TEXT_COLUMN
-    from gandalf.predict.inputs import Chunk, is_text, is_text_file, texts_of_file, texts_of_test_split
+    from gandalf.predict.inputs import InputChunk, is_text, is_text_file, texts_of_file, texts_of_test_split
     from gandalf.predict.stream import STANDARD_INPUT, texts_of_stream
 
     if source.data == STANDARD_INPUT:
         return texts_of_stream()
     if is_text(source.data):
-        return iter([Chunk([clean(source.data)])])
+        return iter([InputChunk([clean(source.data)])])
     path = Path(source.data)
     if is_text_file(path) and source.options.test is None:
         return texts_of_file(path, source.options.text_column, model.config.get(TEXT_COLUMN))
@@ -162,7 +162,7 @@ def chunks_of(source: Source, model: Part) -> Iterator[Chunk]:
 
 def _write(
     predictor: Predictor,
-    chunks: Iterator[Chunk],
+    chunks: Iterator[InputChunk],
     out: Path,
     top: int,
     threshold: float | None,
@@ -213,7 +213,7 @@ def _on_cluster(
     console().print(f"{escape(str(out))}: {what}, in {found.parts:,} parts{before}")
 
 
-def _answer(predictor: Predictor, chunks: Iterator[Chunk], top: int, threshold: float | None) -> None:
+def _answer(predictor: Predictor, chunks: Iterator[InputChunk], top: int, threshold: float | None) -> None:
     """Print a line of JSON for each text as soon as it is predicted."""
     from gandalf.predict.files import json_lines, predict_chunks
 

@@ -25,7 +25,7 @@ from gandalf.report.search import search_report
 
 if TYPE_CHECKING:
     from gandalf.recipe import Recipe
-    from gandalf.runs.folder import Place
+    from gandalf.runs.folder import RunPlace
     from gandalf.runs.start import Outcome
 
 EXAMPLE = 80  # characters of the text to try
@@ -102,14 +102,14 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
     with known_to_all():
         recipe = asked.recipe()
     with engine("training"):
-        from gandalf.runs.folder import Place
+        from gandalf.runs.folder import RunPlace
         from gandalf.runs.session import Interrupted
         from gandalf.train.parallel.several import joined
     with joined() as ranks, as_one(ranks):
         ranks.connect(recipe.device)
         minutes, trackers = running.checkpoint_minutes, running.trackers
         tell = partial(typer.echo, err=True)
-        place = Place(out, running.resume, minutes, trackers, ranks=ranks, tell=tell)
+        place = RunPlace(out, running.resume, minutes, trackers, ranks=ranks, tell=tell)
         try:
             _train(source, recipe, place, running.overwrite, json)
         except Interrupted as stopped:
@@ -118,7 +118,7 @@ def train(source: Source, out: Out, asked: Asked, running: Running, json: Json =
             raise typer.Exit(INTERRUPTED) from stopped
 
 
-def _train(source: Source, recipe: Recipe, place: Place, overwrite: bool, json: bool) -> None:
+def _train(source: Source, recipe: Recipe, place: RunPlace, overwrite: bool, json: bool) -> None:
     from gandalf.runs.folder import by_first, claimed, is_finished, refuse_other_data, refuse_other_settings
     from gandalf.runs.start import Told, train_claimed
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gandalf.lab.evidence import Finding, View
 from gandalf.lab.plateau import plateau
-from gandalf.lab.results import BOTH, OF_POINTS, OF_SEEDS, PARTS, UNKNOWN, Place
+from gandalf.lab.results import BOTH, OF_POINTS, OF_SEEDS, PARTS, UNKNOWN, ResultPlace
 
 # Kinds of intervals, from the most that they tell to the least, as a table has room for them.
 MARKS = {
@@ -77,7 +77,7 @@ def _kind(mark: str) -> str:
     return mark if mark == MARKS[UNKNOWN] else f"interval over {mark}"
 
 
-def _names(places: Iterable[Place]) -> tuple[str, ...]:
+def _names(places: Iterable[ResultPlace]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(place.system for place in places))
 
 

@@ -20,7 +20,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableBlock:
     """Rows of cells, the first of each its name."""
 
     head: tuple[str, ...]
@@ -45,7 +45,7 @@ class Answers:
     of: tuple[tuple[str, tuple[tuple[str, bool], ...]], ...]
 
 
-Block = str | Table | Picture | Answers
+Block = str | TableBlock | Picture | Answers
 
 
 @dataclass(frozen=True)

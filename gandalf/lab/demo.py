@@ -24,7 +24,7 @@ from gandalf.predict.inputs import texts_of_test_split
 from gandalf.predict.predictor import Predictor
 from gandalf.recipe import Recipe, Targets, Validation
 from gandalf.runs.checks import check_run
-from gandalf.runs.folder import Place
+from gandalf.runs.folder import RunPlace
 from gandalf.runs.prepare import cut
 from gandalf.runs.start import changed, train_to_folder
 from gandalf.runs.validation import TOP, Judge, test_scores
@@ -120,7 +120,7 @@ def _what_can_be_held(points: Dataset, recipe: Recipe) -> tuple[Recipe, int]:
 
 
 def _trained(splits: Splits, recipe: Recipe, variant: Variant, folder: Path, asked: _Asked) -> Entry:
-    outcome = train_to_folder(splits, recipe, Place(folder / "models" / variant.name))
+    outcome = train_to_folder(splits, recipe, RunPlace(folder / "models" / variant.name))
     model, scores = outcome.trained.model, outcome.scores
     if scores is None:
         raise DataError(outcome.notes[0])

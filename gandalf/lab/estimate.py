@@ -10,7 +10,7 @@ from gandalf.data.dataset import Splits
 from gandalf.lab.store import Line
 from gandalf.lab.variants import Run, recipe_of
 from gandalf.runs.choose import CANDIDATES, SHORT
-from gandalf.runs.folder import Place
+from gandalf.runs.folder import RunPlace
 from gandalf.runs.plan import resolved
 from gandalf.runs.prepare import epoch_steps
 from gandalf.runs.session import train
@@ -52,10 +52,10 @@ class Pace:
         train(
             replace(self.splits, test=None),
             replace(short, training=replace(short.training, steps=2)),
-            Place(),
+            RunPlace(),
         )
         started = time.perf_counter()
-        done = train(replace(self.splits, test=None), short, Place())
+        done = train(replace(self.splits, test=None), short, RunPlace())
         return min(done.seconds, time.perf_counter() - started) / max(done.steps, 1)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gandalf.lab.plateau import plateau
-from gandalf.lab.results import PARTS, Contrast, Place, Results, mean
+from gandalf.lab.results import PARTS, Contrast, ResultPlace, Results, mean
 from gandalf.lab.samples import figure
 from gandalf.lab.variants import OWN_BASELINE
 
@@ -41,22 +41,24 @@ class View:
     settled: bool = False  # only systems that were trained to a plateau
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[ResultPlace]:
         """Systems on this data set."""
         found = [place for place in self.results.places() if place.data == self.data]
         return [place for place in found if not self.settled or plateau(self.results, place).reached]
 
-    def value(self, place: Place, row: str, name: str) -> float | None:
+    def value(self, place: ResultPlace, row: str, name: str) -> float | None:
         """A figure's mean over seeds."""
         lines = self.results.rows(place).get(row)
         found = None if lines is None else mean(lines, figure(name, PARTS[self.part]))
         return None if found is None or np.isnan(found) else found
 
-    def contrast(self, place: Place, one: str, other: str, name: str) -> Contrast | None:
+    def contrast(self, place: ResultPlace, one: str, other: str, name: str) -> Contrast | None:
         """A row minus another of the same system."""
         return self.across((place, one), (place, other), name)
 
-    def across(self, one: tuple[Place, str], other: tuple[Place, str], name: str) -> Contrast | None:
+    def across(
+        self, one: tuple[ResultPlace, str], other: tuple[ResultPlace, str], name: str
+    ) -> Contrast | None:
         """A row minus one that may be of another system."""
         first, second = (self.results.rows(place).get(row) for place, row in (one, other))
         if first is None or second is None:

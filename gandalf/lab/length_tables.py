@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gandalf.lab.blocks import Cell, Table, words
+from gandalf.lab.blocks import Cell, TableBlock, words
 from gandalf.lab.lengths import Lengths
-from gandalf.lab.results import Contrast, Place, Results
+from gandalf.lab.results import Contrast, ResultPlace, Results
 from gandalf.lab.variants import OWN_BASELINE
 
 UNMEASURED = "not measured"
@@ -18,13 +18,13 @@ CAPTION = (
 ROWS = ("G", "default")
 
 
-def length_table(results: Results, places: list[Place]) -> Table:
+def length_table(results: Results, places: list[ResultPlace]) -> TableBlock:
     """A line for each system and each of its rows; what was not run says so."""
     lines = [_line(Lengths.of(results, place), place, row) for place in places for row in ROWS]
-    return Table(HEAD, tuple(lines), CAPTION)
+    return TableBlock(HEAD, tuple(lines), CAPTION)
 
 
-def _line(lengths: Lengths, place: Place, row: str) -> tuple[Cell, ...]:
+def _line(lengths: Lengths, place: ResultPlace, row: str) -> tuple[Cell, ...]:
     base = OWN_BASELINE.get(place.system, "D")
     here, there = lengths.best(row, base), lengths.best(base, row)
     best = UNMEASURED if here is None or there is None else f"{here:g}, {there:g}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gandalf.lab.results import Contrast, Place, Results, Rows, mean
+from gandalf.lab.results import Contrast, ResultPlace, Results, RunLines, mean
 from gandalf.lab.samples import figure
 from gandalf.lab.store import Line
 
@@ -20,7 +20,7 @@ class Lengths:
     rows: dict[str, dict[float, list[Line]]]
 
     @staticmethod
-    def of(results: Results, place: Place) -> Lengths:
+    def of(results: Results, place: ResultPlace) -> Lengths:
         """Return what the study has at a place."""
         return Lengths(results, _by_length(results.study("convergence").get(place, {})))
 
@@ -46,7 +46,7 @@ class Lengths:
         return None if one is None or two is None else self.results.contrast(one, two, NAME)
 
 
-def _by_length(rows: Rows) -> dict[str, dict[float, list[Line]]]:
+def _by_length(rows: RunLines) -> dict[str, dict[float, list[Line]]]:
     found: dict[str, dict[float, list[Line]]] = {}
     for name, lines in rows.items():
         row, _, times = name.partition(" x ")

@@ -21,7 +21,7 @@ from gandalf.metrics.predictions import first_after_filter, test_points, without
 from gandalf.model import Part
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.choose import choose
-from gandalf.runs.folder import Place
+from gandalf.runs.folder import RunPlace
 from gandalf.runs.session import train
 from gandalf.runs.validation import TOP, Trained, test_predictions
 from gandalf.train.machine_memory import peak_bytes, reset_peak
@@ -40,7 +40,7 @@ def measure(
     if asked.targets.targets == "auto":
         made = choose(given, asked)
         asked, choice = made.recipe, made.table
-    trained = train(given, asked, Place(first_stages=first_stages))
+    trained = train(given, asked, RunPlace(first_stages=first_stages))
     ids, scores = test_predictions(trained.model, scored)
     exclude = test_points(scored).exclude
     figures = evaluate((first_after_filter(ids, exclude, TOP), scores), scored).as_dict()

@@ -25,7 +25,7 @@ from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.metrics.evaluate import Scores, evaluate
 
-Points = Callable[[Dataset], Dataset]
+PointsMaker = Callable[[Dataset], Dataset]
 SEED = 0
 TOLD = '{"train_seconds"'  # how the last line of a script begins
 PAUSE = 0.05  # seconds between two looks at a process's memory
@@ -78,12 +78,12 @@ OURS: dict[str, Trainer] = {
 }
 
 
-def targets(name: str) -> Points:
+def targets(name: str) -> PointsMaker:
     """Training points with label points whose targets are estimated in this way."""
     return lambda points: augment(points, label_graph(points, GraphOptions(name)).matrix)
 
 
-POINTS: dict[str, Points] = {
+POINTS: dict[str, PointsMaker] = {
     "D": lambda points: points,
     "D + Z1": targets("self"),
     "D + ratio": targets("ratio"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gandalf.lab.results import Place, Results, mean
+from gandalf.lab.results import ResultPlace, Results, mean
 from gandalf.lab.samples import figure
 
 TOLERANCE = 1.0  # points of P@1 by which twice the steps may move a row that is at a plateau, up or down
@@ -31,7 +31,7 @@ class Plateau:
         )
 
 
-def plateau(results: Results, place: Place) -> Plateau:
+def plateau(results: Results, place: ResultPlace) -> Plateau:
     """The evidence for a system on a data set."""
     rows, p1 = results.study("convergence").get(place, {}), figure("P@1")
     names = dict.fromkeys(row.partition(" x ")[0] for row in rows)

@@ -21,11 +21,11 @@ from gandalf.lab.variants import Run, variant_name
 from gandalf.metrics.bootstrap import Comparison, Difference, compare
 from gandalf.metrics.evaluate import Scores, evaluate
 
-Rows = dict[str, list[Line]]
+RunLines = dict[str, list[Line]]
 PARTS = {"all": None, "new": "new_text"}  # texts that a figure is of, by their name in a line
 
 
-class Place(NamedTuple):
+class ResultPlace(NamedTuple):
     """What a table is about."""
 
     data: str
@@ -89,29 +89,29 @@ class Results:
         return Results(folder, lines, tuple(plan), read_json(folder / FACTS).get("sets", {}))
 
     @cached_property
-    def _grouped(self) -> dict[str, dict[Place, Rows]]:
-        found: dict[str, dict[Place, Rows]] = {}
+    def _grouped(self) -> dict[str, dict[ResultPlace, RunLines]]:
+        found: dict[str, dict[ResultPlace, RunLines]] = {}
         for entry in self.plan:
             line = self.lines.get(entry.run.key)
             if line is not None:
-                place = Place(entry.run.data, entry.run.system, entry.base)
+                place = ResultPlace(entry.run.data, entry.run.system, entry.base)
                 rows = found.setdefault(entry.study, {}).setdefault(place, {})
                 rows.setdefault(entry.row, []).append(line)
         return found
 
-    def study(self, name: str) -> dict[Place, Rows]:
+    def study(self, name: str) -> dict[ResultPlace, RunLines]:
         """The rows of a study by what they are of."""
         return self._grouped.get(name, {})
 
-    def rows(self, place: Place) -> Rows:
+    def rows(self, place: ResultPlace) -> RunLines:
         """The rows of all studies at a place; those on validation data have other names."""
-        found: Rows = {}
+        found: RunLines = {}
         for study in self._grouped:
             for row, lines in () if study == "tuning" else self.study(study).get(place, {}).items():
                 found[row] = max(found.get(row, []), lines, key=len)  # some studies take one seed of it
         return found
 
-    def places(self, study: str | None = None) -> list[Place]:
+    def places(self, study: str | None = None) -> list[ResultPlace]:
         """All that tables are about; of one study, or of any."""
         studies = self._grouped if study is None else [study]
         return list(dict.fromkeys(place for name in studies for place in self.study(name)))

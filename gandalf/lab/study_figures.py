@@ -9,7 +9,7 @@ import numpy as np
 from gandalf.data.formats.texts import clean
 from gandalf.data.matching import known_points
 from gandalf.lab.blocks import Answers, Picture
-from gandalf.lab.results import Place, Results, Rows, mean
+from gandalf.lab.results import ResultPlace, Results, RunLines, mean
 from gandalf.lab.samples import figure
 from gandalf.lab.store import Line, read_predictions
 from gandalf.lab.studies import SHARES, STUDIES
@@ -20,18 +20,18 @@ STYLES = 8  # colours that the page has
 QUERIES, PLACES = 5, 5
 
 
-def pictures(results: Results, study: str, place: Place) -> Iterator[Picture]:
+def pictures(results: Results, study: str, place: ResultPlace) -> Iterator[Picture]:
     """The figures of a study at a place."""
     drawn = DRAW.get(STUDIES[study].figure)
     if drawn is not None:
         yield from drawn(results, place, results.study(study)[place])
 
 
-def _series(rows: Rows) -> list[tuple[str, int, list[Line]]]:
+def _series(rows: RunLines) -> list[tuple[str, int, list[Line]]]:
     return [(row, at % STYLES, lines) for at, (row, lines) in enumerate(rows.items())]
 
 
-def _kinds(results: Results, place: Place, rows: Rows) -> Iterator[Picture]:
+def _kinds(results: Results, place: ResultPlace, rows: RunLines) -> Iterator[Picture]:
     parts = {"all": None, "label's text": "label_text", "new text": "new_text"}
     for name in ("P@1", "PSP@5"):
         series = [
@@ -42,7 +42,7 @@ def _kinds(results: Results, place: Place, rows: Rows) -> Iterator[Picture]:
         yield Picture(bar_chart([(each,) for each in parts], series, name), said, legend(series))
 
 
-def _coverage(results: Results, place: Place, rows: Rows) -> Iterator[Picture]:
+def _coverage(results: Results, place: ResultPlace, rows: RunLines) -> Iterator[Picture]:
     names = ("C@1", "C@3", "C@5")
     series = [
         Series(row, style, [_known(mean(lines, figure(name))) for name in names])
@@ -52,7 +52,7 @@ def _coverage(results: Results, place: Place, rows: Rows) -> Iterator[Picture]:
     yield Picture(bar_chart([(name,) for name in names], series, "coverage"), said, legend(series))
 
 
-def _bins(results: Results, place: Place, rows: Rows) -> Iterator[Picture]:
+def _bins(results: Results, place: ResultPlace, rows: RunLines) -> Iterator[Picture]:
     series, groups = [], []
     for row, style, lines in _series(rows):
         bins = [line["figures"]["bins"] for line in lines]
@@ -66,7 +66,7 @@ def _bins(results: Results, place: Place, rows: Rows) -> Iterator[Picture]:
     yield Picture(bar_chart(groups, series, "part of P@5"), said, legend(series))
 
 
-def _shares(results: Results, place: Place, rows: Rows) -> Iterator[Picture]:
+def _shares(results: Results, place: ResultPlace, rows: RunLines) -> Iterator[Picture]:
     for name in ("P@1", "PSP@5"):
         series = []
         for style, order in enumerate(("random", "tail")):
@@ -80,7 +80,7 @@ def _shares(results: Results, place: Place, rows: Rows) -> Iterator[Picture]:
         yield Picture(svg, f"{place.title}: {name} with fewer label points.", legend(series))
 
 
-def _curves(results: Results, place: Place, rows: Rows) -> Iterator[Picture]:
+def _curves(results: Results, place: ResultPlace, rows: RunLines) -> Iterator[Picture]:
     once = {row: lines for row, lines in rows.items() if row.endswith(" x 1")}
     for name in ("P@1", "PSP@5"):
         series = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from gandalf.lab.blocks import Answers, Block, Cell, Picture, Section, Table
+from gandalf.lab.blocks import Answers, Block, Cell, Picture, Section, TableBlock
 from gandalf.lab.page import filled
 from gandalf.lab.study_report import READING, ROWS
 from gandalf.lab.study_tables import CHANCE
@@ -43,7 +43,7 @@ def _section(section: Section) -> str:
 
 
 def _block(block: Block) -> str:
-    if isinstance(block, Table):
+    if isinstance(block, TableBlock):
         return _table(block)
     if isinstance(block, Answers):
         return _answers(block)
@@ -58,7 +58,7 @@ def _picture(picture: Picture) -> str:
     return f"<figure>{picture.legend}{picture.svg}<figcaption>{escape(picture.caption)}</figcaption></figure>"
 
 
-def _table(table: Table) -> str:
+def _table(table: TableBlock) -> str:
     caption = f"<caption><span>{escape(table.caption)}</span></caption>" if table.caption else ""
     first = table.rows[0] if table.rows else ()
     kinds = [' class="word"' if isinstance(cell.order, str) else "" for cell in first] or [""] * len(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gandalf.data.sentences import weighted_count
-from gandalf.lab.blocks import Block, Section, Table, number, words
+from gandalf.lab.blocks import Block, Section, TableBlock, number, words
 from gandalf.lab.claims import verdicts
 from gandalf.lab.evidence import MARGIN
 from gandalf.lab.length_tables import length_table
@@ -130,7 +130,7 @@ def _neighbours(results: Results, study: str) -> Iterator[Block]:
                 for each in label["neighbours"]
             )
             head = ("neighbour", "target", "together", "its points")
-            yield Table(
+            yield TableBlock(
                 head, rows, f"{data}: {label['text']} ({weighted_count(label['frequency'], 'point')})"
             )
 
@@ -153,7 +153,7 @@ def _again(results: Results) -> Section:
     rows = tuple((words(what), number(runs, "d")) for what, runs in found.items())
     blocks: list[Block] = [*lines, f"```\n{commands}\n```"]
     if rows:
-        blocks.append(Table(("made with", "runs"), rows))
+        blocks.append(TableBlock(("made with", "runs"), rows))
     return Section("Make it again", blocks, "again")
 
 

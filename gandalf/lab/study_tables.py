@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from gandalf.data.sentences import counted
-from gandalf.lab.blocks import Cell, Table, number, words
+from gandalf.lab.blocks import Cell, TableBlock, number, words
 from gandalf.lab.claims import Verdict
 from gandalf.lab.paper import published
 from gandalf.lab.plateau import plateau
-from gandalf.lab.results import PARTS, Place, Results, Rows
+from gandalf.lab.results import PARTS, ResultPlace, Results, RunLines
 from gandalf.lab.samples import Sample, figure
 from gandalf.lab.store import Line
 from gandalf.lab.studies import STUDIES
@@ -30,7 +30,7 @@ OF_STUDY: dict[str, dict[str, tuple[str, str]]] = {"coverage": COVERAGE}
 CHANCE = "≈"  # beside a figure
 
 
-def study_table(results: Results, study: str, place: Place) -> Table:
+def study_table(results: Results, study: str, place: ResultPlace) -> TableBlock:
     """The rows of a study at a place."""
     rows, shown = results.study(study)[place], OF_STUDY.get(study, FIGURES)
     base = next(iter(rows))
@@ -45,10 +45,10 @@ def study_table(results: Results, study: str, place: Place) -> Table:
     below = [
         _of_paper(row, found, shown) for row, found in published(_name(rows), study, place.system).items()
     ]
-    return Table(head, (*map(tuple, cells.values()), *below), caption(results, study, place))
+    return TableBlock(head, (*map(tuple, cells.values()), *below), caption(results, study, place))
 
 
-def _column(results: Results, rows: Rows, base: str, name: str, part: str) -> dict[str, Cell]:
+def _column(results: Results, rows: RunLines, base: str, name: str, part: str) -> dict[str, Cell]:
     column = figure(name, PARTS[part])
     samples = {row: Sample.of(lines, column) for row, lines in rows.items()}
     means = {row: sample.mean for row, sample in samples.items()}
@@ -64,7 +64,7 @@ def _column(results: Results, rows: Rows, base: str, name: str, part: str) -> di
     return found
 
 
-def _real(results: Results, rows: Rows, row: str, base: str, name: str, part: str) -> bool:
+def _real(results: Results, rows: RunLines, row: str, base: str, name: str, part: str) -> bool:
     """Whether the difference to the first row is more than chance; True where nothing tells."""
     found = results.contrast(rows[row], rows[base], name, part)
     return found.real or not found.by
@@ -86,11 +86,11 @@ def _of_paper(row: str, found: Mapping[str, float], shown: Mapping[str, tuple[st
     return (words(f"paper: {row}"), *figures, *(number(None) for _ in range(4)))
 
 
-def _name(rows: Rows) -> str:
+def _name(rows: RunLines) -> str:
     return str(next(iter(rows.values()))[0]["name"])
 
 
-def caption(results: Results, study: str, place: Place) -> str:
+def caption(results: Results, study: str, place: ResultPlace) -> str:
     """Encoder, length, evidence of a plateau, seeds, and what is missing."""
     rows = results.study(study)[place]
     lines = [line for of_row in rows.values() for line in of_row]
@@ -125,7 +125,7 @@ def _spread(values: Sequence[float], form: str = ",") -> str:
     return f"{least:{form}}" if least == most else f"{least:{form}} to {most:{form}}"
 
 
-def bin_table(results: Results, place: Place) -> Table:
+def bin_table(results: Results, place: ResultPlace) -> TableBlock:
     """What bins of labels from head to tail add to P@5."""
     rows, head, cells = results.study("bins")[place], [""], []
     for row, lines in rows.items():
@@ -134,14 +134,14 @@ def bin_table(results: Results, place: Place) -> Table:
         cells.append((words(row), *(number(part) for part in parts.tolist()), number(float(parts.sum()))))
         head = ["", *(f"{each['labels']:,} x {each['mean_frequency']:.1f}" for each in bins[0]), "P@5"]
     about = "Columns: labels of each bin, head first, and their mean training points. "
-    return Table(tuple(head), tuple(cells), about + caption(results, "bins", place))
+    return TableBlock(tuple(head), tuple(cells), about + caption(results, "bins", place))
 
 
 def _upper(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"
 
 
-def cost_table(results: Results, place: Place) -> Table:
+def cost_table(results: Results, place: ResultPlace) -> TableBlock:
     """Time of an epoch, memory and latency with and without label points."""
     rows = results.study("cost")[place]
     cells = []
@@ -150,22 +150,24 @@ def cost_table(results: Results, place: Place) -> Table:
         epoch = line["seconds"] / max(line["recipe"]["training"]["epochs"], 1e-9)
         memory, latency = line["peak_memory"] / 2**20, line.get("latency_ms")
         cells.append((words(row), number(epoch), number(memory, ",.0f"), number(latency)))
-    return Table(
+    return TableBlock(
         ("", "seconds an epoch", "peak MB", "ms a query"), tuple(cells), caption(results, "cost", place)
     )
 
 
-def graph_table(results: Results, data: str) -> Table | None:
+def graph_table(results: Results, data: str) -> TableBlock | None:
     """Seconds that each label graph takes."""
     found = results.facts.get(data, {}).get("graph_seconds")
     if not found:
         return None
     labels = results.facts[data]["labels"]
     rows = tuple((words(name), number(seconds, ".3f")) for name, seconds in found.items())
-    return Table(("label graph", "seconds"), rows, f"{data}: {labels:,} labels, once for a training set.")
+    return TableBlock(
+        ("label graph", "seconds"), rows, f"{data}: {labels:,} labels, once for a training set."
+    )
 
 
-def density_table(results: Results, system: str, data: str) -> Table:
+def density_table(results: Results, system: str, data: str) -> TableBlock:
     """Gains of thinned and drawn sets beside their densities."""
     rows = []
     for place, found in results.study("density").items():
@@ -178,14 +180,14 @@ def density_table(results: Results, system: str, data: str) -> Table:
         cells = (number(p1["D"]), number(p1["G"]), number(p1.get("default")), number(gain, "+.1f"))
         rows.append((words(place.data), *(number(each) for each in densities), *cells))
     head = ("", "points per label", "labels per point", "D", "G", "default", "gain of G, %")
-    return Table(head, tuple(rows), f"{system}: P@1 of thinned and drawn sets, one seed each.")
+    return TableBlock(head, tuple(rows), f"{system}: P@1 of thinned and drawn sets, one seed each.")
 
 
 def _belongs(data: str, whole: str) -> bool:
     return data.partition("?")[0] in (whole, "synthetic")
 
 
-def verdict_table(found: list[Verdict]) -> Table:
+def verdict_table(found: list[Verdict]) -> TableBlock:
     """A row for each claim, and what each data set says of it, of all texts and of new ones."""
     said = {(each.claim, each.data, each.part): each for each in found}
     places = list(dict.fromkeys((each.data, each.part) for each in found))
@@ -194,7 +196,7 @@ def verdict_table(found: list[Verdict]) -> Table:
         (words(claim), words(text), *(_said(said.get((claim, *place))) for place in places))
         for claim, text in dict.fromkeys((each.claim, each.words) for each in found)
     )
-    return Table(("", "claim", *titles), rows)
+    return TableBlock(("", "claim", *titles), rows)
 
 
 def _said(verdict: Verdict | None) -> Cell:
@@ -205,7 +207,7 @@ def _said(verdict: Verdict | None) -> Cell:
     return replace(words(verdict.says), note=verdict.basis.mark if tested else "")
 
 
-def numbers_table(found: list[Verdict]) -> Table:
+def numbers_table(found: list[Verdict]) -> TableBlock:
     """The numbers behind every verdict, and what it rests on."""
     rows = tuple(
         (
@@ -220,7 +222,7 @@ def numbers_table(found: list[Verdict]) -> Table:
         if each.findings
     )
     head = ("", "data", "texts", "verdict", "rests on", "numbers")
-    return Table(head, rows, "The numbers behind the verdicts, and what each rests on.")
+    return TableBlock(head, rows, "The numbers behind the verdicts, and what each rests on.")
 
 
 def missing(results: Results) -> Iterator[str]:

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 
-from gandalf.lab.blocks import Answers, Block, Cell, Picture, Section, Table
+from gandalf.lab.blocks import Answers, Block, Cell, Picture, Section, TableBlock
 from gandalf.lab.results import Results
 from gandalf.lab.study_report import READING, ROWS
 from gandalf.lab.study_tables import CHANCE
@@ -27,7 +27,7 @@ def markdown(sections: Sequence[Section], title: str) -> str:
 def _block(block: Block) -> str:
     if isinstance(block, Picture):
         return ""
-    if isinstance(block, Table):
+    if isinstance(block, TableBlock):
         return f"{table_text(block)}\n"
     if isinstance(block, Answers):
         lines = [f"**{block.query}**\n"]
@@ -39,7 +39,7 @@ def _block(block: Block) -> str:
     return f"{block}\n"
 
 
-def table_text(table: Table) -> str:
+def table_text(table: TableBlock) -> str:
     """A table in Markdown, under its caption."""
     caption = f"{table.caption}\n\n" if table.caption else ""
     marks = ["---" if at == 0 or _holds_words(table, at) else "---:" for at in range(len(table.head))]
@@ -48,7 +48,7 @@ def table_text(table: Table) -> str:
     return caption + "\n".join([*head, *rows])
 
 
-def _holds_words(table: Table, column: int) -> bool:
+def _holds_words(table: TableBlock, column: int) -> bool:
     """Whether a column is read rather than compared: it is sorted as words are."""
     return any(isinstance(row[column].order, str) for row in table.rows)
 

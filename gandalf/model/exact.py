@@ -17,14 +17,14 @@ from gandalf.wide.plain import first_of_one, scores_of_one
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
-Found = tuple[Tensor, Tensor]  # label ids and scores, best first; shape of both: (B, k)
+BestLabels = tuple[Tensor, Tensor]  # label ids and scores, best first; shape of both: (B, k)
 
 BATCH = 1_024  # points that meet a block of labels at once
 BLOCK = 1 << 14  # labels in a block: with a full batch, 64 MiB of scores
 GATHERED = 1 << 24  # numbers of label rows copied at once to score candidates again
 
 
-class Head(Protocol):
+class RowBlocks(Protocol):
     """What is asked of a head: rows and biases of a range of labels, or of any labels."""
 
     num_labels: int
@@ -41,7 +41,7 @@ class Head(Protocol):
 @torch.no_grad()
 def top_k(
     x: Tensor,
-    head: Head,
+    head: RowBlocks,
     k: int,
     *,
     exclude: csr_array | None = None,
@@ -83,7 +83,7 @@ def top_k(
     return ids, scores
 
 
-def _best_of_one(x: Tensor, head: Head, k: int, exclude: csr_array | None) -> tuple[Ints, Floats] | None:
+def _best_of_one(x: Tensor, head: RowBlocks, k: int, exclude: csr_array | None) -> tuple[Ints, Floats] | None:
     """Return what `top_k` does, in a fraction of the time, or None for rows or scores that need its care."""
     rows, bias = (part.detach() for part in head.block(0, head.num_labels))
     if rows.device.type != "cpu" or rows.dtype != torch.float32 or bias.dtype != torch.float32:
@@ -103,12 +103,12 @@ def _best_of_one(x: Tensor, head: Head, k: int, exclude: csr_array | None) -> tu
 class _Scan:
     """One pass over all labels, block by block, that remembers the best so far."""
 
-    def __init__(self, head: Head, edges: list[int], k: int, precision: torch.dtype) -> None:
+    def __init__(self, head: RowBlocks, edges: list[int], k: int, precision: torch.dtype) -> None:
         self._head, self._edges, self._k, self._precision = head, edges, k, precision
         # Rounded scores are full of ties, which scoring the candidates again will settle.
         self._first = _first_k if precision == torch.float32 else _any_first_k
 
-    def best(self, x: Tensor, exclude: csr_array | None) -> Found:
+    def best(self, x: Tensor, exclude: csr_array | None) -> BestLabels:
         """The best of all labels; at most L of them."""
         ids, scores = torch.empty(len(x), 0, dtype=torch.int64), torch.empty(len(x), 0)
         dropped = _pairs_by_block(exclude, self._edges)
@@ -127,7 +127,7 @@ class _Scan:
         return ids, scores
 
 
-def _first_k(scores: Tensor, k: int) -> Found:
+def _first_k(scores: Tensor, k: int) -> BestLabels:
     """Columns and values of the k largest of each row, largest first, ties to the left."""  # shape: (B, k)
     more = min(k + 1, scores.shape[1])
     values, columns = torch.topk(scores, more, dim=1)
@@ -143,13 +143,13 @@ def _first_k(scores: Tensor, k: int) -> Found:
     return _sorted(columns, values.gather(1, order), k)
 
 
-def _any_first_k(scores: Tensor, k: int) -> Found:
+def _any_first_k(scores: Tensor, k: int) -> BestLabels:
     """The same, of equal scores any."""  # shape: (B, k)
     values, columns = torch.topk(scores, k, dim=1)
     return columns, values
 
 
-def _sorted(ids: Tensor, scores: Tensor, k: int) -> Found:
+def _sorted(ids: Tensor, scores: Tensor, k: int) -> BestLabels:
     """The first k by falling score, equal scores in the order they stand in."""  # shape: (B, k)
     scores, order = torch.sort(scores, dim=1, descending=True, stable=True)
     return ids.gather(1, order[:, :k]), scores[:, :k]
@@ -170,27 +170,27 @@ def _pairs_by_block(exclude: csr_array | None, edges: list[int]) -> Iterator[tup
         yield torch.from_numpy(rows[chosen]), torch.from_numpy(labels[chosen] - start)
 
 
-def _scored_again(x: Tensor, head: Head, found: Found, k: int) -> Found:
+def _scored_again(x: Tensor, head: RowBlocks, found: BestLabels, k: int) -> BestLabels:
     """The k best of the candidates by their scores in float32."""  # shape: (B, k)
     ids, order = torch.sort(found[0], dim=1)  # so that ties go to the smaller label
     dropped = found[1].gather(1, order) == -torch.inf
     return _sorted(ids, pair_scores(x, head, ids).masked_fill(dropped, -torch.inf), k)
 
 
-def plain_best(x: Tensor, head: Head, block: tuple[int, int], k: int) -> Found:
+def plain_best(x: Tensor, head: RowBlocks, block: tuple[int, int], k: int) -> BestLabels:
     """The k best labels of a range of them for each point, best first, ties to the smaller label."""
     start, stop = block
     return _Scan(head, [*range(start, stop, BLOCK), stop], k, torch.float32).best(x, None)
 
 
-def pair_scores(x: Tensor, head: Head, ids: Tensor) -> Tensor:
+def pair_scores(x: Tensor, head: RowBlocks, ids: Tensor) -> Tensor:
     """Score of each point with each of its own candidates, in float32."""  # shape: (B, C)
     step = max(1, GATHERED // max(1, ids.shape[1] * x.shape[1]))
     parts = [_pair_scores(x[i : i + step], head, ids[i : i + step]) for i in range(0, len(x), step)]
     return torch.cat(parts) if parts else x.new_empty(ids.shape)
 
 
-def _pair_scores(x: Tensor, head: Head, ids: Tensor) -> Tensor:
+def _pair_scores(x: Tensor, head: RowBlocks, ids: Tensor) -> Tensor:
     rows, bias = (part.float() for part in head.at(ids))  # shape: (B, C, dim), (B, C)
     # Added up in one order for all: equal rows have equal scores, which a matrix product does not promise.
     return (x.to(rows)[:, None, :] * rows).sum(dim=2) + bias

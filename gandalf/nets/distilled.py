@@ -10,7 +10,7 @@ from gandalf.nets.transformer import pretrained_encoder
 from gandalf.progress import track
 from gandalf.text.pretrained import DEFAULT_MODEL, model_folder, need_transformers, pretrained_tokens
 from gandalf.text.tokens import Tokens
-from gandalf.text.vectors import Found, Vectors, projected
+from gandalf.text.vectors import FoundWords, Vectors, projected
 
 PREFIX = "distilled"  # values of text.vectors: "distilled", or "distilled:MODEL" for another transformer
 LENGTH = 16  # tokens of a word; longer words are cut
@@ -22,7 +22,7 @@ def is_distilled(source: str) -> bool:
     return source.partition(":")[0] == PREFIX
 
 
-def distilled_vectors(source: str, tokens: Tokens, dim: int, device: str) -> tuple[Vectors, Found]:
+def distilled_vectors(source: str, tokens: Tokens, dim: int, device: str) -> tuple[Vectors, FoundWords]:
     """Return a vector of `dim` numbers for each token, and a mask of the tokens with a vector."""
     need_transformers()
     name = source.partition(":")[2] or DEFAULT_MODEL

@@ -13,10 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gandalf.nets.label_text import BLOCK, Frozen, LabelText, as_computed
+from gandalf.nets.label_text import BLOCK, Frozen, LabelIds, LabelText, as_computed
 from gandalf.nets.room import Rooms, lengthened, with_rooms
-
-Labels = slice | Tensor  # a range, or the ids of some
 
 
 class Table(nn.Module):
@@ -103,7 +101,7 @@ class Composed(nn.Module):
         self.num_labels, self.dim = table.num_labels, table.dim
         self.table, self.parts, self.mix = table, nn.ModuleList(parts), mix
 
-    def mixed(self, free: Tensor, labels: Labels) -> Tensor:
+    def mixed(self, free: Tensor, labels: LabelIds) -> Tensor:
         """Return the rows of these labels, from their free rows."""  # shape: (C, dim) -> (C, dim)
         found: Tensor = self.mix([as_computed(free), *(as_computed(part(labels)) for part in self.parts)])
         return found
@@ -139,7 +137,7 @@ class Encoded(nn.Module):
         self.num_labels, self.dim = len(tokens), dim
         self.register_buffer("tokens", tokens, persistent=False)
 
-    def at(self, ids: Labels) -> Tensor:
+    def at(self, ids: LabelIds) -> Tensor:
         """Return the rows of these labels, with a gradient if it is enabled."""  # shape: (C, dim)
         tokens = self.tokens[ids].long()
         longest = max(int((tokens != 0).any(dim=0).nonzero().max()) + 1, 1)

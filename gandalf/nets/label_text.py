@@ -13,7 +13,7 @@ from torch.nn.utils.parametrizations import spectral_norm
 from gandalf.nets.blocks import LABEL_BLOCKS, BlockName, identity_linear
 from gandalf.nets.word_table import WordTable
 
-Labels = slice | Tensor  # a range, or the ids of some
+LabelIds = slice | Tensor  # a range, or the ids of some
 BLOCK = 1 << 14  # labels whose rows are computed at once if all are needed
 
 
@@ -49,7 +49,7 @@ class LabelText(nn.Module):
             nn.init.orthogonal_(self.project.weight)
         self.block = LABEL_BLOCKS[block](dim, dropout)
 
-    def forward(self, labels: Labels) -> Tensor:
+    def forward(self, labels: LabelIds) -> Tensor:
         """Return the rows of these labels."""  # shape: (C, dim)
         places, offsets = self._places(labels)
         words = self._words[0]
@@ -57,7 +57,7 @@ class LabelText(nn.Module):
         made: Tensor = self.block(self.project(as_computed(summed / words.length)))
         return made
 
-    def _places(self, labels: Labels) -> tuple[slice | Tensor, Tensor]:
+    def _places(self, labels: LabelIds) -> tuple[slice | Tensor, Tensor]:
         """Return the places of the words of these labels, and the start of each label."""
         if isinstance(labels, slice):
             start, stop, _ = labels.indices(self.num_labels)
@@ -97,7 +97,7 @@ class Frozen(nn.Module):
             self.rows[rows] = self.part(rows)
         self.part.train(was_training)
 
-    def forward(self, labels: Labels) -> Tensor:
+    def forward(self, labels: LabelIds) -> Tensor:
         """Return the rows of these labels."""  # shape: (C, dim)
         return self.rows[labels]
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from gandalf.memory.scan import SAMPLE, make_scan, make_short_scan, of_even_width, search_scan
 from gandalf.model import Model
-from gandalf.model.exact import Head
+from gandalf.model.exact import RowBlocks
 from gandalf.predict.index import (
     ENOUGH,
     Floats,
@@ -57,7 +57,7 @@ class Codes:
         asked = with_one(x, self.scan.d) if self.turn is None else with_one(x) @ self.turn
         return search_scan(self.scan, asked, places)
 
-    def over(self, head: Head) -> IndexSearch:
+    def over(self, head: RowBlocks) -> IndexSearch:
         """Search the head with it; the head may have more labels than there are codes."""
         return IndexSearch(self, head)
 

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array, issparse, save_npz, vstack
 from gandalf.data.files import written
 from gandalf.errors import DataError
 from gandalf.model import Part
-from gandalf.predict.inputs import Chunk
+from gandalf.predict.inputs import InputChunk
 from gandalf.progress import track
 from gandalf.text.tokens import check_texts
 
@@ -51,7 +51,7 @@ def dense_vectors(model: Part, texts: Sequence[str]) -> Dense:
     return found
 
 
-def write_vectors(path: Path, model: Part, chunks: Iterable[Chunk]) -> int:
+def write_vectors(path: Path, model: Part, chunks: Iterable[InputChunk]) -> int:
     """Write the vectors of all texts as `.npy`, `.npz` (sparse) or `.jsonl`; return the number of texts."""
     return _writer(path)(path, model, chunks)
 
@@ -61,14 +61,14 @@ def check_vectors_file(path: Path) -> None:
     _writer(path)
 
 
-def _writer(path: Path) -> Callable[[Path, Part, Iterable[Chunk]], int]:
+def _writer(path: Path) -> Callable[[Path, Part, Iterable[InputChunk]], int]:
     if path.suffix not in _WRITERS:
         remedy = f"name a file that ends in {', '.join(_WRITERS)}"
         raise DataError("is in no format that vectors can be written in", remedy=remedy, file=path)
     return _WRITERS[path.suffix]
 
 
-def _write_npy(path: Path, model: Part, chunks: Iterable[Chunk]) -> int:
+def _write_npy(path: Path, model: Part, chunks: Iterable[InputChunk]) -> int:
     """Write one dense array, a row for each text."""
     found = np.concatenate([dense_vectors(model, []), *(dense_vectors(model, each.texts) for each in chunks)])
     with written(path, "wb") as file:
@@ -76,7 +76,7 @@ def _write_npy(path: Path, model: Part, chunks: Iterable[Chunk]) -> int:
     return len(found)
 
 
-def _write_npz(path: Path, model: Part, chunks: Iterable[Chunk]) -> int:
+def _write_npz(path: Path, model: Part, chunks: Iterable[InputChunk]) -> int:
     """Write one sparse matrix, a row for each text."""
     parts: list[Any] = [_sparse(model, [])]
     parts += [_sparse(model, each.texts) for each in chunks]
@@ -86,7 +86,7 @@ def _write_npz(path: Path, model: Part, chunks: Iterable[Chunk]) -> int:
     return int(found.shape[0])
 
 
-def _write_json_lines(path: Path, model: Part, chunks: Iterable[Chunk]) -> int:
+def _write_json_lines(path: Path, model: Part, chunks: Iterable[InputChunk]) -> int:
     """Write one object for each text."""
     row = 0
     with written(path) as file:

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, save_npz
 from gandalf.data.files import plain_name, written
 from gandalf.errors import DataError
 from gandalf.model import Part
-from gandalf.predict.inputs import Chunk
+from gandalf.predict.inputs import InputChunk
 from gandalf.predict.predictor import Ids, Predictor, Probabilities
 from gandalf.predict.tables import NAMES, Columns, label_columns
 
@@ -27,7 +27,7 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsh
 class Predicted:
     """A chunk of texts and what was predicted for each."""
 
-    chunk: Chunk
+    chunk: InputChunk
     ids: Ids  # shape: (n, k), -1 for none
     scores: Probabilities  # shape: (n, k)
 
@@ -46,7 +46,7 @@ class Predicted:
 
 
 def predict_chunks(
-    predictor: Predictor, chunks: Iterable[Chunk], k: int, threshold: float | None = None
+    predictor: Predictor, chunks: Iterable[InputChunk], k: int, threshold: float | None = None
 ) -> Iterator[Predicted]:
     """Predict chunk by chunk, as they are asked for."""
     k = min(k, predictor.model.num_labels)

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from gandalf.errors import DataError
-from gandalf.model.exact import BATCH, Floats, Found, Head, Ints, pair_scores, plain_best
+from gandalf.model.exact import BATCH, BestLabels, Floats, Ints, RowBlocks, pair_scores, plain_best
 
 # Two roundings to 8 bits, each off by 2**-8 at most; their product, and sums of thousands in float32.
 SLACK = 2**-7 + 2**-13
@@ -39,7 +39,7 @@ def refusal(rows: Tensor) -> str | None:
 class FusedSearch:
     """All labels of a head, ready to be searched; their rows are held once more, in low precision."""
 
-    def __init__(self, head: Head, dtype: torch.dtype = torch.bfloat16) -> None:
+    def __init__(self, head: RowBlocks, dtype: torch.dtype = torch.bfloat16) -> None:
         self.head, self.tiles, self.first = head, TILES, FIRST
         rows, bias = head.block(0, head.num_labels)
         self.low, self.bias = rows.to(dtype), bias.float()
@@ -64,7 +64,7 @@ class FusedSearch:
         return ids, scores
 
     @torch.no_grad()
-    def best(self, x: Tensor, k: int, exclude: csr_array | None = None) -> Found:
+    def best(self, x: Tensor, k: int, exclude: csr_array | None = None) -> BestLabels:
         """Label ids and scores of the k best of each point, best first, ties to the smaller label."""
         x = x.to(self.low.device).float()
         spare = 0 if exclude is None else int(np.diff(exclude.indptr).max(initial=0))
@@ -82,7 +82,7 @@ class FusedSearch:
             ends.append(min(2 * ends[-1], self.head.num_labels))
         return ends
 
-    def _with_block(self, x: Tensor, found: Found, block: tuple[int, int], wanted: int) -> Found:
+    def _with_block(self, x: Tensor, found: BestLabels, block: tuple[int, int], wanted: int) -> BestLabels:
         """The best of what was found before and of a block."""
         number = len(x)
         capacity = ROOM * wanted
@@ -94,7 +94,7 @@ class FusedSearch:
         new = ids[:, :most].long() if fits else plain_best(x, self.head, block, wanted)[0]
         return self._scored(x, torch.cat([found[0], new], dim=1), wanted)
 
-    def _scored(self, x: Tensor, ids: Tensor, wanted: int) -> Found:
+    def _scored(self, x: Tensor, ids: Tensor, wanted: int) -> BestLabels:
         """The best of these labels by their scores in float32; -1 is no label."""
         ids = torch.sort(ids, dim=1).values  # so that equal scores go to the smaller one
         scores = pair_scores(x, self.head, ids.clamp_min(0)).masked_fill(ids < 0, -torch.inf)
@@ -135,7 +135,7 @@ class FusedSearch:
         )
 
 
-def _first_left(ids: Tensor, scores: Tensor, k: int, exclude: csr_array | None) -> Found:
+def _first_left(ids: Tensor, scores: Tensor, k: int, exclude: csr_array | None) -> BestLabels:
     """The first k of each point that are not excluded."""
     if exclude is not None and exclude.nnz:
         # A pair as one number: what is excluded is found by its place among them.

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gandalf.memory.scan import need_faiss
 from gandalf.model import Model
-from gandalf.model.exact import Head, pair_scores, top_k
+from gandalf.model.exact import RowBlocks, pair_scores, top_k
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 
@@ -85,7 +85,7 @@ class Hnsw:
         found: tuple[Floats, Ints] = self.graph.search(with_one(x), number, params=width)
         return found
 
-    def over(self, head: Head) -> IndexSearch:
+    def over(self, head: RowBlocks) -> IndexSearch:
         """Search the head with it; the head may have more labels than the graph."""
         return IndexSearch(self, head)
 
@@ -96,7 +96,7 @@ class Hnsw:
 class IndexSearch:
     """A `Search` for a `Predictor`."""
 
-    def __init__(self, index: Index, head: Head) -> None:
+    def __init__(self, index: Index, head: RowBlocks) -> None:
         self.index, self.head = index, head
 
     @torch.no_grad()
@@ -180,7 +180,7 @@ class RecallTest:
     """Asks an index over rows as they are served, and exact search over the model's own."""
 
     def __init__(self, model: Model, rows: RowsKind, texts: Sequence[str] | None = None) -> None:
-        self.head: Head = model.head
+        self.head: RowBlocks = model.head
         if rows == "int8" and isinstance(model.head, Table):
             self.head = Int8Table.of(model.head)
         self.x = model.vectors(asked(model) if texts is None else texts)
@@ -212,7 +212,7 @@ def empty_graph(dim: int, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has no 
     return graph
 
 
-def row_blocks(head: Head) -> list[Floats]:
+def row_blocks(head: RowBlocks) -> list[Floats]:
     """All rows with their biases as one more number, in blocks."""  # shape of each: (C, dim + 1)
     edges = range(0, head.num_labels, STEP)
     blocks = (head.block(start, min(start + STEP, head.num_labels)) for start in edges)
@@ -222,7 +222,7 @@ def row_blocks(head: Head) -> list[Floats]:
     ]
 
 
-def _graph(head: Head, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has no types
+def _graph(head: RowBlocks, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has no types
     blocks = row_blocks(head)
     graph = empty_graph(blocks[0].shape[1] - 1, rows)
     if not graph.is_trained:

@@ -14,7 +14,7 @@ from gandalf.data.dataset import Splits
 from gandalf.data.files import plain_name, read_lines
 from gandalf.data.formats.label_cells import as_identifier
 from gandalf.data.formats.table_columns import ID_COLUMNS, TEXT_COLUMNS
-from gandalf.data.formats.table_files import Table, find_column, open_table, table_names
+from gandalf.data.formats.table_files import TableKind, find_column, open_table, table_names
 from gandalf.data.formats.texts import Texts, clean
 from gandalf.data.load import bundled
 from gandalf.errors import DataError, Findings
@@ -33,7 +33,7 @@ _PATH_STARTS = ("/", "./", "../", "~/")
 
 
 @dataclass(frozen=True)
-class Chunk:
+class InputChunk:
     """Some texts in the order of the input, and what is known of them."""
 
     texts: list[str]
@@ -64,7 +64,9 @@ def is_text_file(path: Path) -> bool:
     return path.is_file() and _suffix(path.name) in _SUFFIXES
 
 
-def texts_of_file(path: Path, text_column: str | None = None, usual: str | None = None) -> Iterator[Chunk]:
+def texts_of_file(
+    path: Path, text_column: str | None = None, usual: str | None = None
+) -> Iterator[InputChunk]:
     """Yield the texts of a file in chunks; `usual` is the column that the model learnt from."""
     if _suffix(path.name) != LINES:
         yield from _of_table(open_table(path, Findings()), text_column, usual)
@@ -73,10 +75,10 @@ def texts_of_file(path: Path, text_column: str | None = None, usual: str | None 
         what = "holds one text a line, and --text-column names a column of a table"
         raise DataError(what, remedy="leave it out", file=path)
     for texts in _cut(clean(line) for _, line in read_lines(path, Findings())):
-        yield Chunk(texts)
+        yield InputChunk(texts)
 
 
-def texts_of_test_split(splits: Splits, model: Part) -> Iterator[Chunk]:
+def texts_of_test_split(splits: Splits, model: Part) -> Iterator[InputChunk]:
     """The test points in their order, with the pairs that their filter excludes."""
     test = splits.test
     if test is None or test.texts is None:
@@ -86,23 +88,23 @@ def texts_of_test_split(splits: Splits, model: Part) -> Iterator[Chunk]:
     starts = range(0, len(test), CHUNK)
     for start in track(starts, "predicting") if len(starts) > 1 else starts:
         rows = slice(start, start + CHUNK)
-        yield Chunk(
+        yield InputChunk(
             list(test.texts[rows]),
             None if test.ids is None else list(test.ids[rows]),
             None if test.exclude is None else test.exclude[rows],
         )
 
 
-def _of_table(table: Table, said: str | None, usual: str | None) -> Iterator[Chunk]:
+def _of_table(table: TableKind, said: str | None, usual: str | None) -> Iterator[InputChunk]:
     text, id = columns_of(table, said, usual)
     for rows in _cut(table.rows):
         texts = Texts(table.path, Findings())
         for line, row in rows:
             texts.add_cell(row.get(text), line)
-        yield Chunk(texts.found, None if id is None else [as_identifier(row.get(id)) for _, row in rows])
+        yield InputChunk(texts.found, None if id is None else [as_identifier(row.get(id)) for _, row in rows])
 
 
-def columns_of(table: Table, said: str | None, usual: str | None = None) -> tuple[str, str | None]:
+def columns_of(table: TableKind, said: str | None, usual: str | None = None) -> tuple[str, str | None]:
     """Return the columns of texts and ids; `usual` is looked for before others are guessed."""
     guessed = TEXT_COLUMNS if usual is None else (usual, *TEXT_COLUMNS)
     text = find_column(table, guessed if said is None else (said,))

@@ -16,7 +16,7 @@ from gandalf.data.in_memory import plain_texts
 from gandalf.errors import DataError
 from gandalf.model import Calibration, Model, ModelWithMemory, Part
 from gandalf.model.calibration import probabilities
-from gandalf.model.exact import Head, pair_scores, top_k
+from gandalf.model.exact import RowBlocks, pair_scores, top_k
 from gandalf.model.with_memory import without_memory
 from gandalf.predict.fused import PAYS_FROM, FusedSearch, refusal
 from gandalf.predict.index import IndexSearch
@@ -56,7 +56,7 @@ class Predictor:
         model: Part,
         *,
         precision: torch.dtype = torch.float32,
-        head: Head | None = None,
+        head: RowBlocks | None = None,
         search: Search | None = None,
         rounded: Rounded | None = None,
     ) -> None:
@@ -97,7 +97,7 @@ class Predictor:
         return self._exact if self._search is None else self._search
 
     @property
-    def head(self) -> Head:
+    def head(self) -> RowBlocks:
         """The rows that are searched."""
         return self.network.head if self._given_head is None else self._given_head
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from gandalf.data.formats.texts import clean
 from gandalf.errors import DataError
-from gandalf.predict.inputs import CHUNK, Chunk
+from gandalf.predict.inputs import CHUNK, InputChunk
 
 STANDARD_INPUT = "-"
 BYTES = 1 << 20  # read at once where so many have come
@@ -22,7 +22,7 @@ class Stream(Protocol):
         ...
 
 
-def texts_of_stream(stream: Stream | None = None) -> Iterator[Chunk]:
+def texts_of_stream(stream: Stream | None = None) -> Iterator[InputChunk]:
     """Yield the lines that have come since the last were taken, as soon as there is a whole one.
 
     So a text typed at a keyboard is answered at once, and a file that is piped in is read in large chunks.
@@ -32,10 +32,10 @@ def texts_of_stream(stream: Stream | None = None) -> Iterator[Chunk]:
     while came := source.read1(BYTES):
         *whole, rest = (rest + came).split(b"\n")
         for start in range(0, len(whole), CHUNK):
-            yield Chunk(_decoded(whole[start : start + CHUNK], lines + start))
+            yield InputChunk(_decoded(whole[start : start + CHUNK], lines + start))
         lines += len(whole)
     if rest:
-        yield Chunk(_decoded([rest], lines))
+        yield InputChunk(_decoded([rest], lines))
 
 
 def _decoded(lines: list[bytes], before: int) -> list[str]:

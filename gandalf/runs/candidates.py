@@ -57,7 +57,7 @@ class Tried:
 
 
 @dataclass
-class Found:
+class SearchResult:
     """What a search gives: the model, how it was chosen, and what it is measured against."""
 
     trained: Trained

@@ -19,7 +19,7 @@ from gandalf.metrics.ranking import METRICS
 from gandalf.recipe import Judged, Recipe, Targets, Training
 from gandalf.runs.checks import check_points, check_run
 from gandalf.runs.cost import FEWEST_EPOCHS, Size, fit_epochs, speed
-from gandalf.runs.folder import Place
+from gandalf.runs.folder import RunPlace
 from gandalf.runs.plan import resolved_device
 from gandalf.runs.prepare import cut
 from gandalf.runs.session import train
@@ -104,7 +104,7 @@ def choose(splits: Splits, recipe: Recipe) -> Choice:
         why = f"{DEFAULT} targets, by default: {error.problem.what}"
         return Choice(_with(recipe, DEFAULT), DEFAULT, (), recipe.validation.texts, why)
     with TemporaryDirectory() as shared:  # a siamese stage knows no label points: one does for all
-        place = Place(first_stages=Path(shared))
+        place = RunPlace(first_stages=Path(shared))
         scores = {each: _scores(trial, recipe, each, place) for each in map(TargetsCandidate, CANDIDATES)}
         judge = Judge.of(scores[DEFAULT], recipe.validation)
         best = judge.best(scores, DEFAULT)
@@ -142,7 +142,7 @@ def _with(recipe: Recipe, chosen: TargetsCandidate) -> Recipe:
     return replace(recipe, targets=targets)
 
 
-def _scores(trial: Splits, recipe: Recipe, candidate: TargetsCandidate, place: Place) -> Scores:
+def _scores(trial: Splits, recipe: Recipe, candidate: TargetsCandidate, place: RunPlace) -> Scores:
     """The recipe with these targets, in a shorter run, scored on the held-out points."""
     short = replace(
         _with(recipe, candidate),
@@ -252,7 +252,7 @@ def _short(points: Dataset, minutes: float, runs: int, seed: int) -> Recipe:
 def _scores_with(trial: Splits, recipe: Recipe, name: str, tell: Callable[[str], None] | None) -> Scores:
     started = time.perf_counter()
     own = replace(recipe, targets=replace(recipe.targets, targets=name))
-    found = test_scores(train(replace(trial, test=None), own, Place(title=f"trying {name}")).model, trial)
+    found = test_scores(train(replace(trial, test=None), own, RunPlace(title=f"trying {name}")).model, trial)
     assert found is not None
     if tell is not None:
         figures = ", ".join(f"{figure} {found[figure]:.1f}" for figure in FIGURES)

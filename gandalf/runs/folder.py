@@ -32,7 +32,7 @@ CHECKPOINTS = "checkpoints"  # folder in the run's
 
 
 @dataclass(frozen=True)
-class Place:
+class RunPlace:
     """Where a run keeps its log and checkpoints, and how often; without a folder it keeps nothing."""
 
     folder: Path | None = None

@@ -22,7 +22,7 @@ from gandalf.model.examples import with_examples_of
 from gandalf.model.with_memory import as_queries, networks, reader_of, without_memory
 from gandalf.predict.inputs import check_labels
 from gandalf.recipe import Recipe
-from gandalf.runs.folder import Place
+from gandalf.runs.folder import RunPlace
 from gandalf.runs.graph import any_label_graph
 from gandalf.runs.mix import Asked, Fitted, fit_mix, held_points
 from gandalf.runs.session import train
@@ -116,7 +116,7 @@ def remember(
     return replace(found, model=with_examples_of(found.model, model))
 
 
-def train_with_memory(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained:
+def train_with_memory(splits: Splits, recipe: Recipe, place: RunPlace | None = None) -> Trained:
     """Train by the recipe, and add a memory if the recipe asks for one and held-out points gain by it."""
     trained = train(splits, recipe, place)
     if recipe.memory.kind == "none":

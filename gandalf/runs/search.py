@@ -16,10 +16,10 @@ from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions
 from gandalf.model import Calibration, Mix, Part
 from gandalf.nets.encoders import encoder_kind
-from gandalf.recipe import Memory, Recipe
+from gandalf.recipe import MemorySettings, Recipe
 from gandalf.runs.candidates import (
     Candidate,
-    Found,
+    SearchResult,
     Teller,
     Tried,
     store_trained,
@@ -30,7 +30,7 @@ from gandalf.runs.candidates import (
 )
 from gandalf.runs.checks import check_encoder, check_run
 from gandalf.runs.cost import Clock, Size, fit_epochs, search_minutes, speed
-from gandalf.runs.folder import CHECKPOINTS, Place
+from gandalf.runs.folder import CHECKPOINTS, RunPlace
 from gandalf.runs.mix import Asked, Fitted, fit_mix
 from gandalf.runs.plan import resolved_device
 from gandalf.runs.prepare import cut
@@ -61,14 +61,16 @@ MEMORY = "memory"
 UNCHOSEN = {FIRST: 0.3, READER: 0.7}
 
 
-def search(splits: Splits, recipe: Recipe, place: Place | None = None, teller: Teller | None = None) -> Found:
+def search(
+    splits: Splits, recipe: Recipe, place: RunPlace | None = None, teller: Teller | None = None
+) -> SearchResult:
     """Find the best model for the training points by held-out ones; the test split is not looked at."""
     check_run(recipe, splits.train)
-    return _Search(splits, recipe, place or Place(), teller or Teller()).go()
+    return _Search(splits, recipe, place or RunPlace(), teller or Teller()).go()
 
 
 class _Search:
-    def __init__(self, splits: Splits, recipe: Recipe, place: Place, teller: Teller) -> None:
+    def __init__(self, splits: Splits, recipe: Recipe, place: RunPlace, teller: Teller) -> None:
         self.splits = Splits(train=splits.train, name=splits.name)  # without its test split
         self.recipe, self.place, self.teller = recipe, place, teller
         self.size = Size.of(splits.train)
@@ -80,7 +82,7 @@ class _Search:
         self.asked: dict[str, Recipe] = {}  # of what is trained
         self.notes: list[str] = []
 
-    def go(self) -> Found:
+    def go(self) -> SearchResult:
         say = self.teller.say
         held = self._held_points()
         names = [each.name for each in self.candidates]
@@ -119,7 +121,7 @@ class _Search:
             graph = linear()
             graph = replace(graph, targets=replace(graph.targets, targets="calibrated"))
             found.append(Candidate("linear+graph", graph, rival=FIRST))
-        reads = replace(frozen(), memory=Memory(kind="fitted"))
+        reads = replace(frozen(), memory=MemorySettings(kind="fitted"))
         found += [Candidate(READER, reads), Candidate("words", self._words())]
         if self.device == "cuda":
             found.append(Candidate("renee", recipe_of("renee")))
@@ -259,7 +261,7 @@ class _Search:
         store_trained(folder, recipe, trained)
         return trained
 
-    def _trial(self, recipe: Recipe, place: Place | None) -> Trained:
+    def _trial(self, recipe: Recipe, place: RunPlace | None) -> Trained:
         """Train a candidate; a linear model learns from all points once it is chosen."""
         if recipe.trees.kind != "none":
             return trial_trees(self.splits, recipe)
@@ -267,7 +269,7 @@ class _Search:
 
     # ---- what is chosen
 
-    def _too_few(self, held: int) -> Found:
+    def _too_few(self, held: int) -> SearchResult:
         """Return a mix of models that learn in seconds, from all points; repeated trials fit its weights."""
         self.teller.say(
             f"only {counted(held, 'point')} can be held out at once: the weights rest on repeated trials"
@@ -294,7 +296,7 @@ class _Search:
 
     def _of_few(
         self, held: int, fitted: Fitted | None, answers: dict[str, HeldAnswers], rivals: list[Yardstick]
-    ) -> Found:
+    ) -> SearchResult:
         """Return the mix of parts that have learnt from all points, by fitted weights or the usual ones."""
         if fitted is None:
             names, scores, calibration = tuple(self.trained), None, None
@@ -314,7 +316,7 @@ class _Search:
         behind = None if scores is None else beaten(scores, rivals)
         if behind:
             self._note_once(behind)
-        return Found(trained, self.tried, rivals, scores, why, self.minutes, tuple(self.notes))
+        return SearchResult(trained, self.tried, rivals, scores, why, self.minutes, tuple(self.notes))
 
     def _trials(self) -> list[dict[str, HeldAnswers]]:
         """Return the answers of the trained candidates in several trials with other held points each."""
@@ -324,7 +326,9 @@ class _Search:
     def _train_on_all(self, candidate: Candidate) -> None:
         row, before = Tried(candidate.name), self.clock.spent
         self.tried.append(row)
-        recipe = replace(candidate.recipe, memory=Memory(), seed=self.recipe.seed, device=self.recipe.device)
+        recipe = replace(
+            candidate.recipe, memory=MemorySettings(), seed=self.recipe.seed, device=self.recipe.device
+        )
         recipe = replace(recipe, validation=replace(self.recipe.validation, share=0.0))
         try:
             if recipe.trees.kind == "none":
@@ -343,7 +347,7 @@ class _Search:
         if len(self.trained) == 1:
             self.teller.first(self.trained[candidate.name].model)
 
-    def _chosen(self, rivals: list[Yardstick]) -> Found:
+    def _chosen(self, rivals: list[Yardstick]) -> SearchResult:
         answers = {name: each.held for name, each in self._without_rivals().items() if each.held is not None}
         best = fit_mix(answers)
         for row in self.tried:
@@ -365,7 +369,7 @@ class _Search:
         behind = beaten(scores, rivals)
         if behind:
             self._note_once(behind)
-        return Found(trained, self.tried, rivals, scores, why, self.minutes, tuple(self.notes))
+        return SearchResult(trained, self.tried, rivals, scores, why, self.minutes, tuple(self.notes))
 
     def _remembered(self, model: Part, best: Fitted) -> Remembered | None:
         """Return the chosen model with a memory if there is a part to read for it and it helps."""

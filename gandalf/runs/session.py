@@ -25,7 +25,7 @@ from gandalf.nets.heads import Table
 from gandalf.recipe import Baselines, Recipe
 from gandalf.runs.build import assemble_encoder, encoder_options, some_texts
 from gandalf.runs.checks import check_encoder, check_run
-from gandalf.runs.folder import Place
+from gandalf.runs.folder import RunPlace
 from gandalf.runs.graph import check_teacher
 from gandalf.runs.plan import check_kernel, fit_blocks, rank_shape, resolved, run_shape
 from gandalf.runs.prepare import (
@@ -58,9 +58,9 @@ LINES = 20  # of the log in an epoch
 HELD = ("held/ids", "held/scores")  # in a checkpoint of a last stretch
 
 
-def train(splits: Splits, recipe: Recipe, place: Place | None = None) -> Trained:
+def train(splits: Splits, recipe: Recipe, place: RunPlace | None = None) -> Trained:
     """Train by the recipe, whose targets are chosen by now; the test split is not looked at."""
-    place = place or Place()
+    place = place or RunPlace()
     check_run(recipe, splits.train, place.ranks.world)
     if recipe.trees.kind != "none":
         return train_trees(splits, recipe)
@@ -117,7 +117,7 @@ class _Run:
         """Let a transformer that never changes read each text once, or again each time it is asked."""
         (self.encoder.remember if texts else self.encoder.forget)()
 
-    def go(self, place: Place, plan: str) -> None:
+    def go(self, place: RunPlace, plan: str) -> None:
         """Train to the end, from a checkpoint where there is one to resume from; tell the plan first."""
         try:
             self._go(place, plan)
@@ -130,7 +130,7 @@ class _Run:
             what = f"{error} at step {self.now.training.all_steps:,}; {kept}"
             raise LostRankError(f"{what}: run the same command with --resume") from error
 
-    def _go(self, place: Place, plan: str) -> None:
+    def _go(self, place: RunPlace, plan: str) -> None:
         self._same_for_all()
         resumed, stop = self._resume(place), Stop()
         place.say(plan)
@@ -167,7 +167,7 @@ class _Run:
         if self.now.name != "all-points":
             self.answers = self._answers(self.now.training.head.plain())
 
-    def _first(self, place: Place, log: RunLog, saving: Saving, fresh: bool) -> None:
+    def _first(self, place: RunPlace, log: RunLog, saving: Saving, fresh: bool) -> None:
         """The stage that the run begins with, unless another run has made the very same one."""
         if place.first_stages is None or self.now.name == self.stages[-1]:
             self._train(log, saving, fresh)
@@ -244,7 +244,7 @@ class _Run:
         data = (np.ascontiguousarray(array).data for array in (*arrays, *tables))
         return {"fingerprint": fingerprint(config, *data), "config": config}
 
-    def _save(self, place: Place) -> None:
+    def _save(self, place: RunPlace) -> None:
         if place.checkpoints is None:
             return
         tensors, numbers = self.now.training.state()
@@ -257,7 +257,7 @@ class _Run:
         place.checkpoints.save(tensors | more, {**self.about, **numbers, **facts, **own, **blocks})
         self.saved = self.now.training.all_steps
 
-    def _resume(self, place: Place) -> bool:
+    def _resume(self, place: RunPlace) -> bool:
         if place.checkpoints is None or not place.resume:
             return False
         labels = self.material.points.targets.shape[1]

@@ -41,7 +41,7 @@ from gandalf.train.checkpoint import Checkpoints, fingerprint
 from gandalf.train.glas import Glas
 from gandalf.train.guidance import Guidance
 from gandalf.train.head_update import RowOptions
-from gandalf.train.labels import Every, Labels, Shortlist
+from gandalf.train.labels import Every, LabelSelection, Shortlist
 from gandalf.train.loop import Hook, Stage, Training
 from gandalf.train.mixup import MixPairs, MixUp, each_other, first_with_second_half
 from gandalf.train.optimisers import EncoderOptions
@@ -208,7 +208,7 @@ def _with_words(points: Points, head: Head, texts: LabelTexts | None) -> Points:
 
 
 def _running(
-    name: StageName, material: Material, training: Training, labels: Labels, validate: Validate | None
+    name: StageName, material: Material, training: Training, labels: LabelSelection, validate: Validate | None
 ) -> Running:
     """Return a stage that trains rows, with what must be made anew from time to time."""
     recipe, epoch, head = material.recipe, material.epoch, training.head
@@ -293,13 +293,13 @@ def _validate(material: Material, epoch: int, patience: int, keep: bool = True) 
     return Validate(material.held, options, max(1, round(options.every * epoch)), keep)
 
 
-def _labels(recipe: Recipe, num_labels: int, world: int) -> Labels:
+def _labels(recipe: Recipe, num_labels: int, world: int) -> LabelSelection:
     if recipe.labels.kind == "shortlist":
         return Shortlist(num_labels, recipe.labels.random, recipe.seed)
     return Every(num_labels, recipe.labels.block or num_labels, world)
 
 
-def _stage(material: Material, labels: Labels) -> Stage:
+def _stage(material: Material, labels: LabelSelection) -> Stage:
     recipe = material.recipe
     encoder, head, training = recipe.encoder, recipe.head, recipe.training
     met = order(material.made, recipe, material.epoch)
@@ -388,7 +388,7 @@ def _key(material: Material) -> str:
 
 # Of the index: lists by the root of L, those searched, k-means rounds, rows that k-means wants for each list.
 LISTS_PER_ROOT, PROBES, ROUNDS, PER_LIST = 4, 8, 5, 39
-Found = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]  # ids and scores, N x number
+BestLabels = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]  # ids and scores, N x number
 ASKED = 1 << 16  # points looked up at once
 
 
@@ -439,14 +439,14 @@ def likeliest(vectors: Tensor, head: Table, number: int, dtype: torch.dtype) -> 
     return _likeliest(vectors, head, min(number, head.num_labels), dtype)[0].astype(np.int32)
 
 
-def _likeliest(vectors: Tensor, head: Table, number: int, dtype: torch.dtype) -> Found:
+def _likeliest(vectors: Tensor, head: Table, number: int, dtype: torch.dtype) -> BestLabels:
     """The same with their scores; -1 and no score where there are fewer labels."""
     if vectors.device.type == "cpu" and (found := _by_index(vectors, head, number)) is not None:
         return found
     return top_k(vectors, head, number, precision=dtype)
 
 
-def _by_index(vectors: Tensor, head: Table, number: int) -> Found | None:
+def _by_index(vectors: Tensor, head: Table, number: int) -> BestLabels | None:
     """Approximately, by faiss; None where that is not installed."""
     try:
         import faiss

@@ -28,7 +28,7 @@ from gandalf.runs.folder import (
     CHECKPOINTS,
     CHOICE,
     SEARCH,
-    Place,
+    RunPlace,
     by_first,
     claimed,
     first_model_names,
@@ -104,7 +104,7 @@ def train(
     if out is None and (resume or overwrite):
         raise DataError("without a folder there is nothing to resume or overwrite", remedy="name it: out=...")
     folder = None if out is None else Path(out)
-    place = Place(folder, resume, tell=tell, listeners=tuple(listeners), trackers=tuple(trackers))
+    place = RunPlace(folder, resume, tell=tell, listeners=tuple(listeners), trackers=tuple(trackers))
     if out is not None:
         return train_to_folder(splits, asked, place, overwrite=overwrite).trained
     if asked.system == AUTO:
@@ -153,7 +153,7 @@ def _as_splits(data: Any, table: dict[str, Any]) -> Splits:  # noqa: ANN401  wha
 
 
 def train_to_folder(
-    splits: Splits, recipe: Recipe, place: Place, *, overwrite: bool = False, told: Told | None = None
+    splits: Splits, recipe: Recipe, place: RunPlace, *, overwrite: bool = False, told: Told | None = None
 ) -> Outcome:
     """Train by the recipe, choosing its targets first where it says `auto`, and leave a model folder."""
     folder = place.folder
@@ -166,7 +166,7 @@ def train_to_folder(
         return train_claimed(splits, recipe, place, told or Told())
 
 
-def train_claimed(splits: Splits, recipe: Recipe, place: Place, told: Told) -> Outcome:
+def train_claimed(splits: Splits, recipe: Recipe, place: RunPlace, told: Told) -> Outcome:
     """Train in a folder that is claimed already and holds no finished run, unless it may be removed.
 
     Of several ranks the first writes what is not checkpoints.
@@ -189,7 +189,7 @@ def train_claimed(splits: Splits, recipe: Recipe, place: Place, told: Told) -> O
     return _finished(folder, trained, splits, more | beside, notes)
 
 
-def _searched(splits: Splits, recipe: Recipe, place: Place, told: Told) -> Outcome:
+def _searched(splits: Splits, recipe: Recipe, place: RunPlace, told: Told) -> Outcome:
     """Search for the best model; the first usable one is in the folder while the search goes on."""
     folder = place.folder
     assert folder is not None

@@ -14,10 +14,10 @@ from gandalf.text.vector_files import read_vector_file
 from gandalf.text.vector_folders import read_vector_folder
 
 Vectors = npt.NDArray[np.float32]
-Found = npt.NDArray[np.bool_]
+FoundWords = npt.NDArray[np.bool_]
 
 
-def static_vectors(source: str | Path, tokens: Tokens, dim: int) -> tuple[Vectors, Found]:
+def static_vectors(source: str | Path, tokens: Tokens, dim: int) -> tuple[Vectors, FoundWords]:
     """Return a vector of `dim` numbers for each token, and a mask of the tokens found; other vectors are 0.
 
     `source` is a text file of vectors (GloVe, word2vec, fastText), or a folder or installed package with a
@@ -59,7 +59,7 @@ def _path_of(source: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def projected(vectors: Vectors, found: Found, dim: int) -> Vectors:
+def projected(vectors: Vectors, found: FoundWords, dim: int) -> Vectors:
     """Return the vectors in `dim` columns, with their dot products kept as well as possible.
 
     Too many columns are reduced to the directions of largest variance of the found vectors (an SVD). Too few

@@ -14,7 +14,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from gandalf.train.labels import Chunk, Labels, own_chunks
+from gandalf.train.labels import Chunk, LabelSelection, own_chunks
 
 Ints = npt.NDArray[np.int64]
 
@@ -123,7 +123,7 @@ class Order:
 def make_batch(
     points: Points,
     rows: Ints,
-    labels: Labels,
+    labels: LabelSelection,
     step: int,
     device: torch.device,
     own: slice | None = None,
@@ -148,7 +148,7 @@ def make_batch(
 def batches(
     points: Points,
     order: PointOrder,
-    labels: Labels,
+    labels: LabelSelection,
     steps: range,
     device: torch.device,
     own: slice | None = None,

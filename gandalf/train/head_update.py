@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.optim.adamw import adamw
 
 from gandalf.nets.heads import Table
+from gandalf.nets.label_text import LabelIds
 from gandalf.train.glas import Glas
 from gandalf.train.labels import Chunk
 from gandalf.train.losses import Loss
 from gandalf.train.rates import OptimiserName
 from gandalf.train.row_kernel import TINY, Adam, move_rows, row_kernel
-from gandalf.train.scoring import Labels, Meeting, Scoring, Space, put_back
+from gandalf.train.scoring import Meeting, Scoring, Space, put_back
 
 Moments = tuple[Tensor, Tensor, Tensor]  # mean, mean square, times met
 
@@ -36,7 +37,7 @@ class RowOptions:
         return replace(self, rate=factor * self.rate)
 
 
-class Rows(Protocol):
+class RowOptimiser(Protocol):
     """Optimiser of a table that is given some of its rows at a time."""
 
     state: dict[str, Tensor]
@@ -45,7 +46,7 @@ class Rows(Protocol):
         """Take back a copy of `state`."""
         ...
 
-    def update(self, rows: Tensor, labels: Labels, gradient: Tensor, rate: float) -> None:
+    def update(self, rows: Tensor, labels: LabelIds, gradient: Tensor, rate: float) -> None:
         """Move these rows, of these labels, against the gradient, which may be overwritten."""
         ...
 
@@ -73,7 +74,7 @@ class RowAdamW:
             tensor.copy_(state[name])
         self._ranges_even = None
 
-    def update(self, rows: Tensor, labels: Labels, gradient: Tensor, rate: float) -> None:
+    def update(self, rows: Tensor, labels: LabelIds, gradient: Tensor, rate: float) -> None:
         """Move these rows against the gradient."""
         kernel = None if isinstance(labels, slice) else row_kernel(rows, gradient)
         if kernel is not None:
@@ -86,7 +87,7 @@ class RowAdamW:
             put_back(table, labels, taken[name])
 
     def _move_by(
-        self, kernel: Callable[..., Any], rows: Tensor, labels: Labels, gradient: Tensor, rate: float
+        self, kernel: Callable[..., Any], rows: Tensor, labels: LabelIds, gradient: Tensor, rate: float
     ) -> None:
         """Move rows in one pass, their moments where they lie."""
         assert isinstance(labels, Tensor)
@@ -95,7 +96,7 @@ class RowAdamW:
         state = self.state["mean"], self.state["square"], self.state["met"]
         move_rows(kernel, rows, state, labels, gradient, adam)
 
-    def _even(self, met: Tensor, labels: Labels) -> bool:
+    def _even(self, met: Tensor, labels: LabelIds) -> bool:
         """Whether the rows have been met equally often."""
         if met.device.type == "cpu":
             return len(met) > 0 and bool((met == met[0]).all())
@@ -151,7 +152,7 @@ class RowSgd:
         """Take back a copy of `state`."""
         self.state["velocity"].copy_(state["velocity"])
 
-    def update(self, rows: Tensor, labels: Labels, gradient: Tensor, rate: float) -> None:
+    def update(self, rows: Tensor, labels: LabelIds, gradient: Tensor, rate: float) -> None:
         """Move these rows against the gradient."""
         velocity = self.space.rows("velocity", self.state["velocity"], labels)
         if self.options.weight_decay:
@@ -161,7 +162,7 @@ class RowSgd:
         put_back(self.state["velocity"], labels, velocity)
 
 
-ROWS: dict[OptimiserName, Callable[[Tensor, RowOptions], Rows]] = {"adamw": RowAdamW, "sgd": RowSgd}
+ROWS: dict[OptimiserName, Callable[[Tensor, RowOptions], RowOptimiser]] = {"adamw": RowAdamW, "sgd": RowSgd}
 
 
 class HeadUpdate(Protocol):
@@ -228,13 +229,13 @@ class TableOptimisers:
 
     def __init__(self, table: Table, options: RowOptions) -> None:
         self.table, self.rate = table, options.rate
-        self.rows: Rows = ROWS[options.optimiser](table.rows.data, options)
-        self.bias: Rows = ROWS[options.optimiser](table.bias.data, options)
+        self.rows: RowOptimiser = ROWS[options.optimiser](table.rows.data, options)
+        self.bias: RowOptimiser = ROWS[options.optimiser](table.bias.data, options)
 
     def update(
         self,
         taken: tuple[Tensor, Tensor],
-        labels: Labels,
+        labels: LabelIds,
         gradients: tuple[Tensor, Tensor],
         rate: float,
     ) -> None:

@@ -66,7 +66,7 @@ def own_chunks(chunks: list[Chunk], own: slice) -> list[Chunk]:
     return [chunk.within(own) for chunk in there]
 
 
-class Labels(Protocol):
+class LabelSelection(Protocol):
     """Which chunks of labels a batch meets."""
 
     def chunks(self, rows: Ints, triples: Triples, step: int) -> list[Chunk]:

@@ -21,7 +21,7 @@ from gandalf.train.guidance import Guidance
 from gandalf.train.head_update import HeadUpdate, RowOptions
 from gandalf.train.kernels.choice import KernelName, table_update
 from gandalf.train.kernels.cuda_graphs import recorded
-from gandalf.train.labels import Labels
+from gandalf.train.labels import LabelSelection
 from gandalf.train.losses import Loss, binary_cross_entropy
 from gandalf.train.mixup import MixUp
 from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
@@ -36,7 +36,7 @@ class Stage:
     """A stretch of training: what is met in which order, by which loss and at which rates."""
 
     order: PointOrder
-    labels: Labels
+    labels: LabelSelection
     loss: Loss = binary_cross_entropy
     pairs: PairLoss | None = None  # in place of the loss, where points and label texts are learnt as pairs
     guidance: Guidance | None = None  # of the label texts' vectors, in a stage of pairs

@@ -9,10 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gandalf.nets.label_text import LabelIds
 from gandalf.train.labels import Chunk
 from gandalf.train.losses import Loss
-
-Labels = slice | Tensor  # a range, or the sorted ids of some
 
 
 class Space:
@@ -31,7 +30,7 @@ class Space:
             self._held[name] = torch.empty(size, dtype=dtype, device=like.device)
         return self._held[name][:size].view(shape)
 
-    def rows(self, name: str, table: Tensor, labels: Labels) -> Tensor:
+    def rows(self, name: str, table: Tensor, labels: LabelIds) -> Tensor:
         """Some rows of a table: a range as a view, any others as a copy that `put_back` returns."""
         if isinstance(labels, slice):
             return table[labels]
@@ -50,7 +49,7 @@ class Space:
         return torch.mm(left, right, out=there)
 
 
-def put_back(table: Tensor, labels: Labels, rows: Tensor) -> None:
+def put_back(table: Tensor, labels: LabelIds, rows: Tensor) -> None:
     """Write the rows that were taken by `Space.rows` to their places, unless they never left."""
     if isinstance(labels, slice):
         return

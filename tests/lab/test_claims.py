@@ -12,7 +12,7 @@ from gandalf.lab.claims import CLAIMS, verdicts
 from gandalf.lab.length_tables import length_table
 from gandalf.lab.lengths import Lengths
 from gandalf.lab.plateau import plateau
-from gandalf.lab.results import Place, Results
+from gandalf.lab.results import ResultPlace, Results
 from gandalf.lab.store import Entry
 from gandalf.lab.studies import Asked, entries
 from gandalf.lab.variants import Run
@@ -76,7 +76,7 @@ def test_without_evidence_of_a_plateau_nothing_is_supported():
 
 
 def test_plateau_by_hand():
-    place = Place("some", "astec", ())
+    place = ResultPlace("some", "astec", ())
     found = plateau(results_of({**SETTLED, "default x 1": 1.0}), place)
     assert found.gains == pytest.approx({"D": 0.2, "G": 0.3}) and found.reached
     assert "at a plateau" in str(found)
@@ -138,7 +138,7 @@ def test_as_good_rules_out_a_loss_of_a_point():
 
 
 def test_a_row_that_falls_is_at_no_plateau():
-    place = Place("some", "astec", ())
+    place = ResultPlace("some", "astec", ())
     falling = results_of({**SETTLED, "D x 2": 48.1})
     assert not plateau(falling, place).reached and str(plateau(falling, place)).startswith("reduced")
     assert said(results_of({"D": 50, "G": 55, **SETTLED, "D x 2": 48.1}))["C2"] == "reduced"
@@ -174,7 +174,7 @@ def test_a_verdict_says_what_it_rests_on():
 def test_an_interval_over_points_and_seeds_holds_both():
     """Predictions of one seed tell what points do; the seeds' spread is added to that."""
     results = results_of({"D": 50, "G": 55})
-    rows = results.rows(Place("some", "astec", ()))
+    rows = results.rows(ResultPlace("some", "astec", ()))
     by_seeds = results.contrast(rows["G"], rows["D"], "P@1")
     assert by_seeds.by == "seeds" and by_seeds.seeds == 3
     drawn = Comparison({"P@1": Difference(5.2, 4.2, 6.7, 0.01)}, None, None)
@@ -191,7 +191,7 @@ def test_an_interval_over_points_and_seeds_holds_both():
 
 def test_each_row_at_its_own_best_length():
     values = {"D x 0.5": 51.0, "D x 1": 50.0, "D x 2": 48.0, "G x 0.5": 50.0, "G x 1": 55.0, "G x 2": 57.0}
-    place = Place("some", "astec", ())
+    place = ResultPlace("some", "astec", ())
     found = Lengths.of(results_of(values), place)
     assert (found.best("D", "G"), found.best("G", "D")) == (0.5, 2.0)
     assert found.equal("G", "D").difference == pytest.approx(5.0)

@@ -10,14 +10,14 @@ from tiny_set import write_tiny_set
 
 from gandalf.cli.reproduce import _announce, _tell_end, spoken
 from gandalf.data.sentences import weighted_count
-from gandalf.lab.blocks import Section, Table, number, words
+from gandalf.lab.blocks import Section, TableBlock, number, words
 from gandalf.lab.study_tables import missing
 from gandalf.lab.study_text import markdown
 
 
 def test_columns_of_words_are_left_aligned():
     rows = ((words("D"), number(1.5), words("holds"), number(None)),)
-    text = markdown([Section("A", [Table(("", "P@1", "verdict", "PSP@1"), rows)])], "T")
+    text = markdown([Section("A", [TableBlock(("", "P@1", "verdict", "PSP@1"), rows)])], "T")
     assert "| --- | ---: | --- | ---: |" in text.splitlines()
 
 

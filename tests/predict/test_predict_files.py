@@ -17,7 +17,7 @@ from text_files import FILES, TEXTS, write_csv
 from gandalf.errors import DataError
 from gandalf.predict import inputs
 from gandalf.predict.files import predict_chunks, write_predictions
-from gandalf.predict.inputs import Chunk, texts_of_file
+from gandalf.predict.inputs import InputChunk, texts_of_file
 from gandalf.predict.predictor import Predictor
 
 
@@ -112,7 +112,7 @@ def test_a_table_of_a_library_that_is_not_there(small_predictor, monkeypatch):
 
 def test_labels_without_ids_and_compressed_output(tmp_path):
     model = small_model(ids=False)
-    predicted = list(predict_chunks(Predictor(model), [Chunk(["gzip"])], 2))
+    predicted = list(predict_chunks(Predictor(model), [InputChunk(["gzip"])], 2))
     assert write_predictions(tmp_path / "o.csv.gz", predicted, model) == 1
     assert (tmp_path / "o.csv.gz").read_bytes().startswith(b"\x1f\x8b")
     write_predictions(tmp_path / "o.csv", predicted, model)
@@ -137,7 +137,7 @@ def test_files_are_read_as_they_are_written(tmp_path):
     def chunks():
         for number in range(3):
             events.append(f"read {number}")
-            yield Chunk([f"text {number}"])
+            yield InputChunk([f"text {number}"])
 
     model = small_model()
     predicted = predict_chunks(Predictor(model), chunks(), 2)

@@ -7,7 +7,7 @@ import torch
 
 import gandalf
 from gandalf.runs import prepare as material
-from gandalf.runs.folder import Place
+from gandalf.runs.folder import RunPlace
 from gandalf.runs.session import train
 from gandalf.settings import override
 from gandalf.systems import recipe
@@ -16,10 +16,10 @@ from gandalf.systems import recipe
 def test_token_ids_on_disk_give_the_same_model(tmp_path, monkeypatch):
     splits = gandalf.synthetic(300, 60, seed=1).splits
     short = override(recipe("astec"), ["training.steps=5", "encoder.dim=16", "device=cpu"])
-    plain = train(splits, short, Place(tmp_path / "plain"))
+    plain = train(splits, short, RunPlace(tmp_path / "plain"))
     assert not (tmp_path / "plain" / "checkpoints" / "tokens.npy").exists()
     monkeypatch.setattr(material, "MANY_TEXTS", 10)
-    mapped = train(splits, short, Place(tmp_path / "mapped"))
+    mapped = train(splits, short, RunPlace(tmp_path / "mapped"))
     table = np.load(tmp_path / "mapped" / "checkpoints" / "tokens.npy", mmap_mode="r")
     assert len(table) > 300  # training points and label points
     assert torch.equal(plain.model.head.rows, mapped.model.head.rows)

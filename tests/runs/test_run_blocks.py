@@ -12,7 +12,7 @@ from train_command import SMALL, run
 
 from gandalf.errors import DataError
 from gandalf.runs import plan as shapes
-from gandalf.runs.folder import Place
+from gandalf.runs.folder import RunPlace
 from gandalf.runs.plan import block_that_fits, fit_blocks, plan_in_words
 from gandalf.runs.session import train
 from gandalf.train import memory
@@ -132,7 +132,7 @@ class Needs:
 def broken_off(monkeypatch, asked, folder):
     with monkeypatch.context() as patch, pytest.raises(KilledError):
         at_step(patch, 3, killed)
-        train(small_splits(), asked, Place(folder, minutes=0))
+        train(small_splits(), asked, RunPlace(folder, minutes=0))
 
 
 ASKED = small("text.max_length=0", "labels.kind=every", "training.steps=6", "training.precision=float32")
@@ -142,15 +142,17 @@ def test_a_run_takes_blocks_that_fit_and_goes_on_with_them(monkeypatch, tmp_path
     heard = []
     with monkeypatch.context() as patch:
         tight(patch, 40)
-        unbroken = train(small_splits(), ASKED, Place(tmp_path / "unbroken", tell=heard.append))
+        unbroken = train(small_splits(), ASKED, RunPlace(tmp_path / "unbroken", tell=heard.append))
         assert unbroken.model.config["labels"]["block"] == 30  # 120 labels, halved twice
         broken_off(patch, ASKED, tmp_path / "broken")
     (plan,) = [line for line in heard if line.startswith("training takes about")]
     assert "; 30 labels at a time in place of 120, for which" in plan
-    resumed = train(small_splits(), ASKED, Place(tmp_path / "broken", resume=True))  # with room for more
+    resumed = train(small_splits(), ASKED, RunPlace(tmp_path / "broken", resume=True))  # with room for more
     same(unbroken, resumed)
     assert resumed.model.config["labels"]["block"] == 30
-    again = train(small_splits(), ASKED, Place(tmp_path / "broken"))  # not resumed: what it had is no matter
+    again = train(
+        small_splits(), ASKED, RunPlace(tmp_path / "broken")
+    )  # not resumed: what it had is no matter
     assert again.model.config["labels"]["block"] == 120
 
 
@@ -160,7 +162,7 @@ def test_a_run_that_is_resumed_with_less_memory_takes_smaller_blocks(monkeypatch
     monkeypatch.setattr(shapes, "memory_plan", lambda shape: Needs(shape.block))
     monkeypatch.setattr(shapes, "own_bytes", lambda *_: 40)
     heard = []
-    resumed = train(small_splits(), ASKED, Place(tmp_path, resume=True, tell=heard.append))
+    resumed = train(small_splits(), ASKED, RunPlace(tmp_path, resume=True, tell=heard.append))
     assert resumed.model.config["labels"]["block"] == 30 and resumed.steps == 6
     assert "30 labels at a time in place of 120" in heard[-1]
 
@@ -175,8 +177,8 @@ def test_blocks_that_were_chosen_are_to_be_chosen_again(monkeypatch, tmp_path):
     chosen = replace(ASKED, labels=replace(ASKED.labels, block=100))
     broken_off(monkeypatch, chosen, tmp_path)
     with pytest.raises(DataError, match=r"other settings: labels.block was 100 and is null"):
-        train(small_splits(), ASKED, Place(tmp_path, resume=True))
-    train(small_splits(), chosen, Place(tmp_path, resume=True))
+        train(small_splits(), ASKED, RunPlace(tmp_path, resume=True))
+    train(small_splits(), chosen, RunPlace(tmp_path, resume=True))
 
 
 def test_to_ask_for_blocks_is_another_setting_even_where_they_are_the_same(monkeypatch, tmp_path):
@@ -186,7 +188,7 @@ def test_to_ask_for_blocks_is_another_setting_even_where_they_are_the_same(monke
         broken_off(
             monkeypatch, replace(ASKED, labels=replace(ASKED.labels, block=block)), tmp_path / str(number)
         )
-        states.append(Place(tmp_path / str(number)).checkpoints.state())
+        states.append(RunPlace(tmp_path / str(number)).checkpoints.state())
     assert [state["block"] for state in states] == [120, 120]
     assert states[0]["fingerprint"] != states[1]["fingerprint"]
 
@@ -236,7 +238,7 @@ def test_several_ranks_tell_it_once():
     heard = []
     ranks = Ranks()
     ranks.say_once = heard.append
-    Place(ranks=ranks, tell=heard.append).say("the plan")
+    RunPlace(ranks=ranks, tell=heard.append).say("the plan")
     assert heard == ["on each of 3 ranks the plan"]
 
 
@@ -249,5 +251,5 @@ def test_a_run_in_python_tells_whoever_asks_before_it_begins(monkeypatch):
 
     at_step(monkeypatch, 0, stop)
     with pytest.raises(KilledError):
-        train(small_splits(), small("text.max_length=0"), Place(tell=heard.append))
+        train(small_splits(), small("text.max_length=0"), RunPlace(tell=heard.append))
     assert heard[-2].startswith("training takes about") and heard[-1] == "began"

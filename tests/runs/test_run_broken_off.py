@@ -13,7 +13,7 @@ from small_runs import KilledError, at_step, killed, same, small, small_splits, 
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
 from gandalf.runs import session as runs
-from gandalf.runs.folder import Place
+from gandalf.runs.folder import RunPlace
 from gandalf.runs.prepare import epoch_steps
 from gandalf.runs.session import Interrupted, train
 from gandalf.runs.stages import Refresh
@@ -63,14 +63,14 @@ def log_of(folder):
 @pytest.mark.parametrize("course", COURSES)
 def test_a_run_killed_again_and_again_ends_as_if_unbroken(course, system, splits, tmp_path, monkeypatch):
     chosen = small(*COURSES[course], system=system)
-    unbroken = train(splits, chosen, Place(tmp_path / "unbroken"))
+    unbroken = train(splits, chosen, RunPlace(tmp_path / "unbroken"))
     rng = np.random.default_rng(0)
     kills = sorted(rng.choice(np.arange(1, unbroken.steps), size=3, replace=False))
     for number, step in enumerate([0, *kills]):  # at 0 there is no checkpoint to go on from
         with monkeypatch.context() as patch, pytest.raises(KilledError):
             at_step(patch, step, killed)
-            train(splits, chosen, Place(tmp_path / "broken", resume=number > 0, minutes=0))
-    resumed = train(splits, chosen, Place(tmp_path / "broken", resume=True))
+            train(splits, chosen, RunPlace(tmp_path / "broken", resume=number > 0, minutes=0))
+    resumed = train(splits, chosen, RunPlace(tmp_path / "broken", resume=True))
     same(unbroken, resumed)
     assert log_of(tmp_path / "broken") == log_of(tmp_path / "unbroken")
     assert (unbroken.steps == 40) == (course not in ("patience", *PAIRS))
@@ -80,23 +80,23 @@ def test_a_run_killed_again_and_again_ends_as_if_unbroken(course, system, splits
 def test_checkpoints_are_written_when_their_time_has_come(splits, tmp_path, monkeypatch):
     saved = []
     monkeypatch.setattr(Checkpoints, "save", lambda self, tensors, state: saved.append(state["step"]))
-    train(splits, small("training.steps=6"), Place(tmp_path, minutes=0))
+    train(splits, small("training.steps=6"), RunPlace(tmp_path, minutes=0))
     assert saved == [1, 2, 3, 4, 5, 6]
     saved.clear()
-    train(splits, small("training.steps=6"), Place(tmp_path, minutes=10))
+    train(splits, small("training.steps=6"), RunPlace(tmp_path, minutes=10))
     assert saved == [6]  # calibration and scoring are still to come
 
 
 def test_a_run_that_had_run_out_of_patience_does_not_go_on(splits, tmp_path, monkeypatch):
     """Killed between the last validation and the model, it must not take one more step."""
     chosen = small(*COURSES["patience"])
-    unbroken = train(splits, chosen, Place(tmp_path / "unbroken"))
+    unbroken = train(splits, chosen, RunPlace(tmp_path / "unbroken"))
     assert unbroken.steps < 200
     with monkeypatch.context() as patch, pytest.raises(KilledError):
         patch.setattr("gandalf.runs.stages.Validate.restore", lambda *_: killed())
-        train(splits, chosen, Place(tmp_path / "broken", minutes=0))
+        train(splits, chosen, RunPlace(tmp_path / "broken", minutes=0))
     at_step(monkeypatch, unbroken.steps, killed)
-    same(unbroken, train(splits, chosen, Place(tmp_path / "broken", resume=True)))
+    same(unbroken, train(splits, chosen, RunPlace(tmp_path / "broken", resume=True)))
 
 
 def test_with_patience_the_best_weights_are_kept(splits, monkeypatch):
@@ -127,14 +127,14 @@ def test_a_run_is_never_worse_than_its_start(splits, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Validate, "__call__", ruined)
     ruinous = small("validation.share=0.3")
-    trained = train(splits, ruinous, Place(tmp_path / "unbroken"))
+    trained = train(splits, ruinous, RunPlace(tmp_path / "unbroken"))
     assert trained.history[0]["step"] == 0 and trained.kept == trained.history[0]
     assert trained.history[-1]["value"] < trained.history[0]["value"] - 5
     assert all(torch.equal(each, starts[0][name]) for name, each in weights(trained).items())
     with monkeypatch.context() as patch, pytest.raises(KilledError):
         at_step(patch, 20, killed)
-        train(splits, ruinous, Place(tmp_path / "broken", minutes=0))
-    same(trained, train(splits, ruinous, Place(tmp_path / "broken", resume=True)))
+        train(splits, ruinous, RunPlace(tmp_path / "broken", minutes=0))
+    same(trained, train(splits, ruinous, RunPlace(tmp_path / "broken", resume=True)))
 
 
 def test_the_last_weights_stay_unless_earlier_ones_were_better_by_more_than_noise(splits):
@@ -149,15 +149,15 @@ def test_ctrl_c_is_answered_at_the_next_step(splits, tmp_path, monkeypatch):
     """Not only at the end of a stretch between two hooks, which may take minutes."""
     chosen = small("validation.share=0", "training.batch=2", "training.steps=300")
     assert epoch_steps(splits.train, 2) // 20 > 7  # steps between two lines of the log
-    unbroken = train(splits, chosen, Place(tmp_path / "unbroken"))
+    unbroken = train(splits, chosen, RunPlace(tmp_path / "unbroken"))
     before = signal.getsignal(signal.SIGINT)  # ignored, where the tests run in the background of a shell
     with monkeypatch.context() as patch, pytest.raises(Interrupted, match="after step 15 of 300") as stopped:
         at_step(patch, 14, lambda: signal.raise_signal(signal.SIGINT))
-        train(splits, chosen, Place(tmp_path / "broken"))
+        train(splits, chosen, RunPlace(tmp_path / "broken"))
     assert stopped.value.saved
     assert Checkpoints(tmp_path / "broken" / "checkpoints").latest()[1]["step"] == 15
     assert signal.getsignal(signal.SIGINT) is before
-    same(unbroken, train(splits, chosen, Place(tmp_path / "broken", resume=True)))
+    same(unbroken, train(splits, chosen, RunPlace(tmp_path / "broken", resume=True)))
     assert log_of(tmp_path / "broken") == log_of(tmp_path / "unbroken")
 
 
@@ -173,7 +173,7 @@ def test_a_second_ctrl_c_ends_at_once(splits, tmp_path, monkeypatch):
 
     at_step(monkeypatch, 5, twice)
     with pytest.raises(KeyboardInterrupt) as stopped:
-        train(splits, small(), Place(tmp_path))
+        train(splits, small(), RunPlace(tmp_path))
     assert not isinstance(stopped.value, Interrupted) and not (tmp_path / "checkpoints").exists()
 
 
@@ -188,27 +188,27 @@ def test_a_second_ctrl_c_ends_at_once(splits, tmp_path, monkeypatch):
 def test_other_settings_are_not_resumed(change, sentence, splits, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KilledError):
         at_step(patch, 5, killed)
-        train(splits, small(), Place(tmp_path, minutes=0))
+        train(splits, small(), RunPlace(tmp_path, minutes=0))
     with pytest.raises(DataError, match=sentence):
-        train(splits, small(change), Place(tmp_path, resume=True))
+        train(splits, small(change), RunPlace(tmp_path, resume=True))
 
 
 def test_other_data_are_not_resumed(splits, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KilledError):
         at_step(patch, 5, killed)
-        train(splits, small(), Place(tmp_path, minutes=0))
+        train(splits, small(), RunPlace(tmp_path, minutes=0))
     texts = ["another", *splits.train.texts[1:]]
     other = replace(splits, train=replace(splits.train, texts=texts))
     with pytest.raises(DataError, match="a run on other data"):
-        train(other, small(), Place(tmp_path, resume=True))
+        train(other, small(), RunPlace(tmp_path, resume=True))
 
 
 def test_time_is_counted_over_all_parts_of_a_run(splits, tmp_path, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KilledError):
         at_step(patch, 30, killed)
-        train(splits, small(), Place(tmp_path, minutes=0))
+        train(splits, small(), RunPlace(tmp_path, minutes=0))
     before = Checkpoints(tmp_path / "checkpoints").latest()[1]["seconds"]
-    assert train(splits, small(), Place(tmp_path, resume=True)).seconds > before > 0
+    assert train(splits, small(), RunPlace(tmp_path, resume=True)).seconds > before > 0
 
 
 def test_hard_negatives_are_looked_up_once_an_epoch_and_not_again_on_resuming(splits, tmp_path, monkeypatch):
@@ -221,8 +221,8 @@ def test_hard_negatives_are_looked_up_once_an_epoch_and_not_again_on_resuming(sp
     steps.clear()
     with monkeypatch.context() as patch, pytest.raises(KilledError):
         at_step(patch, epoch + 2, killed)
-        train(splits, chosen, Place(tmp_path, minutes=0))
-    train(splits, chosen, Place(tmp_path, resume=True))
+        train(splits, chosen, RunPlace(tmp_path, minutes=0))
+    train(splits, chosen, RunPlace(tmp_path, resume=True))
     assert steps == [0, *range(epoch, 40, epoch), 40]
 
 
@@ -231,9 +231,9 @@ def test_what_breaks_off_after_the_last_update_costs_no_training(splits, tmp_pat
     with monkeypatch.context() as broken:
         broken.setattr(runs._Run, "trained", _broken_off)
         with pytest.raises(KeyboardInterrupt):
-            train(splits, small("training.steps=6"), Place(tmp_path))
+            train(splits, small("training.steps=6"), RunPlace(tmp_path))
     monkeypatch.setattr(Training, "_train", lambda *given, **named: pytest.fail("it was trained already"))
-    same(train(splits, small("training.steps=6"), Place(tmp_path, resume=True)), whole)
+    same(train(splits, small("training.steps=6"), RunPlace(tmp_path, resume=True)), whole)
 
 
 def _broken_off(*given):

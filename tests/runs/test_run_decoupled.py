@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.runs.checks import check_recipe
-from gandalf.runs.folder import Place
+from gandalf.runs.folder import RunPlace
 from gandalf.runs.session import train
 from gandalf.train.batches import make_batch
 from gandalf.train.guidance import Guidance
@@ -106,7 +106,7 @@ def test_label_points_teach(crossed):
 @pytest.mark.parametrize("settings", [WITH_POINTS, GUIDED])
 def test_a_run_that_was_killed_in_the_stage_ends_as_an_unbroken_one(settings, splits, tmp_path, monkeypatch):
     whole = train(splits, small(*settings))
-    place = Place(tmp_path / "run", minutes=0)
+    place = RunPlace(tmp_path / "run", minutes=0)
     with monkeypatch.context() as broken:
         at_step(broken, 14, killed)
         with pytest.raises(KilledError):

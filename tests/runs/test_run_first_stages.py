@@ -12,7 +12,7 @@ from small_systems import small_system, write_pretrained
 from gandalf.errors import DataError
 from gandalf.runs import choose as auto
 from gandalf.runs import session as runs
-from gandalf.runs.folder import Place
+from gandalf.runs.folder import RunPlace
 from gandalf.runs.session import train
 from gandalf.runs.stages import begin
 from gandalf.train.loop import Training
@@ -42,7 +42,7 @@ def begun(monkeypatch):
 
 @pytest.mark.parametrize("settings", KINDS)
 def test_the_model_is_the_one_of_a_run_by_itself(settings, splits, tmp_path, begun):
-    place = Place(first_stages=tmp_path / "kept")
+    place = RunPlace(first_stages=tmp_path / "kept")
     none = train(splits, small(*settings, "targets.targets=none"), place)
     alone = train(splits, small(*settings, "targets.targets=ratio"))
     begun.clear()
@@ -67,7 +67,7 @@ def test_the_model_is_the_one_of_a_run_by_itself(settings, splits, tmp_path, beg
     ],
 )
 def test_a_stage_that_would_be_another_is_made_anew(change, splits, tmp_path, begun):
-    place = Place(first_stages=tmp_path)
+    place = RunPlace(first_stages=tmp_path)
     train(splits, small(*KINDS[0]), place)
     begun.clear()
     train(splits, small(*KINDS[0], change), place)
@@ -79,7 +79,7 @@ def test_a_stage_that_would_be_another_is_made_anew(change, splits, tmp_path, be
 )
 def test_label_points_make_it_another_where_they_take_part(takes_part, stages, splits, tmp_path, begun):
     settings = ("siamese.kind=decoupled", *PAIRS, f"siamese.label_points={takes_part}")
-    place = Place(first_stages=tmp_path)
+    place = RunPlace(first_stages=tmp_path)
     train(splits, small(*settings, "targets.targets=none"), place)
     begun.clear()
     train(splits, small(*settings, "targets.targets=ratio"), place)
@@ -88,7 +88,7 @@ def test_label_points_make_it_another_where_they_take_part(takes_part, stages, s
 
 @pytest.mark.parametrize("change", ["head.rate=0.02", "encoder.rate=0.01", "targets.label_weight=0.5"])
 def test_what_comes_later_does_not_make_it_another(change, splits, tmp_path, begun):
-    place = Place(first_stages=tmp_path)
+    place = RunPlace(first_stages=tmp_path)
     train(splits, small(*KINDS[0]), place)
     begun.clear()
     train(splits, small(*KINDS[0], change), place)
@@ -96,7 +96,7 @@ def test_what_comes_later_does_not_make_it_another(change, splits, tmp_path, beg
 
 
 def test_ngame_and_renee_share_one(splits, tmp_path, begun):
-    folder, place = write_pretrained(tmp_path / "t", splits), Place(first_stages=tmp_path / "kept")
+    folder, place = write_pretrained(tmp_path / "t", splits), RunPlace(first_stages=tmp_path / "kept")
     train(splits, small_system("ngame", folder, "training.steps=2"), place)
     renee = small_system("renee", folder, "training.steps=2")
     begun.clear()
@@ -106,7 +106,7 @@ def test_ngame_and_renee_share_one(splits, tmp_path, begun):
 
 
 def test_runs_at_the_same_time_make_it_once(splits, tmp_path, begun):
-    place = Place(first_stages=tmp_path)
+    place = RunPlace(first_stages=tmp_path)
     threads = [
         threading.Thread(target=train, args=(splits, small(*KINDS[0], f"head.rate=0.0{rate}"), place))
         for rate in (1, 2, 3)
@@ -119,7 +119,7 @@ def test_runs_at_the_same_time_make_it_once(splits, tmp_path, begun):
 
 
 def test_one_that_was_broken_off_is_not_kept(splits, tmp_path, monkeypatch, begun):
-    place = Place(first_stages=tmp_path)
+    place = RunPlace(first_stages=tmp_path)
     with monkeypatch.context() as broken:
         broken.setattr(Training, "_train", _fail)
         with pytest.raises(DataError, match="on purpose"):

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from gandalf.errors import DataError
 from gandalf.model import save_model
 from gandalf.recipe import Siamese, Targets
-from gandalf.runs.folder import Place
+from gandalf.runs.folder import RunPlace
 from gandalf.runs.prepare import augmented, fit_tokens, loop_points
 from gandalf.runs.session import Interrupted, train
 from gandalf.runs.validation import test_figures as figures_of
@@ -70,7 +70,7 @@ def test_what_was_kept_is_of_the_last_stage(splits):
 
 def test_rows_start_from_what_the_first_stage_made_of_the_label_texts(splits):
     chosen = small(*contrastive, "head.start=text", "training.steps=1", "head.rate=0", "encoder.rate=0")
-    found = train(splits, chosen, Place()).model
+    found = train(splits, chosen, RunPlace()).model
     moved = small(*contrastive, "head.start=text", "training.steps=1", "head.rate=0")
     vectors = F.normalize(found.vectors(found.label_texts), dim=1)
     far = F.normalize(train(splits, moved).model.vectors(found.label_texts), dim=1)
@@ -169,16 +169,16 @@ def test_a_batch_holds_several_clusters():
 
 def test_ctrl_c_in_the_last_step_of_a_stage_loses_nothing(splits, tmp_path, monkeypatch):
     chosen = small(*contrastive, "training.steps=6")
-    unbroken = train(splits, chosen, Place(tmp_path / "unbroken"))
+    unbroken = train(splits, chosen, RunPlace(tmp_path / "unbroken"))
     last = unbroken.steps - 6 - 1
     with (
         monkeypatch.context() as patch,
         pytest.raises(Interrupted, match="stopped after step 0 of 6") as said,
     ):
         at_step(patch, last, lambda: signal.raise_signal(signal.SIGINT))
-        train(splits, chosen, Place(tmp_path / "broken"))
+        train(splits, chosen, RunPlace(tmp_path / "broken"))
     assert said.value.saved
-    same(unbroken, train(splits, chosen, Place(tmp_path / "broken", resume=True)))
+    same(unbroken, train(splits, chosen, RunPlace(tmp_path / "broken", resume=True)))
 
 
 # ---- from a model that is there

@@ -23,7 +23,7 @@ from gandalf.runs import search as searching
 from gandalf.runs import stages
 from gandalf.runs.candidates import Teller
 from gandalf.runs.cost import MACHINE, PATIENCE, Clock, Size, fit_epochs, patience
-from gandalf.runs.folder import Place, state_of
+from gandalf.runs.folder import RunPlace, state_of
 from gandalf.runs.mix import fit_mix
 from gandalf.runs.search import repeated_answers, search
 from gandalf.runs.session import train
@@ -176,7 +176,7 @@ def test_a_linear_model_learns_from_all_points_once_it_is_chosen_and_keeps_its_f
 
 
 def test_networks_leave_time_for_linear_models_to_learn_from_all_points(monkeypatch):
-    run = searching._Search(small_splits(), quick("search.minutes=1"), Place(), Teller())
+    run = searching._Search(small_splits(), quick("search.minutes=1"), RunPlace(), Teller())
     run.candidates  # noqa: B018  made before the clock begins
     assert run._left > 50
     run._try(run.candidates[0])
@@ -186,7 +186,7 @@ def test_networks_leave_time_for_linear_models_to_learn_from_all_points(monkeypa
 
 def test_the_folder_holds_a_mix_that_predicts_as_its_parts_say(tmp_path):
     splits = small_splits()
-    outcome = train_to_folder(splits, quick(), Place(tmp_path / "out"))
+    outcome = train_to_folder(splits, quick(), RunPlace(tmp_path / "out"))
     assert state_of(tmp_path / "out") == "finished" and not (tmp_path / "out" / "checkpoints").exists()
     model = load_model(tmp_path / "out")
     assert isinstance(model, Mix | Trees) or model.config["system"] == "astec"
@@ -200,19 +200,19 @@ def test_the_folder_holds_a_mix_that_predicts_as_its_parts_say(tmp_path):
 
 def test_a_killed_search_leaves_a_usable_model_and_goes_on_where_it_was(tmp_path, monkeypatch):
     splits, out = small_splits(), tmp_path / "out"
-    whole = train_to_folder(splits, quick(), Place(tmp_path / "whole"))
+    whole = train_to_folder(splits, quick(), RunPlace(tmp_path / "whole"))
     with monkeypatch.context() as patch, pytest.raises(KilledError):
         at_step(patch, 5, killed)
-        train_to_folder(splits, quick(), Place(out))
+        train_to_folder(splits, quick(), RunPlace(out))
     assert state_of(out) == "unfinished"
     assert isinstance(load_model(out), Trees)  # the first usable model
     with pytest.raises(DataError, match="resume=True"):
-        train_to_folder(splits, quick(), Place(out))
+        train_to_folder(splits, quick(), RunPlace(out))
     trained = []
     with monkeypatch.context() as patch:
         patch.setattr(searching, "train", lambda *given: trained.append(given[1].system) or train(*given))
         patch.setattr(searching, "trial_trees", lambda *_: pytest.fail("the linear model was kept"))
-        again = train_to_folder(splits, quick(), Place(out, resume=True))
+        again = train_to_folder(splits, quick(), RunPlace(out, resume=True))
     assert trained == ["astec"]  # not the linear model again
     assert state_of(out) == "finished"
     for outcome in (again, whole):
@@ -354,7 +354,7 @@ def test_label_points_stay_in_the_last_stretch_if_they_stayed_in_training(share,
 def test_a_stretch_that_is_killed_ends_with_the_same_weights(tmp_path, monkeypatch):
     splits, settings = small_splits(), ("validation.share=0.3", "training.last_stretch=0.5")
     whole = train(splits, small(*settings))
-    place = Place(tmp_path / "run", minutes=0)
+    place = RunPlace(tmp_path / "run", minutes=0)
     with monkeypatch.context() as patch, pytest.raises(KilledError):
         at_step(patch, 50, killed)
         train(splits, small(*settings), place)
@@ -444,7 +444,7 @@ def test_a_network_may_need_all_the_time_that_is_left(monkeypatch):
         if fit_epochs(recipe_of_words, Size.of(splits.train), seconds, 1e11) is not None
     )
     for given, begins in ((0.9 * needed, False), (1.2 * needed, True), (3 * needed, True)):
-        run = searching._Search(splits, quick(), Place(), Teller())
+        run = searching._Search(splits, quick(), RunPlace(), Teller())
         run.clock = Clock(given / 60)
         assert (run._fitted(recipe_of_words, last=False) is not None) is begins
     assert given * searching.FIRST_SHARE > needed > 1.2 * needed * searching.FIRST_SHARE
@@ -452,7 +452,7 @@ def test_a_network_may_need_all_the_time_that_is_left(monkeypatch):
 
 def test_a_transformer_reads_the_beginning_of_long_texts_where_time_is_short(monkeypatch):
     monkeypatch.setattr(searching, "speed", lambda device: 1e11)
-    run = searching._Search(small_splits(), quick(), Place(), Teller())
+    run = searching._Search(small_splits(), quick(), RunPlace(), Teller())
     run.size, reads = Size(1_000, 100, characters=800.0), replace(frozen(), device="cpu")
     lengths = []
     for seconds in (600.0, 60.0, 18.0, 5.0):

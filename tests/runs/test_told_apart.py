@@ -10,7 +10,7 @@ from small_runs import KilledError, at_step, killed, same, small, small_splits
 from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
 from gandalf.recipe import Recipe
-from gandalf.runs.folder import Place
+from gandalf.runs.folder import RunPlace
 from gandalf.runs.session import told_apart, train
 from gandalf.settings import differing, override, to_dict
 from gandalf.systems import recipe
@@ -75,8 +75,8 @@ def test_a_checkpoint_without_a_setting(settings, system, lacks, sentence, tmp_p
 
         patch.setattr(Checkpoints, "save", as_before)
         at_step(patch, 3, killed)
-        train(small_splits(), asked, Place(tmp_path / "run", minutes=0))
-    resumed = Place(tmp_path / "run", resume=True)
+        train(small_splits(), asked, RunPlace(tmp_path / "run", minutes=0))
+    resumed = RunPlace(tmp_path / "run", resume=True)
     if sentence is None:
         same(train(small_splits(), asked, resumed), train(small_splits(), asked))
         return

@@ -11,7 +11,7 @@ from small_model import small_model
 
 from gandalf.model import save_model
 from gandalf.predict.files import predict_chunks, write_predictions
-from gandalf.predict.inputs import Chunk
+from gandalf.predict.inputs import InputChunk
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.queries import Query, answer
 from gandalf.text.subwords import Subwords, SubwordsOptions
@@ -59,7 +59,7 @@ def test_nor_where_only_some_labels_are_asked_for(predictor):
 
 
 def test_files_have_no_labels_for_them(predictor, tmp_path):
-    chunks = iter([Chunk(["🦄🦄", "compress a file"])])
+    chunks = iter([InputChunk(["🦄🦄", "compress a file"])])
     write_predictions(tmp_path / "found.jsonl", predict_chunks(predictor, chunks, 3, None), predictor.model)
     first, second = map(json.loads, (tmp_path / "found.jsonl").read_text("utf-8").splitlines())
     assert first["labels"] == [] and len(second["labels"]) == 3

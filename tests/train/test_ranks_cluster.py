@@ -19,7 +19,7 @@ from test_ranks import COURSES, recipes
 
 from gandalf.data.export import export
 from gandalf.data.synthetic import synthetic
-from gandalf.runs.folder import Place, state_of
+from gandalf.runs.folder import RunPlace, state_of
 from gandalf.runs.session import train
 from gandalf.train.logs import read_log
 from gandalf.train.parallel.ranks import One
@@ -44,7 +44,7 @@ def alone(asked, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         rank_jobs.nothing_is_dropped(patch.setattr)
         for name, recipe in asked.items():
-            rank_jobs.keep(train(small_splits(), recipe, Place(folder / name)), One(), folder / name)
+            rank_jobs.keep(train(small_splits(), recipe, RunPlace(folder / name)), One(), folder / name)
     return folder
 
 

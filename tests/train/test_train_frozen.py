@@ -7,7 +7,7 @@ import torch
 from small_runs import same, small, small_splits
 from small_systems import begun, small_system, write_pretrained
 
-from gandalf.runs.folder import Place
+from gandalf.runs.folder import RunPlace
 from gandalf.runs.session import train
 from gandalf.train import frozen, loop
 
@@ -48,8 +48,8 @@ def test_the_model_is_the_one_that_reads_every_batch(splits, asked, monkeypatch)
 
 
 def test_a_resumed_run_ends_with_the_same_weights(splits, asked, tmp_path):
-    whole = train(splits, asked, Place(tmp_path / "whole", minutes=0))
-    broken = train(splits, asked, Place(tmp_path / "whole", resume=True, minutes=0))
+    whole = train(splits, asked, RunPlace(tmp_path / "whole", minutes=0))
+    broken = train(splits, asked, RunPlace(tmp_path / "whole", resume=True, minutes=0))
     same(whole, broken)
 
 

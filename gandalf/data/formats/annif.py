@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gandalf.data.files import find, first_line, plain_name, read_lines
 from gandalf.data.formats.label_cells import parse_uris
-from gandalf.data.formats.tables import Row, Table
+from gandalf.data.formats.tables import Row, TableKind
 from gandalf.data.formats.texts import LabelTexts, report_alike
 from gandalf.errors import Findings
 
@@ -22,7 +22,7 @@ def recognise_lines(path: Path) -> bool:
     return _LINE.match(first_line(path)) is not None
 
 
-def open_lines(path: Path, findings: Findings) -> Table:
+def open_lines(path: Path, findings: Findings) -> TableKind:
     """Return a corpus of short texts: on each line a text, a tab, and URIs separated by tabs or spaces."""
 
     def rows() -> Iterator[tuple[int, Row]]:
@@ -38,7 +38,7 @@ def open_lines(path: Path, findings: Findings) -> Table:
             elif content.strip():
                 yield line, {"text": text, "labels": found or []}
 
-    return Table(path, ["text", "labels"], rows())
+    return TableKind(path, ["text", "labels"], rows())
 
 
 def documents(folder: Path) -> tuple[Path, ...]:
@@ -54,13 +54,13 @@ def is_document(path: Path) -> bool:
     return is_text and path.is_file() and _keys_of(path) is not None
 
 
-def open_document(path: Path, findings: Findings) -> Table:
+def open_document(path: Path, findings: Findings) -> TableKind:
     """Return a document as a table of one row: its text, and the labels of the file beside it."""
     keys = _keys_of(path)
     assert keys is not None, "the caller has checked is_document"
     text = " ".join(line for _, line in read_lines(path, findings))
     row = {"id": _stem(path), "text": text, "labels": list(_labels_of(keys, findings))}
-    return Table(keys, list(row), iter([(1, row)]))
+    return TableKind(keys, list(row), iter([(1, row)]))
 
 
 def _labels_of(path: Path, findings: Findings) -> Iterator[str]:

@@ -18,7 +18,7 @@ from gandalf.data.formats.frames import Frame
 from gandalf.data.formats.label_cells import as_identifier, name_and_weight, parse_uris, split_labels
 from gandalf.data.formats.table_files import is_table, open_table
 from gandalf.data.formats.table_options import TableOptions
-from gandalf.data.formats.tables import Table, find_column
+from gandalf.data.formats.tables import TableKind, find_column
 from gandalf.data.formats.texts import LabelTexts, clean, read_texts, report_alike
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings, argument
@@ -183,7 +183,7 @@ _FILES: tuple[tuple[Callable[[Path], bool], Callable[[Path, Findings, TableOptio
 )
 
 
-def _text_column(table: Table, language: str | None) -> str | None:
+def _text_column(table: TableKind, language: str | None) -> str | None:
     """Return the column of label texts: of a language if there are columns such as label_en."""
     in_languages = [name for name in table.columns if _IN_LANGUAGE.fullmatch(name.casefold())]
     if language is not None:
@@ -199,7 +199,7 @@ def _text_column(table: Table, language: str | None) -> str | None:
     return found or next(iter(in_languages), None)
 
 
-def _read_label_table(table: Table, findings: Findings, options: TableOptions) -> LabelNames:
+def _read_label_table(table: TableKind, findings: Findings, options: TableOptions) -> LabelNames:
     path = table.path
     text_column, id_column = _text_column(table, options.language), find_column(table, ID_COLUMNS)
     if text_column is None:

@@ -19,7 +19,7 @@ from gandalf.data.formats.frames import Frame, name_in_messages
 from gandalf.data.formats.label_cells import as_identifier, parse_number, split_cell, split_labels
 from gandalf.data.formats.label_names import LabelNames, read_label_file
 from gandalf.data.formats.table_columns import Columns, find_columns
-from gandalf.data.formats.table_files import Row, Table, is_table, open_table
+from gandalf.data.formats.table_files import Row, TableKind, is_table, open_table
 from gandalf.data.formats.table_options import TableOptions, need_no_choice
 from gandalf.data.formats.table_paths import table_paths, train_files
 from gandalf.data.formats.texts import Texts, others_of, write_texts
@@ -128,7 +128,7 @@ def write(splits: Splits, folder: Path, suffix: str = ".csv") -> None:
 # ---- rows
 
 
-def _read_points(table: Table, names: LabelNames, columns: Columns, findings: Findings) -> FilePoints:
+def _read_points(table: TableKind, names: LabelNames, columns: Columns, findings: Findings) -> FilePoints:
     path = table.path
     ids: list[str] | None = None if columns.id is None else []
     points = FilePoints(columns, Texts(path, findings), ids, MatrixBuilder(None, LABEL, path, findings))

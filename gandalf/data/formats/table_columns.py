@@ -16,7 +16,7 @@ from gandalf.data.formats.label_cells import (
     split_labels,
 )
 from gandalf.data.formats.table_options import TableOptions
-from gandalf.data.formats.tables import Row, Table, find_column
+from gandalf.data.formats.tables import Row, TableKind, find_column
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings, argument
 
@@ -46,12 +46,12 @@ class Columns:
 
 
 def find_columns(
-    table: Table,
+    table: TableKind,
     options: TableOptions,
     findings: Findings,
     like: Columns | None = None,
     known: Collection[str] = (),
-) -> tuple[Table, Columns]:
+) -> tuple[TableKind, Columns]:
     """Return the table with all its rows, and its columns: given, or guessed from header and first rows.
 
     `like` holds the columns of another file of the same set; its guesses are kept, so that targets mean the
@@ -68,7 +68,7 @@ def find_columns(
     return table, columns
 
 
-def _named_columns(table: Table, options: TableOptions, like: Columns | None) -> Columns:
+def _named_columns(table: TableKind, options: TableOptions, like: Columns | None) -> Columns:
     def column(role: str, said: str | None, guesses: Sequence[str]) -> str | None:
         found = find_column(table, (said,) if said is not None else guesses)
         if found is None and (said is not None or role in ("text", "label")):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gandalf.errors import DataError
 from gandalf.train.batches import PointOrder, sent
-from gandalf.train.labels import Labels
+from gandalf.train.labels import LabelSelection
 from gandalf.train.pairs import PAIR_LOSSES
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class PairStage:
     """A siamese stage in its parts."""
 
     order: PointOrder
-    labels: Labels
+    labels: LabelSelection
     loss: PairLoss
     epoch: int  # updates
     seen: VectorCache | None = None
