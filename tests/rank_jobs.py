@@ -102,7 +102,11 @@ def train_all(ranks, recipes, folder: Path) -> None:
     """Train by each of the recipes, and leave weights and validations."""
     nothing_is_dropped()
     for name, recipe in recipes.items():
-        keep(runs.train(small_splits(), recipe, runs.RunPlace(folder / name, ranks=ranks)), ranks, folder / name)
+        keep(
+            runs.train(small_splits(), recipe, runs.RunPlace(folder / name, ranks=ranks)),
+            ranks,
+            folder / name,
+        )
 
 
 def broken_off_at(ranks, recipe, folder: Path, step: int) -> None:
