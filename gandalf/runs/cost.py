@@ -222,7 +222,7 @@ def cost(recipe: Recipe, size: Size, words: int, machine: Machine) -> Cost:
 def _vocabulary(recipe: Recipe, words: int) -> int:
     """Return the size of the word table: a transformer has its own."""
     if not encoder_kind(recipe.encoder.kind).pretrained:
-        return min(words, recipe.text.max_tokens)
+        return min(max(words, 1), recipe.text.max_tokens)  # texts may hold no word at all
     options = encoder_options(recipe.encoder, recipe.text.max_length)
     return int(options["config"]["vocab_size"])
 
@@ -254,7 +254,9 @@ _TRAINING = "training"  # how rows and assumptions begin that a run's own plan r
 
 
 def with_runs(found: Forecast, splits: Splits) -> Forecast:
-    """Return the forecast with the costs of a run as the run itself plans them."""
+    """Return the forecast with the costs of a run as the run itself plans them; a run needs texts."""
+    if not splits.train.texts:
+        return found
     runs, said = _runs(splits)
     kept = [each for each in found.costs if not each.step.startswith(_TRAINING)]
     graph = [each for each in kept if each.step == "graph"]

@@ -112,7 +112,7 @@ def test_a_series_without_names_lists_the_texts_of_labels_by_number():
 def test_an_array_of_very_many_probabilities_is_refused(fitted, monkeypatch):
     monkeypatch.setattr(estimator, "DENSE", 4 * len(TOPICS) * 2)
     assert fitted.predict_proba(NEW_TEXTS[:2]).shape == (2, len(TOPICS))
-    with pytest.raises(DataError, match="say top=100"):
+    with pytest.raises(DataError, match="top=100"):
         fitted.predict_proba(NEW_TEXTS[:3])
     assert fitted.predict_proba(NEW_TEXTS[:3], top=2).nnz == 6
 
@@ -173,7 +173,7 @@ def test_auto_searches_and_takes_nothing_of_one_system():
     assert found.model_.config["system"] == "linear" and found.model_.calibration is not None
     assert found.score(NEW_TEXTS, NEW_LABELS) > 0.9
     for params in ({"targets": "self"}, {"targets": None, "epochs": 3.0}):
-        with pytest.raises(DataError, match="says how one system is trained"):
+        with pytest.raises(DataError, match="applies to a single system"):
             classifier(system="auto", settings=settings, **params).fit(TEXTS, LABELS)
 
 
