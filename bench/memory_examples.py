@@ -22,8 +22,8 @@ from bench.machine import keep
 from gandalf import Splits
 from gandalf.data.new_examples import Example
 from gandalf.model import ModelWithMemory
-from gandalf.model.chosen_labels import KnownLabels
 from gandalf.model.examples import with_examples, without_example
+from gandalf.model.known_labels import KnownLabels
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.session import train
 from gandalf.settings import override

@@ -99,7 +99,7 @@ def add_labels(
 
 
 def _tell(model: Part, labels: Sequence[NewLabel], folder: Path, json: bool) -> None:
-    from gandalf.model.chosen_labels import ADDED
+    from gandalf.model.added_labels import ADDED
 
     record = model.config[ADDED][-1]
     if json:

@@ -1,6 +1,6 @@
-"""A trained model: tokens, encoder, head and label texts, kept as a folder of plain files.
+"""Hold a trained model, and read and write it as a folder of plain files.
 
-Names are imported when they are first asked for: what only reads a folder's facts needs no PyTorch.
+Names are imported at their first use, so that reading the facts of a folder does not import PyTorch.
 """
 
 from importlib import import_module
@@ -43,7 +43,7 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401  whatever has that name
+def __getattr__(name: str) -> Any:  # noqa: ANN401  any exported name
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

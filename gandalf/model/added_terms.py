@@ -1,4 +1,4 @@
-"""Labels added to a model of words: scored by the terms of their texts and examples."""
+"""Score labels that were added to label trees, by the terms of their texts and examples."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from gandalf.model.calibration import Calibration
 if TYPE_CHECKING:
     from gandalf.model.trees import Trees
 
-NEIGHBOUR = 0.5  # what a neighbour's text counts beside the label's own text and its examples
+NEIGHBOUR = 0.5  # weight of a neighbour's text; the label's own text and each example have weight 1
 QUERIES = 512  # label texts on which slope and offset are fitted
-SEED = 0  # which of them, where there are more
+SEED = 0  # for drawing the queries from more label texts
 LEAST_SLOPE = 1e-3
 
 Floats = npt.NDArray[np.float64]
 
 
 def label_terms(trees: Trees, labels: Sequence[NewLabel], neighbours: Sequence[Sequence[int]]) -> csr_array:
-    """Return a row of length 1 for each label: the mean of what is known of it."""  # shape: (C, D + 1)
+    """Return the mean TF-IDF row of each label's text, examples and neighbours, at length 1."""
+    # shape: (C, D + 1)
     texts, places, weights = list[str](), list[int](), list[float]()
     for place, label in enumerate(labels):
         own = [(label.text, 1.0), *((clean(text), 1.0) for text in label.examples)]
@@ -39,12 +40,12 @@ def label_terms(trees: Trees, labels: Sequence[NewLabel], neighbours: Sequence[S
     summed = csr_array((weights, (places, np.arange(len(texts)))), shape=(len(labels), len(texts))) @ known
     lengths = np.sqrt(np.asarray(summed.multiply(summed).sum(axis=1))).ravel()
     rows = diags_array(1 / np.where(lengths > 0, lengths, 1.0)) @ summed
-    # The last feature says that a text has no known word: nothing speaks for a new label there.
+    # The last feature marks texts without a known word. It must not count for a new label.
     return csr_array(hstack([rows, csr_array((len(labels), 1))], format="csr").astype(np.float32))
 
 
 def fit_added(trees: Trees) -> tuple[float, float]:
-    """Fit slope and offset such that known labels, scored by their texts, get the trees' probabilities."""
+    """Fit slope and offset so that known labels, scored by their texts, get the trees' probabilities."""
     rng = np.random.default_rng(SEED)
     asked = np.sort(rng.permutation(trees.trained_labels)[:QUERIES])
     queries = [trees.label_texts[number] for number in asked.tolist()]
@@ -57,17 +58,18 @@ def fit_added(trees: Trees) -> tuple[float, float]:
         kept = (ids[row] >= 0) & (ids[row] < trees.trained_labels)
         teacher[row, ids[row][kept]] = calibration(scores[row][kept])
     others = asked[:, None] != np.arange(trees.trained_labels)
-    slope, offset = _likeliest(cosines[others], teacher[others])
-    # The added logits pass through the same calibration as the trees' own.
+    slope, offset = _fit_logistic(cosines[others], teacher[others])
+    # The trees' calibration is applied to the logits of added labels too.
     return slope / calibration.slope, (offset - calibration.offset) / calibration.slope
 
 
-def _likeliest(cosines: Floats, teacher: Floats) -> tuple[float, float]:
+def _fit_logistic(cosines: Floats, teacher: Floats) -> tuple[float, float]:
+    """Return the slope and offset of a logistic curve that maps cosines to the teacher's probabilities."""
     start = np.array([5.0, -5.0])
     if not len(cosines):
         return float(start[0]), float(start[1])
 
-    from scipy.optimize import minimize  # not above: it takes a fifth of a second
+    from scipy.optimize import minimize  # imported here because the import takes 0.2 s
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         logits = weights[0] * cosines + weights[1]

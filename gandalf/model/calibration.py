@@ -1,4 +1,4 @@
-"""What a score means as a probability: a value that belongs to a model (`predict/` fits it)."""
+"""Turn scores into probabilities. A model stores its calibration; `predict/calibration.py` fits it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TINY = float(np.finfo(np.float32).tiny)
 
 @dataclass(frozen=True)
 class Calibration:
-    """Probability sigmoid(slope * score + offset); the slope is above 0, so the order of labels stays."""
+    """Map a score to sigmoid(slope * score + offset); the slope is positive, so the order of labels stays."""
 
     slope: float = 1.0
     offset: float = 0.0
@@ -27,16 +27,16 @@ class Calibration:
             raise DataError(f"a calibration cannot have the slope {self.slope} and the offset {self.offset}")
 
     def __call__(self, scores: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float64]:
-        """Probability of each score; 0 for -inf."""
+        """Return the probability of each score; 0 for -inf."""
         logits = self.slope * scores.astype(np.float64) + self.offset
         return np.asarray(expit(logits), dtype=np.float64)
 
 
 def probabilities(scores: npt.NDArray[np.float32], calibration: Calibration) -> npt.NDArray[np.float32]:
-    """Scores of N x k places, best first, as probabilities that keep the order: above 0, or 0 for -inf.
+    """Return the probabilities of N x k scores, best first, in the same order: positive, or 0 for -inf.
 
-    Near 1 float32 is coarse, and different scores would become one number; whoever ranks by it, such as an
-    evaluation of a file, would then take another label first. Such numbers are kept one step apart.
+    Near 1 float32 is coarse, and different scores could get one probability. An evaluation of the file
+    would then rank the labels differently. So probabilities of different scores stay one step apart.
     """
     found = np.maximum(calibration(scores), _TINY).astype(np.float32)  # shape: (N, k)
     apart = (found[:, 1:] < found[:, :-1]) | (scores[:, 1:] == scores[:, :-1])

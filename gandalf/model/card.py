@@ -1,4 +1,4 @@
-"""The model card: what a model is, what it was made from, how well it does, and what it is not for."""
+"""Write the model card: what the model is, its training data, its figures and its limits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from gandalf.data.sentences import counted
+from gandalf.model.added_labels import count_added
 from gandalf.model.part import Part
 
 FIGURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "C@1", "C@5", "MRR")
@@ -17,9 +18,9 @@ _UNCALIBRATED = "Scores are sigmoids of the model's output. They rank; they are 
 
 
 def model_card(model: Part, metrics: Mapping[str, Any] | None) -> str:
-    """A README for the model's folder, from its config and its figures on the test split."""
+    """Return the README of a model folder, from the model's config and its figures on the test split."""
     system = str(model.config.get("system", "model"))
-    data = _name_of_data(model.config)
+    data = _data_name(model.config)
     about = f", trained on {data}" if data else ""
     sections = (
         _header(system, data, metrics),
@@ -27,25 +28,25 @@ def model_card(model: Part, metrics: Mapping[str, Any] | None) -> str:
         f"Predicts which of {model.num_labels:,} labels a short text has. Made with gandalf: {model.about}",
         _USE,
         "## Scores\n\n" + (_UNCALIBRATED if model.calibration is None else _CALIBRATED),
-        _figures(metrics),
-        _since(metrics),
-        _added(model.config),
-        _limits(model),
+        _figures_section(metrics),
+        _changed_since(metrics),
+        _added_labels_section(model.config),
+        _limits_section(model),
         "## Recipe\n\n`config.json` holds every setting, defaults included.\n\n"
-        + _recipe(_settings(model.config), model.unheeded),
+        + _settings_list(_settings(model.config), model.unheeded),
     )
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
 def _header(system: str, data: str, metrics: Mapping[str, Any] | None) -> str:
-    """Return the YAML that hubs read: JSON strings are YAML too, so no name can break it."""
+    """Return the YAML header that hubs read; names are written as JSON strings, which are valid YAML."""
     lines = [
         "---",
         "library_name: gandalf-xmc",
         "pipeline_tag: text-classification",
         f"tags: [gandalf, extreme-classification, multi-label, {json.dumps(system)}]",
     ]
-    found = _test_part(metrics)
+    found = _test_figures(metrics)
     figures = {name: found[name] for name in FIGURES if isinstance(found.get(name), int | float)}
     if figures:
         named = json.dumps(data or "test split", ensure_ascii=False)
@@ -61,12 +62,13 @@ def _header(system: str, data: str, metrics: Mapping[str, Any] | None) -> str:
     return "\n".join([*lines, "---"])
 
 
-def _test_part(metrics: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _test_figures(metrics: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the figures on the test split, which a run may keep under the key `test`."""
     found = {} if metrics is None else metrics
     return found["test"] if isinstance(found.get("test"), Mapping) else found
 
 
-CHANGED_SINCE = "changed_since"  # in `metrics.json`: what was added to the model after it was scored
+CHANGED_SINCE = "changed_since"  # key of `metrics.json`: what changed in the model after it was scored
 _USE = """## Use
 
 ```
@@ -82,7 +84,7 @@ ids, scores = predictor.predict("a short text", k=5)
 ```"""
 
 
-def _limits(model: Part) -> str:
+def _limits_section(model: Part) -> str:
     return f"""## Intended use and limits
 
 For ranking the labels in `labels.jsonl` on texts like the training texts, such as to suggest related items
@@ -92,33 +94,33 @@ than rare ones. Whatever is one-sided or wrong in the training data is so in the
 decide about people alone."""
 
 
-def _since(metrics: Mapping[str, Any] | None) -> str:
-    """Say what the model was given after the figures were measured."""
+def _changed_since(metrics: Mapping[str, Any] | None) -> str:
+    """Return a sentence about changes of the model after its figures were measured, or ""."""
     found = metrics or {}
     measured = any(name in found for name in FIGURES)
     changed = found.get(CHANGED_SINCE)
     return f"Figures above were measured before {changed}." if measured and changed else ""
 
 
-def _added(config: Mapping[str, Any]) -> str:
-    """What is said of labels that the model was not trained on."""
-    count = sum(int(record["labels"]) for record in config.get("added_labels", []))
+def _added_labels_section(config: Mapping[str, Any]) -> str:
+    """Return the section about labels that were added without training, or ""."""
+    count = count_added(config)
     if not count:
         return ""
     return f"""## Added labels
 
-Without training, from its text and what else was known of each: the last {counted(count, "label")} in
-`labels.jsonl`. Figures above were measured before. Predictions for added labels are less sure than others."""
+Added without training, from texts, examples and neighbours: the last {counted(count, "label")} in
+`labels.jsonl`. Figures above were measured before. Predictions of added labels are less reliable."""
 
 
-def _name_of_data(config: Mapping[str, Any]) -> str:
+def _data_name(config: Mapping[str, Any]) -> str:
     data = config.get("data")
     return str(data.get("name", "")) if isinstance(data, Mapping) else str(data or "")
 
 
-def _figures(metrics: Mapping[str, Any] | None) -> str:
-    """The figures on the test split, on texts that are and are not a label's own text apart."""
-    found = _test_part(metrics)
+def _figures_section(metrics: Mapping[str, Any] | None) -> str:
+    """Return the section with the figures on the test split: on all, known and new texts."""
+    found = _test_figures(metrics)
     names = [name for name in FIGURES if name in found]
     if not names:
         return "## Figures\n\nNot measured on a test split."
@@ -142,12 +144,13 @@ def _figures(metrics: Mapping[str, Any] | None) -> str:
 
 
 def _settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the recipe of the model, which a mix keeps under the key `recipe`."""
     recipe = config.get("recipe")
     return recipe if isinstance(recipe, Mapping) else config
 
 
-def _recipe(config: Mapping[str, Any], unheeded: Container[str]) -> str:
-    """The settings that are single values, and those one level down, without those that say nothing."""
+def _settings_list(config: Mapping[str, Any], unheeded: Container[str]) -> str:
+    """Return the plain settings, down to one level of tables, without those that do not apply."""
     lines = []
     for name, value in config.items():
         if name in unheeded:

@@ -1,4 +1,4 @@
-"""The k best labels of every point, exactly, without ever holding a score for every pair."""
+"""Find the k best labels of each point exactly, without holding the scores of all pairs at once."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 BestLabels = tuple[Tensor, Tensor]  # label ids and scores, best first; shape of both: (B, k)
 
-BATCH = 1_024  # points that meet a block of labels at once
+BATCH = 1_024  # points that are scored against a block of labels at once
 BLOCK = 1 << 14  # labels in a block: with a full batch, 64 MiB of scores
 GATHERED = 1 << 24  # numbers of label rows copied at once to score candidates again
 
 
 class RowBlocks(Protocol):
-    """What is asked of a head: rows and biases of a range of labels, or of any labels."""
+    """A head that gives rows and biases of a range of labels, or of any labels."""
 
     num_labels: int
 
     def block(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Rows and biases from one label up to another."""  # shape: (C, dim), (C,)
+        """Return rows and biases of the labels from `start` up to `stop`."""  # shape: (C, dim), (C,)
         ...
 
     def at(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows and biases of the given labels."""  # shape: (..., dim), (...)
+        """Return rows and biases of the given labels."""  # shape: (..., dim), (...)
         ...
 
 
@@ -49,11 +49,11 @@ def top_k(
     batch: int = BATCH,
     precision: torch.dtype = torch.float32,
 ) -> tuple[Ints, Floats]:
-    """Label ids and scores of the k best labels of each point, best first, ties to the smaller label.
+    """Return numbers and scores of the k best labels of each point, best first, ties to the smaller label.
 
-    Pairs stored in `exclude` (N x L) are dropped before anything is ranked. Where fewer than k labels remain,
-    ids are -1 and scores -inf. A `precision` below float32 is used to find 2k + 32 candidates, which are then
-    scored again in float32: faster, and nearly always the same labels.
+    Pairs stored in `exclude` (N x L) are dropped before the ranking. If fewer than k labels remain, the
+    number is -1 and the score -inf. A `precision` below float32 finds 2k + 32 candidates, which are then
+    scored again in float32: this is faster and finds nearly always the same labels.
     """
     if k < 1 or block < 1 or batch < 1:
         raise DataError(f"k, block and batch must be at least 1, not {k}, {block} and {batch}")
@@ -84,7 +84,7 @@ def top_k(
 
 
 def _best_of_one(x: Tensor, head: RowBlocks, k: int, exclude: csr_array | None) -> tuple[Ints, Floats] | None:
-    """Return what `top_k` does, in a fraction of the time, or None for rows or scores that need its care."""
+    """Return the k best labels of one point by NumPy, or None for rows or scores that need `top_k`."""
     rows, bias = (part.detach() for part in head.block(0, head.num_labels))
     if rows.device.type != "cpu" or rows.dtype != torch.float32 or bias.dtype != torch.float32:
         return None
@@ -109,18 +109,18 @@ class _Scan:
         self._first = _first_k if precision == torch.float32 else _any_first_k
 
     def best(self, x: Tensor, exclude: csr_array | None) -> BestLabels:
-        """The best of all labels; at most L of them."""
+        """Return the best labels, at most L."""
         ids, scores = torch.empty(len(x), 0, dtype=torch.int64), torch.empty(len(x), 0)
         dropped = _pairs_by_block(exclude, self._edges)
         for (start, stop), (rows, columns) in zip(pairwise(self._edges), dropped, strict=True):
             weights, bias = self._head.block(start, stop)
             weights = weights.to(self._precision)
             x = x.to(weights)
-            # The bias is near -log L for all labels: within a low precision, it would swallow the rest.
+            # The bias is near -log L for all labels. In low precision, adding it would round away the rest.
             of_block = (x @ weights.T).float().add_(bias.float())  # shape: (B, C)
             of_block[rows.to(x.device), columns.to(x.device)] = -torch.inf
             columns, values = self._first(of_block, min(self._k, stop - start))
-            # What was found before has smaller ids and stands first, so a stable sort settles ties.
+            # Labels of earlier blocks have smaller numbers and come first, so a stable sort settles ties.
             ids = torch.cat([ids.to(x.device), columns + start], dim=1)
             scores = torch.cat([scores.to(x.device), values], dim=1)
             ids, scores = _sorted(ids, scores, self._k)
@@ -128,11 +128,12 @@ class _Scan:
 
 
 def _first_k(scores: Tensor, k: int) -> BestLabels:
-    """Columns and values of the k largest of each row, largest first, ties to the left."""  # shape: (B, k)
+    """Return columns and values of the k largest of each row, largest first, ties to the left."""
+    # shape: (B, k)
     more = min(k + 1, scores.shape[1])
     values, columns = torch.topk(scores, more, dim=1)
     if more > k:
-        # Of equal scores topk takes any. It matters only where the k-th has an equal that was left out.
+        # torch.topk takes any of equal scores. It matters only if the k-th score has an equal beyond k.
         crowded = values[:, k - 1] == values[:, k]
         values, columns = values[:, :k], columns[:, :k]
         if bool(crowded.any()):
@@ -144,19 +145,19 @@ def _first_k(scores: Tensor, k: int) -> BestLabels:
 
 
 def _any_first_k(scores: Tensor, k: int) -> BestLabels:
-    """The same, of equal scores any."""  # shape: (B, k)
+    """Like `_first_k`, but with any order of equal scores."""  # shape: (B, k)
     values, columns = torch.topk(scores, k, dim=1)
     return columns, values
 
 
 def _sorted(ids: Tensor, scores: Tensor, k: int) -> BestLabels:
-    """The first k by falling score, equal scores in the order they stand in."""  # shape: (B, k)
+    """Return the first k by falling score; equal scores keep their order."""  # shape: (B, k)
     scores, order = torch.sort(scores, dim=1, descending=True, stable=True)
     return ids.gather(1, order[:, :k]), scores[:, :k]
 
 
 def _pairs_by_block(exclude: csr_array | None, edges: list[int]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Row and column within the block of every pair to drop, block by block."""
+    """Yield rows and columns of the excluded pairs of each block; columns count from the block's start."""
     if exclude is None:
         none = torch.empty(0, dtype=torch.int64)
         yield from ((none, none) for _ in pairwise(edges))
@@ -171,20 +172,20 @@ def _pairs_by_block(exclude: csr_array | None, edges: list[int]) -> Iterator[tup
 
 
 def _scored_again(x: Tensor, head: RowBlocks, found: BestLabels, k: int) -> BestLabels:
-    """The k best of the candidates by their scores in float32."""  # shape: (B, k)
+    """Return the k best candidates by their scores in float32."""  # shape: (B, k)
     ids, order = torch.sort(found[0], dim=1)  # so that ties go to the smaller label
     dropped = found[1].gather(1, order) == -torch.inf
     return _sorted(ids, pair_scores(x, head, ids).masked_fill(dropped, -torch.inf), k)
 
 
 def plain_best(x: Tensor, head: RowBlocks, block: tuple[int, int], k: int) -> BestLabels:
-    """The k best labels of a range of them for each point, best first, ties to the smaller label."""
+    """Return the k best labels of a block for each point, best first, ties to the smaller label."""
     start, stop = block
     return _Scan(head, [*range(start, stop, BLOCK), stop], k, torch.float32).best(x, None)
 
 
 def pair_scores(x: Tensor, head: RowBlocks, ids: Tensor) -> Tensor:
-    """Score of each point with each of its own candidates, in float32."""  # shape: (B, C)
+    """Return the score of each point with each of its own candidates, in float32."""  # shape: (B, C)
     step = max(1, GATHERED // max(1, ids.shape[1] * x.shape[1]))
     parts = [_pair_scores(x[i : i + step], head, ids[i : i + step]) for i in range(0, len(x), step)]
     return torch.cat(parts) if parts else x.new_empty(ids.shape)
@@ -192,5 +193,5 @@ def pair_scores(x: Tensor, head: RowBlocks, ids: Tensor) -> Tensor:
 
 def _pair_scores(x: Tensor, head: RowBlocks, ids: Tensor) -> Tensor:
     rows, bias = (part.float() for part in head.at(ids))  # shape: (B, C, dim), (B, C)
-    # Added up in one order for all: equal rows have equal scores, which a matrix product does not promise.
+    # A matrix product may sum equal rows in different orders. This sum gives equal rows equal scores.
     return (x.to(rows)[:, None, :] * rows).sum(dim=2) + bias

@@ -1,4 +1,4 @@
-"""Examples that count at once: texts with known labels, added to the memory of a model."""
+"""Add examples, which are texts with known labels, to the memory of a model; they count at once."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from gandalf.errors import DataError
 from gandalf.memory.keys import keys_of
 from gandalf.memory.memory import EXAMPLE, Block, Memory, Record, Voting
 from gandalf.model.calibration import Calibration
-from gandalf.model.chosen_labels import KnownLabels
+from gandalf.model.known_labels import KnownLabels
 from gandalf.model.part import Part
 from gandalf.model.with_memory import ModelWithMemory, as_queries
 
-WEIGHT = 0.5  # of a memory that nothing was fitted for: an example and the model count the same
-ASKED = 1_000  # label texts that tell how near two different texts are
+WEIGHT = 0.5  # weight of a memory that was not fitted: examples and model count the same
+ASKED = 1_000  # label texts that are compared to learn how near two different texts are
 
 
 def with_examples(
     model: Part, examples: Sequence[Example], known: KnownLabels | None = None
 ) -> ModelWithMemory:
-    """Return a model that also remembers these examples; the given one stays.
+    """Return a model that also remembers these examples; the given model does not change.
 
-    A model without a memory gets one, in which only these examples are. `known` spares a caller who adds
-    often from listing all labels each time.
+    A model without a memory gets a memory of these examples alone. Give `known` if you add examples often:
+    otherwise all labels are indexed each time.
     """
     if not examples:
         raise DataError("there is no example to add", remedy="give at least one text with its labels")
@@ -44,13 +44,13 @@ def with_examples(
     for text, is_known in zip(texts, remembering.knows(texts).tolist(), strict=True):
         if not is_known:
             what = f"nothing in the example {text[:60]!r} is known to the model, so it would never be found"
-            raise DataError(what, remedy="leave it out, or train a model that reads such texts")
+            raise DataError(what, remedy="leave the example out, or train a model that reads such texts")
     records = [Record(text, EXAMPLE, each.id) for text, each in zip(texts, chosen, strict=True)]
     return remembering.with_examples(_values(chosen, remembering.num_labels), records)
 
 
 def examples_for(model: Part, points: Dataset) -> list[Example]:
-    """Return the points of a data set that have labels as examples, with labels as numbers of the model."""
+    """Return the labelled points of a data set as examples, with the model's numbers as labels."""
     numbers = _label_numbers(model, points)
     found = []
     for row, text in enumerate(points.need_texts("adding examples")[0]):
@@ -63,7 +63,7 @@ def examples_for(model: Part, points: Dataset) -> list[Example]:
 
 
 def with_new_labels(model: Part, points: Dataset) -> Part:
-    """Return the model with those labels of the points that it does not have."""
+    """Return the model with further labels: those that the points use and the model does not have."""
     known, ids = KnownLabels(model), model.label_ids is not None
     new = [
         NewLabel(text, name if ids else None)
@@ -91,7 +91,7 @@ def _label_numbers(model: Part, points: Dataset) -> dict[int, int]:
 
 
 def _used_labels(points: Dataset) -> dict[int, tuple[str, str]]:
-    """Return id, or text where there are no ids, and text of the labels that any point has."""
+    """Return name and text of each label that some point has; the name is the id, or else the text."""
     texts = points.need_texts("adding examples")[1]
     names = texts if points.label_ids is None else points.label_ids
     used = np.flatnonzero(points.label_frequencies > 0).tolist()
@@ -99,12 +99,12 @@ def _used_labels(points: Dataset) -> dict[int, tuple[str, str]]:
 
 
 def named_examples(examples: Sequence[Example]) -> list[Example]:
-    """Return the examples with an id each."""
+    """Return the checked examples, each with an id."""
     return [replace(each.checked(), id=each.id or uuid.uuid4().hex) for each in examples]
 
 
 def numbered(example: Example, known: KnownLabels) -> Example:
-    """Return the example with its labels as numbers, or refuse labels that the model does not have."""
+    """Return the example with its labels as numbers; raise a DataError for a label that is unknown."""
     labels, values = list[int](), list[float]()
     for name, value in zip(example.labels, example.values or [1.0] * len(example.labels), strict=True):
         numbers = known.numbers(name)
@@ -126,6 +126,7 @@ def example_ids(model: Part) -> Collection[str]:
 
 
 def _refuse_taken(examples: Sequence[Example], model: Part) -> None:
+    """Refuse ids that another example has already."""
     taken, met = example_ids(model), set[str | None]()
     for each in examples:
         if each.id in taken or each.id in met:
@@ -146,32 +147,33 @@ def with_examples_of(model: Part, other: Part) -> Part:
 
 
 def without_example(model: Part, id: str) -> Part:
-    """Return a model without an example that was added; the given one stays."""
+    """Return a model without one added example; the given model does not change."""
     if not isinstance(model, ModelWithMemory):
         raise DataError(f"there is no example {id!r}", remedy="give the id of an added example")
     return model.without_examples([id])
 
 
 def with_empty_memory(model: Part) -> ModelWithMemory:
-    """Return the model with a memory that holds nothing yet and doubts everything farther than labels are."""
-    vectors = as_queries(model.unit_vectors(_some(model.label_texts)))
+    """Return the model with an empty memory that doubts texts farther away than label texts are apart."""
+    vectors = as_queries(model.unit_vectors(_sample(model.label_texts)))
     none = np.empty(0, dtype=np.int64)
     values = csr_array(np.zeros((0, model.num_labels), dtype=np.float32))
     empty = Block(keys_of(vectors[none]), values, ())
-    near = keys_of(vectors).nearest(vectors, 2)[1][:, 1:]  # the second: every text is nearest to itself
+    near = keys_of(vectors).nearest(vectors, 2)[1][:, 1:]  # the second: each text is nearest to itself
     near = near[np.isfinite(near)]
     doubt = round(float(np.median(near)), 3) if len(near) else 0.5
     calibration = None if model.calibration is None else Calibration()  # its probabilities are calibrated
     return ModelWithMemory(model, Memory((empty,), Voting(doubt=doubt)), WEIGHT, calibration)
 
 
-def _some(texts: Sequence[str]) -> list[str]:
+def _sample(texts: Sequence[str]) -> list[str]:
+    """Return at most ASKED texts at equal distances."""
     places = np.unique(np.linspace(0, len(texts) - 1, ASKED).astype(np.int64))
     return [texts[place] for place in places.tolist()]
 
 
 def _values(examples: Sequence[Example], labels: int) -> csr_array:
-    """Return the values of examples whose labels are numbers."""  # shape: (examples, labels)
+    """Return the matrix of the values of examples, whose labels are numbers."""  # shape: (examples, labels)
     rows = np.repeat(np.arange(len(examples)), [len(each.labels) for each in examples])
     columns = [int(label) for each in examples for label in each.labels]
     values = np.array([value for each in examples for value in each.values or ()], dtype=np.float32)

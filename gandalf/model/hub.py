@@ -1,4 +1,4 @@
-"""Models on a hub, through huggingface_hub: the folder that `save_model` writes is what a hub holds."""
+"""Upload models to a hub and download them, by huggingface_hub. A hub holds what `save_model` writes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gandalf.model.save import save_model
 
 
 def save_pretrained(model: Part, folder: str | Path) -> None:
-    """Write the model into a folder, in place of a model that is there."""
+    """Write the model into a folder; replace a model that is there."""
     save_model(model, folder, overwrite=True)
 
 
@@ -27,7 +27,7 @@ def from_pretrained(
     token: str | None = None,
     device: str | torch.device = "cpu",
 ) -> Part:
-    """Read a model from a folder or, if there is none of that name, from a hub: "user/model"."""
+    """Read a model from a folder or, if no folder has that name, from a hub ("user/model")."""
     if Path(name).is_dir():
         return load_model(name, device)
     hub = _hub()
@@ -50,21 +50,24 @@ def push_to_hub(
     token: str | None = None,
     message: str = "Upload a gandalf model",
 ) -> str:
-    """Upload a model, or a model's folder with its figures, and return its address; it is made if need be."""
+    """Upload a model, or a model folder with its figures; return the address of the repository.
+
+    The repository is created if it does not exist.
+    """
     if isinstance(model, str | Path):
-        read_facts(Path(model))  # refuses what is no model
-        return _pushed(Path(model), repository, private, token, message)
+        read_facts(Path(model))  # raises an error if the folder holds no model
+        return _upload(Path(model), repository, private, token, message)
     with TemporaryDirectory() as folder:
         save_pretrained(model, Path(folder) / "model")
-        return _pushed(Path(folder) / "model", repository, private, token, message)
+        return _upload(Path(folder) / "model", repository, private, token, message)
 
 
-def _pushed(folder: Path, repository: str, private: bool, token: str | None, message: str) -> str:
+def _upload(folder: Path, repository: str, private: bool, token: str | None, message: str) -> str:
     hub = _hub()
     api = hub.HfApi(token=token)
     try:
         address = api.create_repo(repository, private=private, exist_ok=True)
-        # Checkpoints and locks of a run are no part of a model.
+        # Checkpoints and locks belong to the run, not to the model.
         ignored = ["checkpoints/*", ".lock", "*.part"]
         api.upload_folder(
             repo_id=repository, folder_path=folder, commit_message=message, ignore_patterns=ignored

@@ -1,4 +1,7 @@
-"""What is in a model folder: JSON, safetensors and text, nothing that could run code when it is read."""
+"""Name the files of a model folder, and read its facts and labels.
+
+The files are JSON, safetensors and text. No format is used that could run code when it is read.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,17 @@ from gandalf.wide.folder import AGAIN, EXPORTED, missing_file, name_inside, read
 
 CONFIG, WEIGHTS, LABELS = "config.json", "model.safetensors", "labels.jsonl"
 METRICS, CARD = "metrics.json", "README.md"
-RECIPE = "recipe.toml"  # of the run that made the model
-TEXT_COLUMN = "text_column"  # in a config: of the table that the model learnt from
-INDEX, INDEX_FACTS = "index.safetensors", "index.json"  # of these very rows: not for a model made from this
+RECIPE = "recipe.toml"  # settings of the run that made the model
+TEXT_COLUMN = "text_column"  # key of a config: the column of texts in the training table
+INDEX, INDEX_FACTS = "index.safetensors", "index.json"  # valid for these rows only, so never copied along
 FORMAT, VERSION = "gandalf model", 1
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What `config.json` says of the other files, so that each can be checked against it."""
+    """The entries of `config.json` against which the other files are checked."""
 
-    encoder: dict[str, Any]  # its kind and its options
+    encoder: dict[str, Any]  # its kind and options; a mix, trees and a memory have their kind here too
     labels: int
     dim: int
     config: dict[str, Any]
@@ -43,7 +46,7 @@ def listed_files(folder: Path) -> list[str]:
 
 
 def read_facts(folder: Path) -> Facts:
-    """What the folder says of its model, which may be asked before all of it is read."""
+    """Read the facts of a model folder without its tensors; raise a DataError if it holds no model."""
     restore_name(folder)
     if not folder.is_dir():
         what = (
@@ -77,7 +80,7 @@ def read_facts(folder: Path) -> Facts:
             _typed(found, "config", dict),
             None if calibration is None else Calibration(**calibration),
         )
-    except (KeyError, TypeError, ValueError) as error:  # DataError is a ValueError
+    except (KeyError, TypeError, ValueError) as error:  # a DataError of Calibration is a ValueError too
         raise DataError(f"lacks or garbles a setting ({error})", remedy=AGAIN, file=path) from error
 
 
@@ -90,7 +93,7 @@ def _typed(found: Mapping[str, Any], name: str, kind: type) -> Any:  # noqa: ANN
 
 
 def read_labels(path: Path, expected: int) -> tuple[list[str] | None, list[str]]:
-    """Ids, where there are any, and texts of the labels."""
+    """Return the ids of the labels, or None if labels have no ids, and their texts."""
     if not path.is_file():
         raise missing_file(path)
     ids, texts = list[str](), list[str]()

@@ -1,4 +1,4 @@
-"""Reading a model folder: every file is checked against the others, and damage gets a sentence."""
+"""Read a model folder, and check every file against the others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gandalf.wide.folder import AGAIN, PARTS, check_hashes, missing_file
 from gandalf.wide.mixing import MIX, read_composition
 from gandalf.wide.wide_model import TREES
 
-# What a folder holds that is not one network.
+# Describes in a message what a folder holds if it is not one network.
 KINDS: dict[type[Part], str] = {
     Mix: "a mix of several models",
     Trees: "label trees, which have no encoder",
@@ -39,8 +39,8 @@ KINDS: dict[type[Part], str] = {
 def load_model(path: str | Path, device: str | torch.device = "cpu", *, verify: bool = True) -> Part:
     """Read a model folder that `save_model` wrote, ready to predict.
 
-    A folder of which a file is not what was written is refused. That takes a second for each GB or two;
-    without `verify` the files are only checked against one another.
+    The files are compared with their stored hashes, which takes a second for one or two GB. Without `verify`
+    the files are only checked against one another.
     """
     folder = Path(path)
     facts = read_facts(folder)
@@ -51,7 +51,7 @@ def load_model(path: str | Path, device: str | torch.device = "cpu", *, verify: 
 
 
 def load_network(path: str | Path, device: str | torch.device = "cpu") -> Model:
-    """Read a model folder where one encoder with one table of rows is needed."""
+    """Read a model folder; raise a DataError if it is not one encoder with one table of rows."""
     return need_network(load_model(path, device), path)
 
 
@@ -61,7 +61,7 @@ def need_network(
     need: str = "a single network is needed here",
     remedy: str = "give a model of one system, such as gandalf train ... --system astec makes",
 ) -> Model:
-    """Return the model of a folder if it is a network, or say what it is in place of one."""
+    """Return the model if it is a network; otherwise raise a DataError that names its kind."""
     if not isinstance(model, Model):
         raise DataError(f"holds {KINDS[type(model)]}, and {need}", remedy=remedy, file=path)
     return model
@@ -74,13 +74,13 @@ def _load(
     if kind == TREES:
         return load_trees(folder, facts, ids, texts)
     if kind == MIX:
-        return _mix(folder, facts, ids, texts, device)
+        return _load_mix(folder, facts, ids, texts, device)
     if kind == MEMORY:
-        return _with_memory(folder, facts, ids, texts, device)
-    return _network(folder, facts, ids, texts, device)
+        return _load_with_memory(folder, facts, ids, texts, device)
+    return _load_network(folder, facts, ids, texts, device)
 
 
-def _mix(
+def _load_mix(
     folder: Path, facts: Facts, ids: list[str] | None, texts: list[str], device: str | torch.device
 ) -> Mix:
     names, weights = read_composition(
@@ -96,7 +96,7 @@ def _mix(
     return Mix(names, tuple(parts), weights, texts, ids, facts.config, facts.calibration)
 
 
-def _with_memory(
+def _load_with_memory(
     folder: Path, facts: Facts, ids: list[str] | None, texts: list[str], device: str | torch.device
 ) -> ModelWithMemory:
     about = read_facts(folder / PARTS / INNER)
@@ -113,19 +113,19 @@ def _with_memory(
     return found
 
 
-def _network(
+def _load_network(
     folder: Path, facts: Facts, ids: list[str] | None, texts: list[str], device: str | torch.device
 ) -> Model:
     tokens = load_tokens(folder)
     tensors = _read_tensors(folder / WEIGHTS)
     _refuse_deep(facts.encoder, len(tensors), folder / CONFIG)
-    if _calls_for_more(facts.encoder | {"dim": facts.dim}, tensors):
-        with torch.device("meta"):  # takes no memory: what the file lacks is refused before it does
-            _check_shapes(_parts(folder, facts, tokens.size), tensors, folder / WEIGHTS)
-    parts = _parts(folder, facts, tokens.size)
-    _check_shapes(parts, tensors, folder / WEIGHTS)
-    _fill(parts, tensors)
-    encoder, head = parts["encoder"], parts["head"]
+    if _asks_for_larger(facts.encoder | {"dim": facts.dim}, tensors):
+        with torch.device("meta"):  # compares shapes before any memory is taken
+            _check_shapes(_build_modules(folder, facts, tokens.size), tensors, folder / WEIGHTS)
+    modules = _build_modules(folder, facts, tokens.size)
+    _check_shapes(modules, tensors, folder / WEIGHTS)
+    _set_tensors(modules, tensors)
+    encoder, head = modules["encoder"], modules["head"]
     assert isinstance(encoder, TextEncoder) and isinstance(head, Table)
     if getattr(encoder, "dim", None) != facts.dim:
         what = f"the encoder gives {getattr(encoder, 'dim', None)} numbers and the head takes {facts.dim}"
@@ -139,25 +139,26 @@ def _network(
     return model
 
 
-def _calls_for_more(options: Any, tensors: Mapping[str, Tensor]) -> bool:  # noqa: ANN401  JSON
-    """Return True if some number of the options is larger than any size of a tensor.
+def _asks_for_larger(options: Any, tensors: Mapping[str, Tensor]) -> bool:  # noqa: ANN401  JSON
+    """Return True if a number in the options is larger than every dimension of the tensors.
 
-    Shapes are then compared without memory first, which takes a second: PyTorch imports its compiler for it.
+    Only then are shapes compared on the device "meta" first. That takes a second, since PyTorch imports its
+    compiler.
     """
     if isinstance(options, Mapping):
-        return any(_calls_for_more(value, tensors) for value in options.values())
+        return any(_asks_for_larger(value, tensors) for value in options.values())
     if isinstance(options, list):
-        return any(_calls_for_more(value, tensors) for value in options)
+        return any(_asks_for_larger(value, tensors) for value in options)
     if not isinstance(options, int):
         return False
     return options > max((max(tensor.shape, default=0) for tensor in tensors.values()), default=0)
 
 
-def _parts(folder: Path, facts: Facts, vocabulary: int) -> dict[str, nn.Module]:
-    """Return the encoder and the rows that the facts call for, with any values."""
-    with torch.random.fork_rng(devices=[]):  # what they draw is replaced; the caller's dice stay
-        encoder = _built(facts.encoder, vocabulary, folder / CONFIG)
-    with torch.device("meta"):  # millions of rows need not be drawn
+def _build_modules(folder: Path, facts: Facts, vocabulary: int) -> dict[str, nn.Module]:
+    """Build the encoder and the head that the facts describe; their values are not set yet."""
+    with torch.random.fork_rng(devices=[]):  # the caller's random state must not change
+        encoder = _built_encoder(facts.encoder, vocabulary, folder / CONFIG)
+    with torch.device("meta"):  # saves drawing millions of rows that are replaced
         head = Table(facts.labels, facts.dim)
     return {"encoder": encoder, "head": head}
 
@@ -179,18 +180,18 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _built(options: dict[str, Any], vocabulary: int, path: Path) -> nn.Module:
+def _built_encoder(options: dict[str, Any], vocabulary: int, path: Path) -> nn.Module:
     try:
         return build_encoder(options, vocabulary)
     except (DataError, TypeError, ValueError, RuntimeError, MemoryError, ArithmeticError) as error:
         if isinstance(error, DataError) and error.problem.kind == MISSING_LIBRARY:
-            raise  # the folder is not to blame
+            raise  # the environment is wrong, not the folder
         reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
         raise DataError(f"no encoder can be built as it says ({reason})", remedy=AGAIN, file=path) from error
 
 
 def _refuse_deep(options: Mapping[str, Any], tensors: int, path: Path) -> None:
-    """Refuse more layers than there are tensors: building them takes time, wherever they are built."""
+    """Refuse more layers than there are tensors; building them takes long, even on the device "meta"."""
     for name, value in options.items():
         if isinstance(value, Mapping):
             _refuse_deep(value, tensors, path)
@@ -199,22 +200,26 @@ def _refuse_deep(options: Mapping[str, Any], tensors: int, path: Path) -> None:
             raise DataError(what, remedy=AGAIN, file=path)
 
 
-def _check_shapes(parts: dict[str, nn.Module], tensors: dict[str, Tensor], path: Path) -> None:
-    """Refuse tensors that are not those that the parts need."""
-    places = {f"{part}.{name}": value for part in parts for name, value in parts[part].state_dict().items()}
-    for name in sorted({*places, *tensors}):
+def _check_shapes(modules: dict[str, nn.Module], tensors: dict[str, Tensor], path: Path) -> None:
+    """Refuse tensors whose names or shapes differ from the state of the modules."""
+    needed = {
+        f"{module}.{name}": value
+        for module in modules
+        for name, value in modules[module].state_dict().items()
+    }
+    for name in sorted({*needed, *tensors}):
         if name not in tensors:
             raise DataError(f"has no {name}, which {CONFIG} calls for", remedy=AGAIN, file=path)
-        if name not in places:
+        if name not in needed:
             raise DataError(f"holds {name}, which {CONFIG} does not call for", remedy=AGAIN, file=path)
-        found, expected = tuple(tensors[name].shape), tuple(places[name].shape)
+        found, expected = tuple(tensors[name].shape), tuple(needed[name].shape)
         if found != expected:
             what = f"{name} has the shape {found}, and {CONFIG} calls for {expected}"
             raise DataError(what, remedy=AGAIN, file=path)
 
 
-def _fill(parts: dict[str, nn.Module], tensors: dict[str, Tensor]) -> None:
-    """Put the tensors in their places, with the kind of number they have."""
-    for part, module in parts.items():
+def _set_tensors(modules: dict[str, nn.Module], tensors: dict[str, Tensor]) -> None:
+    """Assign the tensors to the modules; each keeps its type of number."""
+    for part, module in modules.items():
         own = {name: tensors[f"{part}.{name}"] for name in module.state_dict()}
         module.load_state_dict(own, assign=True)

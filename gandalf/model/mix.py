@@ -1,4 +1,4 @@
-"""Several models as one: a weighted mean of their calibrated probabilities."""
+"""Mix several models into one by the weighted mean of their calibrated probabilities."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
+from gandalf.model.added_labels import checked_labels, with_record
 from gandalf.model.calibration import Calibration
-from gandalf.model.chosen_labels import checked_labels, with_record
 from gandalf.model.exact import top_k
 from gandalf.model.layout import Facts
 from gandalf.model.model import Model
@@ -37,10 +37,11 @@ from gandalf.wide.mixing import (
 
 @dataclass
 class Mix(Extendable):
-    """Parts with weights that sum to 1; the probability of a label is the weighted mean of the parts'.
+    """Parts with weights that sum to 1.
 
-    A part proposes its best labels. A label that it does not propose counts as 0 there, when the weights are
-    fitted just as when they are used.
+    The probability of a label is the weighted mean of the parts' probabilities. Each part proposes its best
+    labels; a label that a part does not propose has probability 0 there. The weights are fitted in the same
+    way as they are used.
     """
 
     names: tuple[str, ...]
@@ -68,28 +69,28 @@ class Mix(Extendable):
 
     @property
     def composition(self) -> str:
-        """Names and weights, the heaviest first."""
+        """Return names and weights as words, the heaviest part first."""
         order = sorted(zip(self.weights, self.names, strict=True), reverse=True)
         return ", ".join(f"{name} {weight:.0%}" for weight, name in order)
 
     @property
     def num_labels(self) -> int:
-        """Number of labels L."""
+        """Return the number of labels, L."""
         return len(self.label_texts)
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are: on a GPU if any part's are."""
+        """Return the device of the weights; a GPU if any part is on one."""
         return next((part.device for part in self.parts if part.device.type != "cpu"), self.parts[0].device)
 
     @property
     def lead(self) -> Part:
-        """The part that says which texts and labels are alike."""
+        """Return the part whose vectors and rows tell which texts and labels are alike."""
         return self.part(self.lead_name)
 
     @property
     def lead_name(self) -> str:
-        """The name of the heaviest part with dense vectors, else of the heaviest."""
+        """Return the name of the heaviest network, or of the heaviest part without a network."""
         order = sorted(range(len(self.parts)), key=lambda at: -self.weights[at])
         dense = [at for at in order if isinstance(self.parts[at], Model)]
         return self.names[(dense or order)[0]]
@@ -100,12 +101,12 @@ class Mix(Extendable):
 
     @property
     def about(self) -> str:
-        """What the model card says of its parts."""
+        """Return the sentence of the model card about the parts."""
         return f"it mixes the probabilities of several models ({self.composition})."
 
     @property
     def reads(self) -> str:
-        """What the model card says of the texts that it reads."""
+        """Return the sentence of the model card about the texts that the model reads."""
         return " ".join(dict.fromkeys(part.reads for part in self.parts))
 
     def best(self, texts: Sequence[str], k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
@@ -115,7 +116,7 @@ class Mix(Extendable):
     def best_by(
         self, texts: Sequence[str], k: int, exclude: csr_array | None, vectors: Mapping[str, Tensor]
     ) -> tuple[Ints, Floats]:
-        """Return the same, where vectors of the texts by some of the parts are known already."""
+        """Like `best`, but with given vectors of the texts by some parts: part name -> vectors."""
         size = min(max(k, PROPOSED), self.num_labels)
         found = []
         for name, part in zip(self.names, self.parts, strict=True):
@@ -132,7 +133,7 @@ class Mix(Extendable):
         return weighted(self.weights, found)
 
     def shares(self, text: str, label: int) -> tuple[Share, ...]:
-        """Return what each part says of a label, the part that adds most first."""
+        """Return weight and probability of a label by each part, the part that adds most first."""
         one = np.array([[label]])
         found = [
             Share(name, weight, float(part_probabilities(part, part.score([text], one))[0, 0]))
@@ -141,53 +142,53 @@ class Mix(Extendable):
         return tuple(sorted(found, key=lambda share: -share.weight * share.probability))
 
     def knows(self, texts: Sequence[str]) -> Mask:
-        """Return True for each text of which at least one part knows something."""
+        """Return True for each text that at least one part knows."""
         return np.asarray(np.logical_or.reduce([part.knows(texts) for part in self.parts]))
 
     def unit_vectors(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors of the part that leads."""
+        """Return the unit vectors of the part `lead`."""
         return self.lead.unit_vectors(texts)
 
     def alike(self, label: int, most: int) -> list[tuple[int, float]]:
-        """Return the labels most like this one by the part that leads."""
+        """Return the labels most like this one by the part `lead`."""
         return self.lead.alike(label, most)
 
     def with_label_maker(self) -> Mix:
-        """Return a mix whose parts all have fitted what new labels need."""
+        """Return a mix whose parts are all ready to add labels quickly."""
         return replace(self, parts=tuple(part.with_label_maker() for part in self.parts))
 
     def with_labels(self, labels: Sequence[NewLabel]) -> Mix:
         """Return a mix whose parts all have these labels too."""
-        chosen = checked_labels(self, labels)
+        checked = checked_labels(self, labels)
         return replace(
             self,
-            parts=tuple(part.with_labels(chosen.labels) for part in self.parts),
-            label_texts=chosen.texts,
-            label_ids=chosen.ids,
-            config=with_record(self.config, chosen.labels),
+            parts=tuple(part.with_labels(checked.labels) for part in self.parts),
+            label_texts=checked.texts,
+            label_ids=checked.ids,
+            config=with_record(self.config, checked.labels),
         )
 
     def facts(self) -> Facts:
-        """Return what `config.json` will say."""
+        """Return the facts for `config.json`."""
         kinds = {"kind": MIX, "parts": list(self.names), "weights": list(self.weights)}
         return Facts(kinds, self.num_labels, len(self.parts), self.config, self.calibration)
 
     def write(self, folder: Path) -> None:
-        """Write each part into a folder of its own; labels are those of the mix."""
-        from gandalf.model.save import write_part  # not above: it needs this class
+        """Write each part into a folder of its own, without labels: all parts have those of the mix."""
+        from gandalf.model.save import write_part  # imported here because it imports this class
 
         for name, part in zip(self.names, self.parts, strict=True):
-            place = folder / PARTS / name
-            place.mkdir(parents=True, exist_ok=True)
-            write_part(part, place)
+            inner = folder / PARTS / name
+            inner.mkdir(parents=True, exist_ok=True)
+            write_part(part, inner)
 
 
 def part_lists(part: Part, texts: Sequence[str], size: int, exclude: csr_array | None) -> Lists:
-    """Return the labels that a part proposes, with its probabilities."""  # shape: (N, size), (N, size)
+    """Return the `size` best labels of a part with its probabilities."""  # shape: (N, size), (N, size)
     ids, scores = part.best(texts, size, exclude)
     return ids, part_probabilities(part, scores)
 
 
 def part_probabilities(part: Part, scores: Floats) -> npt.NDArray[np.float64]:
-    """Return a part's scores as probabilities; -inf is 0."""
+    """Turn a part's scores into probabilities; -inf becomes 0."""
     return (part.calibration or Calibration())(scores)

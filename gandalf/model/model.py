@@ -1,4 +1,4 @@
-"""Everything that turns a text into label scores."""
+"""Hold a network with its tokens and labels: everything that turns a text into label scores."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ from gandalf.progress import track
 from gandalf.text.tokens import Tokens
 from gandalf.wide.mixing import Floats, Ints
 
-ROWS = 1 << 14  # of labels that are compared with one at once
-LONG = 32  # batches from which on somebody waits and wants to see a bar
+ROWS = 1 << 14  # label rows that are compared with one row at once
+LONG = 32  # batches from which on a progress bar is shown
 
 
 @dataclass
 class Model(Extendable):
-    """Tokens, encoder and head, what the labels are called, and how it was made."""
+    """A network: tokens, encoder, head, names of the labels, and the recipe."""
 
     tokens: Tokens
-    encoder: TextEncoder  # an `Encoder`: (B, T) -> (B, dim)
-    head: Table | Int8Table  # the latter in memory alone, never in a folder
+    encoder: TextEncoder  # (B, T) -> (B, dim)
+    head: Table | Int8Table  # an Int8Table is made in memory and never written to a folder
     label_texts: Sequence[str]  # L
     label_ids: Sequence[str] | None  # L
     config: dict[str, Any]  # the resolved recipe; `encoder` in it says how the encoder is built
     calibration: Calibration | None = None
-    maker: NewRows | None = field(default=None, repr=False)  # of rows of new labels, where it is fitted
-    unheeded: ClassVar[frozenset[str]] = frozenset()  # settings of its recipe that say nothing about it
+    maker: NewRows | None = field(default=None, repr=False)  # makes rows of new labels; None: not fitted yet
+    unheeded: ClassVar[frozenset[str]] = frozenset()  # recipe settings that do not apply to a network
 
     def __post_init__(self) -> None:
         for name, labels in (("label_texts", self.label_texts), ("label_ids", self.label_ids)):
@@ -62,28 +62,28 @@ class Model(Extendable):
 
     @property
     def num_labels(self) -> int:
-        """Number of labels L."""
+        """Return the number of labels, L."""
         return self.head.num_labels
 
     @property
     def about(self) -> str:
-        """What the model card says of its parts."""
+        """Return the sentence of the model card about encoder and head."""
         parts = f"an encoder turns the text into {self.head.dim} numbers"
         return f"{parts}, and each label has a weight vector of its own."
 
     @property
     def reads(self) -> str:
-        """What the model card says of the length of texts."""
+        """Return the sentence of the model card about the length of texts."""
         return f"It reads at most {self.tokens.max_length} tokens of a text."
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Return the device of the weights."""
         return self.head.rows.device
 
     @torch.no_grad()
     def vectors(self, texts: Sequence[str], batch: int = 1024) -> Tensor:
-        """Encode texts as they are encoded for prediction: no dropout, no gradient."""  # shape: (N, dim)
+        """Encode texts for prediction: without dropout and gradients."""  # shape: (N, dim)
         if len(texts) == 1:
             plain = self.encoder.plain()
             if plain is not None:
@@ -91,7 +91,7 @@ class Model(Extendable):
         starts = range(0, len(texts), batch)
         found = [torch.empty(0, self.head.dim, device=self.device)]
         was_training = self.encoder.training
-        if was_training:  # asked first: it goes through all modules, and a server encodes one text at a time
+        if was_training:  # `eval` visits all modules, which is slow for a server with one text at a time
             self.encoder.eval()
         try:
             for start in track(starts, "encoding") if len(starts) >= LONG else starts:
@@ -103,7 +103,7 @@ class Model(Extendable):
         return torch.cat(found)
 
     def best(self, texts: Sequence[str], k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
-        """Return ids and scores of the k best labels of each text, by an exact search."""
+        """Return label numbers and scores of the k best labels of each text, by an exact search."""
         return top_k(self.vectors(texts), self.head, k, exclude=exclude)
 
     @torch.no_grad()
@@ -118,12 +118,12 @@ class Model(Extendable):
         return self.tokens.known(texts)
 
     def unit_vectors(self, texts: Sequence[str]) -> Tensor:
-        """Return the encoder's vectors at length 1."""  # shape: (N, dim)
+        """Return the encoder's vectors, scaled to length 1."""  # shape: (N, dim)
         return F.normalize(self.vectors(texts), dim=1)
 
     @torch.no_grad()
     def alike(self, label: int, most: int) -> list[tuple[int, float]]:
-        """Return the labels whose rows point most nearly the same way."""
+        """Return the labels whose rows have the highest cosine with this label's row."""
         row = F.normalize(self.head.at(torch.tensor([label], device=self.device))[0].float(), dim=1)[0]
         ends = (*range(0, self.num_labels, ROWS), self.num_labels)
         parts = [
@@ -135,10 +135,10 @@ class Model(Extendable):
         return largest(cosines, min(most, self.num_labels - 1))
 
     def facts(self) -> Facts:
-        """Return what `config.json` will say, once it is sure that the encoder can be built from it."""
+        """Return the facts for `config.json`; raise a DataError if they do not describe the encoder."""
         options = self.config.get("encoder")
         try:
-            with torch.device("meta"):  # shapes without numbers
+            with torch.device("meta"):  # compares shapes, takes no memory
                 again = build_encoder(options or {}, self.tokens.size)
         except (DataError, TypeError) as error:
             what = f"the model's config does not say how its encoder is built ({error})"
@@ -152,41 +152,41 @@ class Model(Extendable):
         return Facts(dict(options or {}), self.num_labels, self.head.dim, self.config, self.calibration)
 
     def write(self, folder: Path) -> None:
-        """Write tokens and weights into a folder that is there."""
+        """Write tokens and weights into an existing folder."""
         self.tokens.save(folder)
         path = folder / WEIGHTS
         try:
             with moved_in(folder, WEIGHTS) as inner:
                 save_file(self._tensors(), inner / WEIGHTS)
-            # safetensors makes files that only their owner may read; the vocabulary's has the usual mode.
+            # safetensors writes files that only their owner may read. Copy the mode of another file.
             others = (each for each in folder.iterdir() if each != path and each.is_file())
             path.chmod(next(others).stat().st_mode)
-        except (OSError, SafetensorError) as error:  # a full disk is either
+        except (OSError, SafetensorError) as error:  # a full disk raises either
             raise DataError(f"cannot be written ({error})", file=path) from error
 
     def _tensors(self) -> dict[str, Tensor]:
-        """Return all weights and buffers by name, each with memory of its own, as safetensors asks."""
+        """Return all weights and buffers by name; safetensors needs separate memory for each."""
         tensors: dict[str, Tensor] = {}
         seen: set[int] = set()
         for part, module in (("encoder", self.encoder), ("head", self.head)):
             for name, tensor in module.state_dict().items():
                 tensor = tensor.detach().cpu().contiguous()
-                place = tensor.untyped_storage().data_ptr()
-                tensors[f"{part}.{name}"] = tensor.clone() if place in seen else tensor
-                seen.add(place)
+                address = tensor.untyped_storage().data_ptr()
+                tensors[f"{part}.{name}"] = tensor.clone() if address in seen else tensor
+                seen.add(address)
         return tensors
 
     def with_label_maker(self) -> Model:
-        """Return the model with a maker of new rows, fitted on its labels, and with room for the rows.
+        """Return the model with a fitted maker of new rows, and with memory reserved for new rows.
 
-        Fitting takes a while. Models with more labels share their rows with this one.
+        Fitting takes seconds. Models with more labels then share the rows of this one.
         """
-        from gandalf.model.new_labels import row_maker  # not above: it needs this class
+        from gandalf.model.new_labels import row_maker  # imported here because it imports this class
 
         return replace(self, maker=self.maker or row_maker(self), head=self.head.with_room())
 
     def with_labels(self, labels: Sequence[NewLabel]) -> Model:
-        """Return a model that also has these labels, made from what is known of them; this one stays."""
-        from gandalf.model.new_labels import with_labels  # not above: it needs this class
+        """Return a model that also has these labels, made without training; this model does not change."""
+        from gandalf.model.new_labels import with_labels  # imported here because it imports this class
 
         return with_labels(self, labels, self.maker)

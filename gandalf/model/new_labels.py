@@ -1,4 +1,4 @@
-"""Labels added to a trained model without training."""
+"""Add labels to a trained network without training."""
 
 from __future__ import annotations
 
@@ -12,46 +12,43 @@ from torch import Tensor
 
 from gandalf.data.formats.texts import clean
 from gandalf.data.new_labels import NewLabel
-from gandalf.model.chosen_labels import added, checked_labels, with_record
+from gandalf.model.added_labels import checked_labels, count_added, with_record
 from gandalf.model.model import Model
 from gandalf.model.new_rows import Evidence, Known, NewRows, fit_new_rows, unit
 from gandalf.model.row_map import Floats
 
-MOST = 100_000  # known labels that a map is fitted on: far more than the few hundred numbers of a vector
-SEED = 0  # which of them, where there are more
+MOST = 100_000  # known labels that the map is fitted on: far more than the few hundred numbers of a vector
+SEED = 0  # for drawing them from more labels
 
 
 def row_maker(model: Model) -> NewRows:
-    """What makes rows of new labels, fitted on those that the model was trained on: the same for all of them.
+    """Fit the maker of new rows on the labels that the model was trained on.
 
-    Labels that were added before are not learned from: what their rows say is what was read off the others.
+    Labels that were added before are left out: their rows were derived from the trained rows.
     """
     return fit_new_rows(known_labels(model), np.random.default_rng(SEED))
 
 
 def with_labels(model: Model, labels: Sequence[NewLabel], maker: NewRows | None = None) -> Model:
-    """A model that has the labels too; it shares the encoder with the one given, which stays as it is.
+    """Return a model that also has these labels and shares the encoder; the given model does not change.
 
-    The `maker` is `row_maker`'s, which takes a while: whoever adds labels again and again keeps it.
+    `maker` is the result of `row_maker`. Keep it if you add labels several times: fitting takes seconds.
     """
-    chosen = checked_labels(model, labels)
+    checked = checked_labels(model, labels)
     maker = row_maker(model) if maker is None else maker
-    rows, biases = maker(_evidence(model, chosen.labels, chosen.neighbours, maker.row_map.mean_row))
+    rows, biases = maker(_evidence(model, checked.labels, checked.neighbours, maker.row_map.mean_row))
     return replace(
         model,
         head=model.head.extended(torch.from_numpy(rows), torch.from_numpy(biases)),
-        label_texts=chosen.texts,
-        label_ids=chosen.ids,
-        config=with_record(model.config, chosen.labels, **_record(maker)),
+        label_texts=checked.texts,
+        label_ids=checked.ids,
+        config=with_record(model.config, checked.labels, **_record(maker)),
     )
 
 
-# ---- what is known
-
-
 def known_labels(model: Model) -> Known:
-    """The labels that the model was trained on, or many of them where there are very many."""
-    trained = model.num_labels - added(model.config)
+    """Return the labels that the model was trained on, or a sample of MOST labels."""
+    trained = model.num_labels - count_added(model.config)
     chosen = np.arange(trained)
     if trained > MOST:
         chosen = np.sort(np.random.default_rng(SEED).choice(trained, MOST, replace=False))
@@ -63,13 +60,14 @@ def known_labels(model: Model) -> Known:
 def _evidence(
     model: Model, labels: Sequence[NewLabel], near: Sequence[Sequence[int]], mean_row: Floats
 ) -> Evidence:
+    """Collect what is known of new labels; `near` are the numbers of their neighbours."""
     vectors = _array(model.vectors([label.text for label in labels]))
     examples = [(at, text) for at, label in enumerate(labels) for text in map(clean, label.examples) if text]
     sums, counts = np.zeros(vectors.shape), np.zeros(len(labels))
     if examples:
-        places = [at for at, _ in examples]
-        np.add.at(sums, places, _array(model.vectors([text for _, text in examples])))
-        np.add.at(counts, places, 1.0)
+        owners = [at for at, _ in examples]  # the new label of each example
+        np.add.at(sums, owners, _array(model.vectors([text for _, text in examples])))
+        np.add.at(counts, owners, 1.0)
     directions = np.zeros(vectors.shape)
     for at, numbers in enumerate(near):
         if numbers:
@@ -82,10 +80,8 @@ def _array(tensor: Tensor) -> Floats:
     return np.asarray(tensor.detach().float().cpu().numpy())
 
 
-# ---- what comes of it
-
-
 def _record(maker: NewRows) -> dict[str, Any]:
+    """Return the fitted numbers of the maker, for the model's config."""
     return {
         "fitted_on": maker.row_map.labels,
         "map_strength": maker.row_map.strength,

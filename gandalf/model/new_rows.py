@@ -1,10 +1,13 @@
-"""Rows and biases of labels that a model was not trained on, from what is known of them.
+"""Make rows and biases of labels that a model was not trained on.
 
-A row's direction is a weighted sum of what three witnesses say, each a direction of length 1: the ridge map
-from label texts to learned rows; the discriminant of the label's text and of texts that have it; the mean
-row of known labels that are like it. The length and the bias, which decide how a new label does against
-known ones, are fitted on the known labels: their rows made the same way, each without its own learned row,
-are to give the probabilities that their learned rows give.
+The direction of a new row is a weighted sum of three unit vectors:
+- the ridge map from label texts to learned rows;
+- the discriminant of the label's text and of its examples;
+- the mean row of its neighbours, known labels that are like it.
+
+Length and bias decide how a new label ranks against known labels. They are fitted on the known labels: rows
+are made for known labels in the same way, each without its own learned row, and must give the probabilities
+of the learned rows.
 """
 
 from __future__ import annotations
@@ -17,14 +20,14 @@ from scipy.special import expit
 
 from gandalf.model.row_map import Floats, Ints, Matrix, RowMap, fit_row_map
 
-# Weights of the witnesses, chosen on labels and points held out of training (docs/guide/new_labels.md).
-# The label's own text counts like an example; the map counts by how much it explains.
+# Weights of the three vectors, chosen on labels and points held out of training (docs/guide/new_labels.md).
+# The label's own text counts like an example; the map counts by the variance that it explains.
 TEXT, NEIGHBOUR = 1.0, 0.5
-MOST_OF_MAP = 100.0  # the map's weight where it explains everything
+MOST_OF_MAP = 100.0  # the map's weight if it explains all variance
 QUERIES = 1_024  # texts of known labels on which probabilities are compared
-BLOCK = 4_096  # labels that meet the queries at once
-BINS = 4_096  # of scores; finer than any two numbers fitted to them could tell
-HALVINGS = 50
+BLOCK = 4_096  # labels that are scored against the queries at once
+BINS = 4_096  # bins of scores; finer bins would not change the two fitted numbers
+HALVINGS = 50  # steps of a bisection
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,24 +41,24 @@ class Known:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What is known of some new labels."""
+    """Texts, examples and neighbours of new labels, as vectors."""
 
-    vectors: Matrix  # of their texts; shape: (C, dim)
-    example_sums: Matrix  # sums of the vectors of their examples; shape: (C, dim)
-    examples: Matrix  # how many of those; shape: (C,)
-    neighbours: Matrix  # mean directions of the rows of their neighbours; shape: (C, dim)
-    near: Matrix  # how many of those; shape: (C,)
+    vectors: Matrix  # of the label texts; shape: (C, dim)
+    example_sums: Matrix  # sums of the vectors of the examples; shape: (C, dim)
+    examples: Matrix  # numbers of examples; shape: (C,)
+    neighbours: Matrix  # mean directions of the neighbours' rows; shape: (C, dim)
+    near: Matrix  # numbers of neighbours; shape: (C,)
 
     @staticmethod
     def of_texts(vectors: Matrix) -> Evidence:
-        """Nothing but their texts."""
+        """Return the evidence of labels of which only the texts are known."""
         nothing, none = np.zeros_like(vectors), np.zeros(len(vectors))
         return Evidence(vectors, nothing, none, nothing, none)
 
 
 @dataclass(frozen=True, eq=False)
 class NewRows:
-    """Makes rows and biases; fitted on the known labels of one model."""
+    """A maker of rows and biases, fitted on the known labels of one model."""
 
     row_map: RowMap
     queries: Floats  # shape: (Q, dim)
@@ -63,7 +66,7 @@ class NewRows:
     offset: float = 0.0  # bias of a label of which only the text is known
 
     def __call__(self, evidence: Evidence) -> tuple[Floats, Floats]:
-        """Rows and biases of new labels, each as if it were the only one."""  # shape: (C, dim), (C,)
+        """Return rows and biases of new labels; no label depends on another."""  # shape: (C, dim), (C,)
         mapped = self.row_map(evidence.vectors)
         rows = self.scale * self.directions(evidence, mapped)
         plain = self.scale * self.directions(Evidence.of_texts(evidence.vectors), mapped)
@@ -71,11 +74,11 @@ class NewRows:
         more = np.flatnonzero((evidence.examples > 0) | (evidence.near > 0))
         for at in (more[start : start + BLOCK] for start in range(0, len(more), BLOCK)):
             before = self.queries @ plain[at].T + self.offset  # shape: (Q, C)
-            biases[at] = self.offset + _same_mass(before, self.queries @ rows[at].T + self.offset)
+            biases[at] = self.offset + _bias_change(before, self.queries @ rows[at].T + self.offset)
         return rows, biases
 
     def directions(self, evidence: Evidence, mapped: Floats) -> Floats:
-        """Directions of rows; `mapped` are the rows that the map gives."""  # shape: (C, dim)
+        """Return unit directions of rows; `mapped` are the rows by the ridge map."""  # shape: (C, dim)
         explained = self.row_map.explained
         of_map = min(explained / max(1 - explained, 1 / MOST_OF_MAP), MOST_OF_MAP)
         texts = TEXT + evidence.examples[:, None]
@@ -93,31 +96,31 @@ def fit_new_rows(known: Known, rng: np.random.Generator) -> NewRows:
 
 
 def matched(row_map: RowMap, known: Known, rng: np.random.Generator) -> NewRows:
-    """Rows by this map, whose length and bias are fitted on known labels."""
+    """Return a maker with this map, and fit the length and bias of new rows on known labels."""
     asked = np.sort(rng.permutation(len(known.vectors))[:QUERIES])
     maker = NewRows(row_map, known.vectors[asked].astype(np.float64))
-    scale, offset = _same_probabilities(maker, known, asked)
+    scale, offset = _fit_scale_and_offset(maker, known, asked)
     return replace(maker, scale=scale, offset=offset)
 
 
 def unit(vectors: Matrix) -> Floats:
-    """Each row divided by its length; 0 stays 0."""  # shape: (C, dim)
+    """Divide each row by its length; a row of zeros stays."""  # shape: (C, dim)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1.0), dtype=np.float64)
 
 
-def _same_probabilities(maker: NewRows, known: Known, asked: Ints) -> tuple[float, float]:
-    """Scale and offset with which left-out rows give the probabilities of the learned rows.
+def _fit_scale_and_offset(maker: NewRows, known: Known, asked: Ints) -> tuple[float, float]:
+    """Fit scale and offset so that left-out rows give the probabilities of the learned rows.
 
-    Two numbers of a logistic curve, by likelihood. A label's score on its own text is left out: it is what
-    a trained label knows best and a new one is not asked. Scores are counted in bins, so that memory does
-    not grow with the labels.
+    They are the two numbers of a logistic curve, fitted by likelihood. A label's score on its own text is
+    left out: a trained label fits its own text better than a new label can. Scores are counted in bins, so
+    that memory does not grow with the labels.
     """
     centred = known.rows - maker.row_map.mean_row
     start = (float(np.linalg.norm(centred, axis=1).mean()) or 1.0, float(known.biases.mean()))
     reach = float(np.linalg.norm(maker.queries, axis=1).max(initial=0.0)) or 1.0
     counts, masses = np.zeros(BINS), np.zeros(BINS)
-    for student, teacher in _compared(maker, known, asked):
+    for student, teacher in _scored_pairs(maker, known, asked):
         bins = np.clip((student / reach + 1) * (BINS / 2), 0, BINS - 1).astype(np.int64)
         counts += np.bincount(bins, minlength=BINS)
         masses += np.bincount(bins, weights=teacher, minlength=BINS)
@@ -126,7 +129,7 @@ def _same_probabilities(maker: NewRows, known: Known, asked: Ints) -> tuple[floa
     if total <= 0:
         return start
 
-    from scipy.optimize import minimize  # not above: it takes a fifth of a second
+    from scipy.optimize import minimize  # imported here because the import takes 0.2 s
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         logits = weights[0] * scores + weights[1]
@@ -134,14 +137,14 @@ def _same_probabilities(maker: NewRows, known: Known, asked: Ints) -> tuple[floa
         value = (counts * np.logaddexp(0.0, logits) - masses * logits).sum() / total
         return float(value), np.array([missed @ scores, missed.sum()])
 
-    # Rows of new labels are not to be much longer than learned ones, whatever a few pairs say.
+    # A few pairs must not make rows of new labels much longer than learned rows.
     bounds = [(1e-3 * start[0], 3 * start[0]), (None, None)]
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
     return float(found.x[0]), float(found.x[1])
 
 
-def _compared(maker: NewRows, known: Known, asked: Ints) -> Iterator[tuple[Floats, Floats]]:
-    """Of pairs of query and known label, block by block: direction's score and learned probability."""
+def _scored_pairs(maker: NewRows, known: Known, asked: Ints) -> Iterator[tuple[Floats, Floats]]:
+    """Yield the scores by new directions and the learned probabilities of query-label pairs, by blocks."""
     for start in range(0, len(known.vectors), BLOCK):
         block = slice(start, start + BLOCK)
         vectors, rows = known.vectors[block], known.rows[block]
@@ -152,14 +155,14 @@ def _compared(maker: NewRows, known: Known, asked: Ints) -> Iterator[tuple[Float
         yield student[others], teacher[others]
 
 
-def _same_mass(before: Floats, after: Floats) -> Floats:
-    """What to add to scores so that each label is as probable over all queries as it was before.
+def _bias_change(before: Floats, after: Floats) -> Floats:
+    """Return the bias to add so that each label keeps its mean probability over all queries.
 
-    More evidence turns a row; it does not make the label more frequent.
+    More evidence turns a row; it must not make the label more frequent. The bias is found by bisection.
     """  # shape: (Q, C), (Q, C) -> (C,)
     wanted = expit(before).mean(0)
-    low = before.min(0) - after.max(0)  # with this every score is below all of those before, and so on
-    high = before.max(0) - after.min(0)
+    low = before.min(0) - after.max(0)  # lowers every new score below all scores before
+    high = before.max(0) - after.min(0)  # raises every new score above all scores before
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         less = expit(after + middle).mean(0) < wanted

@@ -1,4 +1,4 @@
-"""What every kind of model can do: the protocol that prediction, serving and mixing rely on."""
+"""Define `Part`, the protocol of every kind of model; prediction, serving and mixing use nothing else."""
 
 from __future__ import annotations
 
@@ -19,64 +19,64 @@ from gandalf.model.layout import Facts
 from gandalf.wide.mixing import NO_LABEL, Floats, Ints
 
 Mask = npt.NDArray[np.bool_]
-Vectors = Tensor | csr_array  # rows of length 1, or empty; dense of a network, sparse of words
+Vectors = Tensor | csr_array  # rows of length 1, or zero; dense by a network, sparse by label trees
 
 
 class Part(Protocol):
-    """Anything that turns texts into labels with scores: a network, label trees, or a mix of them.
+    """A model that turns texts into label numbers and scores: a network, label trees, a mix, or a memory.
 
     A score is a logit before calibration. `calibration` turns it into a probability.
     """
 
     @property
     def label_texts(self) -> Sequence[str]:
-        """Texts of the labels."""  # shape: (L,)
+        """Return the text of each label."""  # shape: (L,)
         ...
 
     @property
     def label_ids(self) -> Sequence[str] | None:
-        """Ids of the labels, if they have any."""  # shape: (L,)
+        """Return the id of each label, or None if labels have no ids."""  # shape: (L,)
         ...
 
     @property
     def config(self) -> dict[str, Any]:
-        """The resolved recipe and what else is known of its making."""
+        """Return the resolved recipe and further facts of the training."""
         ...
 
     @property
     def calibration(self) -> Calibration | None:
-        """How a score becomes a probability."""
+        """Return the calibration of scores, or None if it was not fitted."""
         ...
 
     @property
     def num_labels(self) -> int:
-        """Number of labels L."""
+        """Return the number of labels, L."""
         ...
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Return the device of the weights."""
         ...
 
     @property
     def unheeded(self) -> frozenset[str]:
-        """Settings of its recipe that say nothing about it."""
+        """Return the recipe settings that do not apply to this kind of model."""
         ...
 
     @property
     def about(self) -> str:
-        """What the model card says of its parts."""
+        """Return the sentence of the model card about the parts."""
         ...
 
     @property
     def reads(self) -> str:
-        """What the model card says of the texts that it reads."""
+        """Return the sentence of the model card about the texts that the model reads."""
         ...
 
     def best(self, texts: Sequence[str], k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
-        """Return ids and scores of the k best labels of each text, best first, ties to the smaller label.
+        """Return numbers and scores of the k best labels of each text, best first, ties to the smaller label.
 
-        Pairs stored in `exclude` (N x L) are dropped first. Where fewer than k labels remain, the id is
+        Pairs stored in `exclude` (N x L) are dropped first. If fewer than k labels remain, the number is
         NO_LABEL and the score -inf.
         """  # shape: (N, k), (N, k)
         ...
@@ -90,19 +90,19 @@ class Part(Protocol):
         ...
 
     def unit_vectors(self, texts: Sequence[str]) -> Vectors:
-        """Return vectors of length 1, whose products say how alike two texts are."""  # shape: (N, dim)
+        """Return vectors of length 1; products of vectors are similarities of texts."""  # shape: (N, dim)
         ...
 
     def alike(self, label: int, most: int) -> list[tuple[int, float]]:
-        """Return the labels most like this one, with cosines, the nearest first."""
+        """Return the labels most like this one with their cosines, the nearest label first."""
         ...
 
     def with_label_maker(self) -> Part:
-        """Return this model with everything fitted that new labels need, so that adding them is quick."""
+        """Return this model after the fit that new labels need, so that adding labels is quick."""
         ...
 
     def with_labels(self, labels: Sequence[NewLabel]) -> Part:
-        """Return a model that also has these labels, made without training; this one stays."""
+        """Return a model that also has these labels, made without training; this model does not change."""
         ...
 
     def add_labels(
@@ -116,20 +116,20 @@ class Part(Protocol):
         ...
 
     def facts(self) -> Facts:
-        """Return what `config.json` says of the model."""
+        """Return the facts for `config.json`."""
         ...
 
     def write(self, folder: Path) -> None:
-        """Write everything but labels, figures, card and `config.json` into a folder that is there."""
+        """Write the model into an existing folder, without labels, figures, card and `config.json`."""
         ...
 
 
 class Extendable(ABC):
-    """Adds labels by plain lists, for every kind of model that adds them by `NewLabel`s."""
+    """A base of models that adds labels from plain lists, by means of `with_labels`."""
 
     @abstractmethod
     def with_labels(self, labels: Sequence[NewLabel]) -> Self:
-        """Return a model that also has these labels, made without training; this one stays."""
+        """Return a model that also has these labels, made without training; this model does not change."""
 
     def add_labels(
         self,
@@ -138,22 +138,22 @@ class Extendable(ABC):
         examples: Sequence[Sequence[str]] | None = None,
         neighbours: Sequence[Sequence[str | int]] | None = None,
     ) -> Self:
-        """Return a model that also has these labels, made from their texts without training; this one stays.
+        """Return a model that also has these labels, made without training; this model does not change.
 
-        `examples` are, for each label, texts that are known to have it, and `neighbours` known labels that
-        are like it, by id, text or number; either may be empty for some labels.
+        `examples` are, for each label, texts that are known to have it. `neighbours` are, for each label,
+        known labels that are like it, by id, text or number. Either list may be empty for a label.
         """
         return self.with_labels(new_labels(texts, ids, examples, neighbours))
 
 
 def largest(values: npt.NDArray[np.floating[Any]], number: int) -> list[tuple[int, float]]:
-    """Return places and values of the largest, largest first, ties to the first."""
+    """Return positions and values of the largest values, largest first, ties to the first position."""
     order = np.argsort(-values, kind="stable")[:number]
     return [(int(at), float(values[at])) for at in order]
 
 
 def best_of_dense(scores: Floats, k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
-    """Return the k best columns of each row as `Part.best` does; -inf is no label."""
+    """Return the k best columns of each row in the form of `Part.best`; a score of -inf is no label."""
     if exclude is not None:
         rows = np.repeat(np.arange(exclude.shape[0]), np.diff(exclude.indptr))
         scores = scores.copy()

@@ -1,4 +1,4 @@
-"""From the text of a label to its row: a ridge regression over the known labels, in closed form."""
+"""Predict the row of a label from its text, by a ridge regression on the known labels in closed form."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ Matrix = npt.NDArray[np.floating[Any]]
 
 # Candidate strengths, as multiples of the mean eigenvalue of the vectors' scatter matrix.
 STRENGTHS = tuple(float(value) for value in 10.0 ** np.arange(-6, 3.01, 0.5))
-BLOCK = 8_192  # labels turned into float64 at once
+BLOCK = 8_192  # labels converted to float64 at once
 JUDGED = 4_096  # labels whose leave-one-out error chooses the strength
-PULL = 0.1  # of the mean variance, added to every direction's where the covariance is inverted
-_LEAST = 1e-9  # of 1 - leverage, where a label alone decides about its row
+PULL = 0.1  # share of the mean variance that is added to every variance before the covariance is inverted
+_LEAST = 1e-9  # lowest value of 1 - leverage, for a label that alone determines its row
 
 
 @dataclass(frozen=True, eq=False)
 class RowMap:
-    """The map at one strength, in the basis where the scatter matrix of the vectors is diagonal."""
+    """The fitted map at one strength, in the basis that makes the scatter matrix of the vectors diagonal."""
 
-    labels: int  # that it was fitted on
-    mean: Floats  # of the vectors; shape: (dim,)
+    labels: int  # number of labels in the fit
+    mean: Floats  # mean of the vectors; shape: (dim,)
     mean_row: Floats  # shape: (dim,)
     basis: Floats  # eigenvectors of the scatter matrix, as columns; shape: (dim, dim)
-    sizes: Floats  # its eigenvalues; shape: (dim,)
+    sizes: Floats  # eigenvalues of the scatter matrix; shape: (dim,)
     products: Floats  # basis^T X^T Y, both centred; shape: (dim, dim)
     strength: float = 0.0
-    explained: float = 0.0  # share of the rows' variance that it tells of a label it was not fitted on
+    explained: float = 0.0  # share of the rows' variance explained on left-out labels
 
     def __call__(self, vectors: Matrix) -> Floats:
-        """Rows of labels whose texts have these vectors."""  # shape: (C, dim) -> (C, dim)
+        """Return the rows of labels whose texts have these vectors."""  # shape: (C, dim) -> (C, dim)
         return self._predicted(self._turned(vectors)) + self.mean_row
 
     def left_out(self, vectors: Matrix, rows: Matrix) -> Floats:
-        """Rows of labels of the fit, each as the map would give it had it been fitted without that label.
+        """Return the row of each label of the fit by a map that was fitted without that label.
 
-        A linear fit is wrong by e on a label it knows, and by e / (1 - leverage) on the same label left out.
+        If the error on a label of the fit is e, the error on the same label left out is e / (1 - leverage).
         """  # shape: (C, dim), (C, dim) -> (C, dim)
         turned = self._turned(vectors)
         leverage = (turned**2 / (self.sizes + self.strength)).sum(1) + 1 / self.labels  # shape: (C,)
@@ -49,9 +49,9 @@ class RowMap:
         return np.asarray(rows - missed / np.maximum(1 - leverage, _LEAST)[:, None], dtype=np.float64)
 
     def discriminant(self, vectors: Matrix) -> Floats:
-        """Rows that tell these vectors from those of the known labels' texts: linear discriminants.
+        """Return linear discriminants: rows that separate these vectors from those of known label texts.
 
-        The covariance is that of the known labels' texts, pulled towards the same variance everywhere.
+        The covariance is that of the known label texts, pulled towards equal variances.
         """  # shape: (C, dim) -> (C, dim)
         variances = self.sizes / self.labels
         pull = PULL * (float(variances.mean()) or 1.0)
@@ -67,13 +67,13 @@ class RowMap:
 def fit_row_map(
     vectors: Matrix, rows: Matrix, rng: np.random.Generator, strengths: Sequence[float] = STRENGTHS
 ) -> RowMap:
-    """Fit on known labels: vectors of their texts and their rows, L x dim each; every label counts the same.
+    """Fit the map on known labels: vectors of their texts and their rows, L x dim each, equal weights.
 
-    The intercept is not penalised. One decomposition serves all strengths, and the one with the least
+    The intercept is not penalised. One decomposition serves all strengths. The strength with the least
     leave-one-out error is kept.
     """
     base = _decomposed(vectors, rows)
-    # Rounding leaves what is 0 a little above it, and a strength of 0 could then divide by nothing.
+    # All sizes may be 0; a strength of 0 would then divide by 0.
     unit = float(base.sizes.mean()) or 1.0
     judged = np.sort(rng.permutation(base.labels)[:JUDGED])
     spread = float(((rows[judged] - base.mean_row) ** 2).sum())

@@ -1,4 +1,4 @@
-"""Writing a model folder, wholly or not at all."""
+"""Write a model folder, completely or not at all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def save_model(
     card: str | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Write the model into a new folder, wholly or not at all; `overwrite` replaces another model's."""
+    """Write the model into a new folder, completely or not at all; `overwrite` replaces another model."""
     with _replaced(Path(folder), overwrite) as temporary:
         write_model(model, temporary, metrics=metrics, card=card)
 
@@ -52,9 +52,9 @@ def save_derived(
     metrics: Mapping[str, Any] | None = None,
     overwrite: bool = False,
 ) -> None:
-    """Write a model made from one in a folder, whose figures, recipe and log go along; `metrics` are added.
+    """Write a model that was made from the model in `source`, with the figures, recipe and log of `source`.
 
-    The folder may be that very one: it is replaced at the end, if all went well.
+    `metrics` are added to the figures. `folder` may be `source` itself; it is replaced at the end.
     """
     before = read_json(source / METRICS) if (source / METRICS).is_file() else None
     both = None if before is None and metrics is None else {**(before or {}), **(metrics or {})}
@@ -67,11 +67,11 @@ def save_derived(
 
 @contextmanager
 def _replaced(folder: Path, overwrite: bool) -> Iterator[Path]:
-    """A folder to fill, which may take the place of a model's and of nothing else."""
+    """Yield a temporary folder to fill; on success it becomes `folder` and may replace only a model."""
     foreign = foreign_files(folder) if overwrite and folder.is_dir() else []
     if foreign:
         what = f"holds {foreign[0]}, which is not part of a model, and is not replaced"
-        raise DataError(what, remedy="choose another name, or move that away", file=folder)
+        raise DataError(what, remedy="choose another name, or move that file away", file=folder)
     with new_folder(folder, overwrite=overwrite, inner=(PARTS,)) as temporary:
         yield temporary
 
@@ -84,9 +84,9 @@ def write_model(
     card: str | None = None,
     stale: Collection[str] = (),
 ) -> None:
-    """Write the model's files into a folder that is there; `config.json` comes last and makes it a model.
+    """Write the model's files into an existing folder; `config.json` comes last and makes it a model.
 
-    `stale` files are those of a model that this one replaces: they are there, and not part of it.
+    `stale` are files in the folder that belong to a replaced model. `config.json` does not list them.
     """
     facts = model.facts()
     with written(folder / LABELS) as file:
@@ -100,7 +100,7 @@ def write_model(
 
 
 def write_part(part: Part, folder: Path) -> None:
-    """Write a part of a mix into a folder that is there: a model without labels, figures, card and hashes."""
+    """Write a part of a mix into an existing folder: a model without labels, figures, card and hashes."""
     part.write(folder)
     write_json(_config(part.facts(), folder), folder / CONFIG)
 
@@ -111,7 +111,7 @@ def _write_config(facts: Facts, folder: Path, stale: Collection[str] = ()) -> No
 
 
 def _hashed(names: Collection[str]) -> list[str]:
-    """Leave out what tells of the run, not what predicts: it holds times, and people edit a card."""
+    """Return the files that predict, without log, figures and card: a log holds times, a card is edited."""
     return [name for name in names if name not in (CARD, METRICS, LOG) and not name.startswith(EVENTS)]
 
 
@@ -125,7 +125,7 @@ def _config(facts: Facts, folder: Path, stale: Collection[str] = ()) -> dict[str
 
 
 def list_files(folder: Path, *names: str) -> None:
-    """Say in a model's `config.json` that these files, which are there, are part of it too."""
+    """Add existing files to the list of files in a model's `config.json`."""
     files = sorted({*listed_files(folder), *names})
     found = read_json(folder / CONFIG)
     known = found.pop(HASHES, None)
@@ -136,7 +136,7 @@ def list_files(folder: Path, *names: str) -> None:
 
 
 def foreign_files(folder: Path) -> list[str]:
-    """Return names in the folder that no `config.json` of ours lists: all of them where there is none."""
+    """Return the files that the folder's `config.json` does not list; all files if it is no model."""
     try:
         ours = read_json(folder / CONFIG).get("format") == FORMAT
         listed = {*listed_files(folder)} if ours else set[str]()
@@ -158,7 +158,7 @@ def _label_lines(model: Part) -> Iterator[str]:
 
 
 def write_json(value: Mapping[str, Any], path: Path, *, sync: bool = False) -> None:
-    """Write a file of a model's folder."""
+    """Write a JSON file of a model folder."""
     with written(path, sync=sync) as file:
         file.write(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
 

@@ -1,4 +1,4 @@
-"""Parabel's label trees over TF-IDF words, by the library omikuji: learnt in seconds on a CPU."""
+"""Hold label trees over TF-IDF terms (Parabel, by the library omikuji), which train in seconds on a CPU."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from scipy.sparse import csr_array, vstack
 
 from gandalf.data.new_labels import NewLabel
 from gandalf.data.tf_idf import TfIdf
+from gandalf.model.added_labels import checked_labels, with_record
 from gandalf.model.added_terms import fit_added, label_terms
 from gandalf.model.calibration import Calibration
-from gandalf.model.chosen_labels import checked_labels, with_record
 from gandalf.model.layout import Facts, listed_files
 from gandalf.model.part import Extendable, Mask, largest
 from gandalf.wide.folder import missing_file
 from gandalf.wide.mixing import Floats, Ints
 from gandalf.wide.wide_model import Added, WideModel, read_wide_model
 
-# Settings of a recipe that say nothing about trees: what they are about is not there.
+# Recipe settings that do not apply to label trees.
 UNHEEDED = frozenset(
     (
         *(
@@ -45,10 +45,10 @@ UNHEEDED = frozenset(
 
 @dataclass
 class Trees(Extendable):
-    """A wide model as a part: its terms and classifiers, what the labels are called, and how it was made."""
+    """A wide model as a part: its terms and classifiers, the names of its labels, and the recipe."""
 
     words: TfIdf
-    forest: Any  # omikuji's
+    forest: Any  # an omikuji.Model
     label_texts: Sequence[str]  # L
     label_ids: Sequence[str] | None  # L
     config: dict[str, Any]  # the recipe
@@ -63,38 +63,38 @@ class Trees(Extendable):
 
     @property
     def num_labels(self) -> int:
-        """Number of labels L."""
+        """Return the number of labels, L."""
         return len(self.label_texts)
 
     @property
     def trained_labels(self) -> int:
-        """Number of labels that the classifiers were trained on, which come first."""
+        """Return the number of labels that the classifiers were trained on; they come first."""
         return self.num_labels - (0 if self.added is None else len(self.added))
 
     @property
     def wide(self) -> WideModel:
-        """What predicts."""
+        """Return the wide model that predicts."""
         return WideModel(self.words, self.forest, self.trained_labels, self.added)
 
     @property
     def about(self) -> str:
-        """What the model card says of its parts."""
+        """Return the sentence of the model card about the trees."""
         known = f"{len(self.words.words):,} known words"
         return f"trees of labels are searched by linear scores of the text's words, out of {known}."
 
     @property
     def reads(self) -> str:
-        """What the model card says of the length of texts."""
+        """Return the sentence of the model card about the words that are read."""
         return (
             "It reads words that are in the training texts, wherever they stand in the text, and no others."
         )
 
     def best(self, texts: Sequence[str], k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
-        """Return ids and logits of the k best labels that the search meets."""
+        """Return numbers and logits of the k best labels among those that the tree search reaches."""
         return self.wide.best(texts, k, exclude)
 
     def score(self, texts: Sequence[str], labels: Ints) -> Floats:
-        """Return logits of these labels; one that the search does not meet has the lowest there is."""
+        """Return logits of these labels; a label that the search does not reach has the lowest logit."""
         return self.wide.score(texts, labels)
 
     def knows(self, texts: Sequence[str]) -> Mask:
@@ -106,14 +106,14 @@ class Trees(Extendable):
         return self.wide.unit_vectors(texts)
 
     def alike(self, label: int, most: int) -> list[tuple[int, float]]:
-        """Return the labels whose texts share most terms with this label's."""
+        """Return the labels whose texts share most terms with the text of this label."""
         of_labels = self.unit_vectors(self.label_texts)
         cosines = (of_labels @ of_labels[[label]].T).toarray()[:, 0]
         cosines[label] = -np.inf
         return largest(cosines, min(most, self.num_labels - 1))
 
     def with_label_maker(self) -> Trees:
-        """Return trees that know how to score labels that will be added."""
+        """Return trees after the fit of slope and offset that scores of added labels need."""
         if self.added is not None:
             return self
         none = csr_array(np.zeros((0, self.wide.size), dtype=np.float32))
@@ -121,32 +121,32 @@ class Trees(Extendable):
 
     def with_labels(self, labels: Sequence[NewLabel]) -> Trees:
         """Return trees that also have these labels, scored by the terms of their texts and examples."""
-        chosen = checked_labels(self, labels)
+        checked = checked_labels(self, labels)
         added = self.with_label_maker().added
         assert added is not None
         rows = csr_array(
-            vstack([added.rows, label_terms(self, chosen.labels, chosen.neighbours)], format="csr")
+            vstack([added.rows, label_terms(self, checked.labels, checked.neighbours)], format="csr")
         )
         return replace(
             self,
-            label_texts=chosen.texts,
-            label_ids=chosen.ids,
-            config=with_record(self.config, chosen.labels, fitted_on=self.trained_labels),
+            label_texts=checked.texts,
+            label_ids=checked.ids,
+            config=with_record(self.config, checked.labels, fitted_on=self.trained_labels),
             added=replace(added, rows=rows),
         )
 
     def facts(self) -> Facts:
-        """Return what `config.json` will say."""
+        """Return the facts for `config.json`."""
         wide = self.wide
         return Facts(wide.facts(), self.num_labels, wide.size, self.config, self.calibration)
 
     def write(self, folder: Path) -> None:
-        """Write words and trees into a folder that is there, each file wholly or not at all."""
+        """Write terms and trees into an existing folder, each file completely or not at all."""
         self.wide.write(folder)
 
 
 def load_trees(folder: Path, facts: Facts, ids: list[str] | None, texts: list[str]) -> Trees:
-    """Read what `Trees.write` wrote."""
+    """Read the files that `Trees.write` wrote."""
     for name in listed_files(folder):
         if not (folder / name).is_file():
             raise missing_file(folder / name)

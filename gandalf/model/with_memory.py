@@ -1,4 +1,4 @@
-"""A model that remembers: what the nearest training points say is added to what the model says."""
+"""Add a memory to a model: the votes of the nearest training points change its probabilities."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from gandalf.wide.mixing import PROPOSED, Floats, Ints, Share, as_logits, mixed
 
 @dataclass
 class ModelWithMemory(Extendable):
-    """A model of any kind and a memory of its training points.
+    """A model of any kind with a memory of its training points.
 
-    The probability of a label is the weighted mean of the model's and the memory's. Where the memory is in
-    doubt, its share of the weight goes back to the model.
+    The probability of a label is the weighted mean of the model's and the memory's probabilities. If the
+    memory is in doubt about a text, a share of its weight goes back to the model.
     """
 
     model: Part
     memory: Memory
-    weight: float  # of the memory; above 0, at most 1
+    weight: float  # weight of the memory; above 0, at most 1
     calibration: Calibration | None = None
-    reader: str | None = None  # the part of a mix whose vectors the keys are; else the model's own are
+    reader: str | None = None  # the part of a mix that makes the keys; None: the model makes them
 
     def __post_init__(self) -> None:
         if isinstance(self.model, Mix):
@@ -61,37 +61,37 @@ class ModelWithMemory(Extendable):
 
     @property
     def label_texts(self) -> Sequence[str]:
-        """Texts of the labels."""
+        """Return the text of each label."""
         return self.model.label_texts
 
     @property
     def label_ids(self) -> Sequence[str] | None:
-        """Ids of the labels, if they have any."""
+        """Return the id of each label, or None if labels have no ids."""
         return self.model.label_ids
 
     @property
     def config(self) -> dict[str, Any]:
-        """The config of the model."""
+        """Return the config of the model."""
         return self.model.config
 
     @property
     def num_labels(self) -> int:
-        """Number of labels L."""
+        """Return the number of labels, L."""
         return self.model.num_labels
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Return the device of the weights."""
         return self.model.device
 
     @property
     def unheeded(self) -> frozenset[str]:
-        """Settings of its recipe that say nothing about it."""
+        """Return the recipe settings that do not apply to this kind of model."""
         return self.model.unheeded - {"memory"}
 
     @property
     def about(self) -> str:
-        """What the model card says of its parts."""
+        """Return the sentences of the model card about model and memory."""
         near = (
             f"the {self.memory.voting.neighbours} nearest to a text have up to {self.weight:.0%} of the vote"
         )
@@ -99,24 +99,24 @@ class ModelWithMemory(Extendable):
 
     @property
     def reads(self) -> str:
-        """What the model card says of the texts that it reads."""
+        """Return the sentence of the model card about the texts that the model reads."""
         return self.model.reads
 
     def best(self, texts: Sequence[str], k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
-        """Return ids and logits of the k best labels that the model or the memory proposes."""
+        """Return numbers and logits of the k best labels that the model or the memory proposes."""
         size = min(max(k, PROPOSED), self.num_labels)
-        reads = reader_of(self.model, self.reader)
-        if isinstance(self.model, Mix) and isinstance(reads, Model):  # a transformer should read texts once
-            x = reads.vectors(texts)
-            said = self.model.best_by(texts, size, exclude, {str(self.reader): x})
-            return self.with_votes(F.normalize(x, dim=1), said, k, exclude)
+        reader = reader_of(self.model, self.reader)
+        if isinstance(self.model, Mix) and isinstance(reader, Model):  # a transformer should read texts once
+            x = reader.vectors(texts)
+            proposed = self.model.best_by(texts, size, exclude, {str(self.reader): x})
+            return self.with_votes(F.normalize(x, dim=1), proposed, k, exclude)
         return self.with_votes(self.unit_vectors(texts), self.model.best(texts, size, exclude), k, exclude)
 
     def with_votes(
-        self, vectors: Vectors, said: tuple[Ints, Floats], k: int, exclude: csr_array | None = None
+        self, vectors: Vectors, proposed: tuple[Ints, Floats], k: int, exclude: csr_array | None = None
     ) -> tuple[Ints, Floats]:
-        """Return the k best labels, given what the model said of texts with these unit vectors."""
-        ids, scores = said
+        """Return the k best labels by the model's proposals and the votes for texts with these vectors."""
+        ids, scores = proposed
         near = self.memory.nearest(as_queries(vectors))
         both = self.memory.weighted_lists((ids, self._probabilities(scores)), near, self.weight, exclude)
         return mixed(both, (1.0, 1.0), k)
@@ -129,7 +129,7 @@ class ModelWithMemory(Extendable):
         return as_logits(trust * own + self.weight * self.memory.score(near, labels))
 
     def shares(self, text: str, label: int) -> tuple[Share, ...]:
-        """Return what the model and the memory say of a label; times their weights it is the probability."""
+        """Return the probabilities of a label by model and memory; their weighted sum is the label's."""
         one = np.array([[label]])
         near = self.memory.nearest(as_queries(self.unit_vectors([text])))
         trust = 1 - self.weight * float(self.memory.label_share(near)[0])
@@ -143,7 +143,7 @@ class ModelWithMemory(Extendable):
         return (self.model.calibration or Calibration())(scores)
 
     def voices(self, text: str, label: int) -> list[Voice]:
-        """Return the remembered points that speak for or against a label, the loudest first."""
+        """Return the remembered points that vote for or against a label, the strongest vote first."""
         return self.memory.voices(as_queries(self.unit_vectors([text])), label)
 
     def knows(self, texts: Sequence[str]) -> Mask:
@@ -151,19 +151,19 @@ class ModelWithMemory(Extendable):
         return self.model.knows(texts)
 
     def unit_vectors(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors that the keys are made of."""
+        """Return the vectors of the kind that the memory has as keys."""
         return reader_of(self.model, self.reader).unit_vectors(texts)
 
     def alike(self, label: int, most: int) -> list[tuple[int, float]]:
-        """Return the labels most like this one by the model."""
+        """Return the labels most like this one, by the model."""
         return self.model.alike(label, most)
 
     def with_label_maker(self) -> ModelWithMemory:
-        """Return a model that has fitted what new labels need."""
+        """Return this model after the fit that new labels need."""
         return replace(self, model=self.model.with_label_maker())
 
     def with_labels(self, labels: Sequence[NewLabel]) -> ModelWithMemory:
-        """Return a model that also has these labels, each remembered by its text and its examples."""
+        """Return a model that also has these labels and remembers their texts and examples."""
         first = self.num_labels
         longer = self.model.with_labels(labels)
         texts = [longer.label_texts[first + at] for at in range(len(labels))]
@@ -175,26 +175,26 @@ class ModelWithMemory(Extendable):
             numbers += [number] * len(examples)
         values = csr_array(eye_array(longer.num_labels, format="csr")[numbers])
         memory = self.memory.widened(longer.num_labels)
-        reads = reader_of(longer, self.reader)
-        return replace(self, model=longer, memory=_appended(reads, memory, values, records))
+        reader = reader_of(longer, self.reader)
+        return replace(self, model=longer, memory=_appended(reader, memory, values, records))
 
     def with_examples(self, values: csr_array, records: Sequence[Record]) -> ModelWithMemory:
-        """Return a model that also remembers these examples; this one stays."""
-        reads = reader_of(self.model, self.reader)
-        return replace(self, memory=_appended(reads, self.memory, values, records))
+        """Return a model that also remembers these examples; this model does not change."""
+        reader = reader_of(self.model, self.reader)
+        return replace(self, memory=_appended(reader, self.memory, values, records))
 
     def without_examples(self, ids: Sequence[str]) -> ModelWithMemory:
-        """Return a model without these examples; this one stays."""
+        """Return a model without these examples; this model does not change."""
         return replace(self, memory=self.memory.without(ids))
 
     def facts(self) -> Facts:
-        """Return what `config.json` will say."""
+        """Return the facts for `config.json`."""
         kinds = memory_facts(self.memory, self.weight, self.reader)
         return Facts(kinds, self.num_labels, max(1, len(self.memory)), self.config, self.calibration)
 
     def write(self, folder: Path) -> None:
-        """Write the memory, and the model into a folder of its own."""
-        from gandalf.model.save import write_part  # not above: it needs this class's protocol
+        """Write the memory into an existing folder, and the model into a folder inside it."""
+        from gandalf.model.save import write_part  # imported here to avoid an import cycle
 
         write_memory(self.memory, folder)
         inner = folder / PARTS / INNER
@@ -203,7 +203,7 @@ class ModelWithMemory(Extendable):
 
 
 def as_queries(vectors: Vectors) -> Queries:
-    """Return unit vectors of a model as a memory looks them up."""
+    """Convert unit vectors of a model into the form that a memory searches."""
     if isinstance(vectors, Tensor):
         return vectors.detach().float().cpu().numpy()
     return vectors
@@ -215,7 +215,7 @@ def without_memory(part: Part) -> Part:
 
 
 def reader_of(model: Part, name: str | None) -> Part:
-    """Return the part of a mix that reads for a memory, or the model itself."""
+    """Return the part of a mix that makes the keys of a memory, or the model itself."""
     return model.part(name) if isinstance(model, Mix) and name is not None else model
 
 
@@ -227,5 +227,6 @@ def networks(part: Part) -> list[Model]:
 
 
 def _appended(model: Part, memory: Memory, values: csr_array, records: Sequence[Record]) -> Memory:
+    """Return the memory with further records, keyed by the model's vectors of their texts."""
     vectors = as_queries(model.unit_vectors([record.text for record in records]))
     return memory.appended(vectors, csr_array(values.astype(np.float32)), records)

@@ -16,7 +16,7 @@ from gandalf.data.formats.texts import clean
 from gandalf.data.words import word_places
 from gandalf.errors import DataError
 from gandalf.model import ModelWithMemory, Part
-from gandalf.model.chosen_labels import added
+from gandalf.model.added_labels import count_added
 from gandalf.model.mix import Mix
 from gandalf.model.part import Vectors, largest
 from gandalf.predict.predictor import Predictor
@@ -119,7 +119,7 @@ class Background:
 def background(model: Part, points: Dataset, graph: csr_array) -> Background:
     """Encode the training points; a model may have more labels than they do, if those were added later."""
     texts, label_texts = points.need_texts("an explanation by training points")
-    trained = model.num_labels - added(model.config)
+    trained = model.num_labels - count_added(model.config)
     same = sum(map(str.__eq__, label_texts, model.label_texts))
     if points.num_labels != trained or 2 * same < trained:
         what = (

@@ -128,10 +128,10 @@ def check_labels(splits: Splits, model: Part, instead: str | None = None) -> Non
     remedy = "give the data that the model was trained on" + ("" if instead is None else f", or {instead}")
     if labels != model.num_labels:
         what = f"{splits.name!r} has {labels:,} labels, and the model {model.num_labels:,}"
-        from gandalf.model.chosen_labels import added  # not above: it needs PyTorch
+        from gandalf.model.added_labels import count_added  # imported here to start quickly
 
-        if added(model.config) and labels == model.num_labels - added(model.config):
-            what += f", {added(model.config):,} of them added later"
+        if count_added(model.config) and labels == model.num_labels - count_added(model.config):
+            what += f", {count_added(model.config):,} of them added later"
             first = "" if instead is None else f"{instead}, or "
             remedy = f"give {first}the model as it was before labels were added"
         raise DataError(what, remedy=remedy)

@@ -17,7 +17,6 @@ from gandalf.data.new_examples import Example
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.model import Part
-from gandalf.model.chosen_labels import KnownLabels
 from gandalf.model.examples import (
     example_ids,
     named_examples,
@@ -25,6 +24,7 @@ from gandalf.model.examples import (
     with_examples,
     without_example,
 )
+from gandalf.model.known_labels import KnownLabels
 from gandalf.predict.explain import Background, Explainer, Explanation, Near
 from gandalf.predict.index import Index, IndexSearch
 from gandalf.predict.predictor import Predictor

@@ -16,7 +16,7 @@ from gandalf.data.dataset import Splits
 from gandalf.data.new_labels import NewLabel, read_new_labels
 from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
-from gandalf.model.chosen_labels import ADDED
+from gandalf.model.added_labels import ADDED
 from gandalf.predict.inputs import texts_of_test_split
 
 done = partial(command_line.done, "add-labels")

@@ -10,9 +10,9 @@ from small_model import LABELS, small_model
 
 from gandalf.errors import DataError
 from gandalf.model import Model, load_model, save_model
-from gandalf.model.chosen_labels import ADDED
+from gandalf.model.added_labels import ADDED
 from gandalf.model.new_labels import known_labels
-from gandalf.model.new_rows import Evidence, Known, NewRows, _same_mass, fit_new_rows, unit
+from gandalf.model.new_rows import Evidence, Known, NewRows, _bias_change, fit_new_rows, unit
 from gandalf.model.row_map import fit_row_map
 from gandalf.predict.predictor import Predictor
 
@@ -85,9 +85,9 @@ def test_a_row_is_the_weighted_sum_of_its_witnesses():
 def test_more_evidence_does_not_make_a_label_more_probable():
     rng = np.random.default_rng(0)
     before, after = rng.normal(-3, 1, (50, 4)), rng.normal(2, 3, (50, 4))
-    shift = _same_mass(before, after)
+    shift = _bias_change(before, after)
     np.testing.assert_allclose(expit(after + shift).mean(0), expit(before).mean(0), rtol=1e-6)
-    np.testing.assert_allclose(_same_mass(before, before), 0, atol=1e-9)
+    np.testing.assert_allclose(_bias_change(before, before), 0, atol=1e-9)
 
 
 def test_rows_that_are_linear_in_the_texts_come_back():

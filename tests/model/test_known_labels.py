@@ -12,8 +12,8 @@ from small_model import small_model
 from gandalf.data.matching import text_key
 from gandalf.data.new_examples import Example
 from gandalf.data.new_labels import NewLabel
-from gandalf.model import chosen_labels
-from gandalf.model.chosen_labels import Names, indexed
+from gandalf.model import added_labels, known_labels
+from gandalf.model.known_labels import Names, indexed
 from gandalf.predict.predictor import Predictor
 from gandalf.serve.journal import Journal
 from gandalf.serve.service import Served, Service
@@ -57,7 +57,8 @@ def test_an_addition_does_not_look_at_every_label(tmp_path, monkeypatch):
         met += 1
         return text_key(text)
 
-    monkeypatch.setattr(chosen_labels, "text_key", counted)
+    for module in (known_labels, added_labels):
+        monkeypatch.setattr(module, "text_key", counted)
     for number in range(20):
         service.add([NewLabel(f"new label {number}")])
         service.add_examples([Example("label 7", ["label 7"], None, f"e{number}")])
