@@ -30,7 +30,7 @@ class BagOfWords(WordEncoder):
 
     The block ends in a ReLU, so that all vectors have similar directions: two texts without a common word
     have a cosine of 0.7. After subtracting the mean of the training texts they have a cosine of 0 (see
-    docs/guide/training.md).
+    docs/lab/training_log.md).
     """
 
     idf: Tensor  # shape: (vocabulary,)
