@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from bench.machine import RESULTS, machine
-from bench.studies import STUDIES, Run
+from bench.studies import RUN_LISTS, Run
 from gandalf import Splits, load
 from gandalf.data.load import bundled
 from gandalf.lab.measure import KEPT, measure
@@ -72,7 +72,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("study", help=f"{', '.join(STUDIES)}, or a JSON file with a list of runs")
+    parser.add_argument("study", help=f"{', '.join(RUN_LISTS)}, or a JSON file with a list of runs")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once; they share cores and GPU")
     parser.add_argument(
         "--limit-seconds", type=float, default=float("inf"), help="the command ends by then, come what may"
@@ -94,8 +94,8 @@ def arguments() -> argparse.Namespace:
 
 def asked_for(chosen: argparse.Namespace) -> tuple[str, list[Run]]:
     """The name of the study and those of its runs that were asked for."""
-    if chosen.study in STUDIES:
-        name, runs = chosen.study, STUDIES[chosen.study]()
+    if chosen.study in RUN_LISTS:
+        name, runs = chosen.study, RUN_LISTS[chosen.study]()
     else:
         path = Path(chosen.study)
         name, runs = path.stem, [Run.of(each) for each in json.loads(path.read_text("utf-8"))]

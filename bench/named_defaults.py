@@ -29,7 +29,7 @@ TEXTS = {"all": None, "label texts": "label_text", "new texts": "new_text"}
 COLUMNS: dict[str, Column] = {
     f"{name} {texts}": figure(name, part) for name, (texts, part) in product(FIGURES, TEXTS.items())
 }
-STUDIES = ("main.jsonl", "systems.jsonl")
+STORED = ("main.jsonl", "systems.jsonl")
 Row = tuple[str, str, str]  # set, system, variant
 
 
@@ -53,7 +53,7 @@ class Gap:
 def read_rows(folder: Path) -> dict[Row, list[Line]]:
     """Return the lines of the default and its rivals on the test split, by row."""
     found: dict[Row, list[Line]] = {}
-    for line in read_lines(*(folder / name for name in STUDIES)):
+    for line in read_lines(*(folder / name for name in STORED)):
         run = Run.of(line["run"])
         variant = variant_name(run)
         if run.split == "test" and variant in (OWN, *RIVALS):

@@ -13,13 +13,12 @@ from bench.engine import ENGINE
 from bench.machine import RESULTS
 from bench.results_page import DOCS
 from gandalf.data.files import written
-from gandalf.lab.basis import MARKS
 from gandalf.lab.claims import Verdict, verdicts
-from gandalf.lab.length_tables import length_table
+from gandalf.lab.evidence import MARKS
 from gandalf.lab.results import BOTH, OF_SEEDS, Results
+from gandalf.lab.study_pages import markdown, table_text
 from gandalf.lab.study_report import RULE_OF_VERDICTS, sections
-from gandalf.lab.study_tables import verdict_table
-from gandalf.lab.study_text import markdown, table_text
+from gandalf.lab.study_tables import length_table, verdict_table
 
 TITLE = """\
 # The paper's claims, judged

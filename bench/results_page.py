@@ -20,7 +20,7 @@ from bench.engine import ENGINE, KEPT, read_lines
 from bench.former import MEANING, marked
 from bench.machine import RESULTS, replaced
 from bench.short_page import FIRST, reached_table, short_page
-from bench.studies import STUDIES, VARIANTS, Run, variant_name
+from bench.studies import RUN_LISTS, VARIANTS, Run, variant_name
 from bench.systems_table import systems_lines, systems_section
 from bench.tables import (
     LABEL_POINTS,
@@ -263,7 +263,7 @@ def main() -> None:
         return
     lines, known = [*stored("main"), *stored("systems")], evidence(chosen.folder)
     texts = {
-        chosen.all_to: page(lines, stored(AUTO), STUDIES["main"](), known),
+        chosen.all_to: page(lines, stored(AUTO), RUN_LISTS["main"](), known),
         chosen.to: short_page(systems_lines(lines), of_first(lines), chosen.folder, known),
     }
     if chosen.systems.exists():
@@ -277,7 +277,7 @@ def main() -> None:
 
 def of_first(lines: list[Line]) -> dict[str, Groups]:
     """The rows of the main study of one system, by data set."""
-    keys = {run.key for run in STUDIES["main"]()}
+    keys = {run.key for run in RUN_LISTS["main"]()}
     places = grouped(list(named(line for line in lines if line["key"] in keys)))
     return {data: groups for (data, system), groups in places.items() if system == FIRST}
 

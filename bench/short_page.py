@@ -10,9 +10,9 @@ from bench.studies import OWN_BASELINE
 from bench.systems_table import COLUMNS, gains_table, grouped
 from bench.tables import WHO_GAINS, Column, Line, Sample, figure, noise, number, pooled, table
 from bench.trained_table import Evidence, trained_section
-from gandalf.lab.length_tables import length_table
 from gandalf.lab.results import ResultPlace, Results
-from gandalf.lab.study_text import table_text
+from gandalf.lab.study_pages import table_text
+from gandalf.lab.study_tables import length_table
 from gandalf.systems import NETWORKS
 
 REACHED = ("P@1", "PSP@5")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 
 from gandalf import systems
-from gandalf.lab.studies import Asked, entries
+from gandalf.lab.studies import StudyScope, entries
 from gandalf.lab.variants import (
     OWN_BASELINE,
     VARIANTS,
@@ -20,7 +20,7 @@ from gandalf.lab.variants import seeded as with_seeds
 from gandalf.settings import override
 from gandalf.systems import recipe
 
-__all__ = ["OWN_BASELINE", "STUDIES", "VARIANTS", "Run", "variant_name"]
+__all__ = ["OWN_BASELINE", "RUN_LISTS", "VARIANTS", "Run", "variant_name"]
 
 MAN, WEB = "man", "LF-WebSeeAlsoTitles-6K"  # man: bundled, LF-ManSeeAlso-9K
 DOCS, WORDNET = "LF-DocsSeeAlsoTitles-79K", "LF-WordNetRelated-64K"
@@ -120,7 +120,7 @@ def convergence() -> list[Run]:
     runs = []
     for data, seeds in ((MAN, SEEDS), (WEB, SEEDS), (DOCS, SEEDS[:1])):
         for system in EVERY_SYSTEM:
-            asked = Asked(data, (system,), seeds, 0, 0, RECIPES.get((system, data), ()))
+            asked = StudyScope(data, (system,), seeds, 0, 0, RECIPES.get((system, data), ()))
             runs += [each.run for each in entries(("convergence",), asked) if each.row in rows]
     return runs
 
@@ -153,7 +153,7 @@ def who_gains() -> list[Run]:
     return on_validation(runs)
 
 
-STUDIES: dict[str, Callable[[], list[Run]]] = {
+RUN_LISTS: dict[str, Callable[[], list[Run]]] = {
     "main": main_study,
     "systems": systems_study,
     "auto": auto,

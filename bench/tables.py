@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
-from gandalf.lab.samples import Column, Sample, best_rows, figure, noise, pooled
+from gandalf.lab.results import Column, Sample, best_rows, figure, noise, pooled
 from gandalf.lab.store import Line
 
 __all__ = ["Column", "Line", "Sample", "best_rows", "figure", "noise", "number", "pooled", "table"]

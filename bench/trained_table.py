@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.former import marked
 from bench.tables import Line, table
-from gandalf.lab.plateau import plateau
+from gandalf.lab.convergence import plateau
 from gandalf.lab.results import Results
 from gandalf.lab.study_tables import encoder_of
 

@@ -22,8 +22,7 @@ from bench.default_parts import label_difference
 from bench.engine import ENGINE, SHARED, parts
 from bench.machine import RESULTS
 from bench.studies import OWN_BASELINE
-from gandalf.lab.results import PARTS, Contrast, ResultPlace, Results, joined
-from gandalf.lab.samples import Sample, figure, noise, pooled
+from gandalf.lab.results import PARTS, Contrast, ResultPlace, Results, Sample, figure, joined, noise, pooled
 from gandalf.lab.sets import data_hash
 from gandalf.lab.store import Line, read_predictions
 from gandalf.metrics.predictions import test_points

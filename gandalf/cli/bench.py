@@ -21,8 +21,7 @@ from gandalf.data.dataset import Splits
 from gandalf.data.holdout import holdout
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
-from gandalf.lab.bench_report import bench_report, told
-from gandalf.lab.peers import OURS, PEERS, POINTS, Trainer, figures, interpreter, run
+from gandalf.lab.peers import OURS, PEERS, POINTS, Trainer, bench_report, figures, interpreter, run, told
 from gandalf.progress import in_words
 
 SHARE, AT_MOST = 0.2, 5_000  # training points held out where there is no test split

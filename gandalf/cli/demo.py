@@ -17,11 +17,11 @@ from gandalf.cli.options import SOURCE, Bundle, Json, Seed, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.data.files import written
 from gandalf.data.load import bundled
-from gandalf.lab.comparison import answers_tables, comparison_table, verdict_table
+from gandalf.lab.comparison import answers_tables, comparison_table, difference_table
 from gandalf.lab.demo_page import demo_page
 
 if TYPE_CHECKING:
-    from gandalf.lab.side_by_side import SideBySide, Variant
+    from gandalf.lab.comparison import SideBySide, Treatment
 
 QUERIES = "queries.txt"  # beside a bundled set: what a person might ask of it
 
@@ -56,9 +56,8 @@ def demo(
     [bold]gandalf demo my-demo --data my-data --system inceptionxml[/]
     """
     with engine("the demo"):
-        from gandalf.lab.demo import check_demo, demo_recipe
+        from gandalf.lab.demo import PAGE, check_demo, demo_folder, demo_recipe, refuse_to_lose, write_results
         from gandalf.lab.demo import demo as run
-        from gandalf.lab.demo_folder import PAGE, demo_folder, refuse_to_lose, write_results
     source.refuse_to_write(out)
     refuse_to_lose(out, overwrite=overwrite)
     recipe, splits = demo_recipe(system, seed=seed, steps=steps), source.load_original()
@@ -84,15 +83,15 @@ def _queries(source: Source) -> list[str]:
     return file.read_text("utf-8").splitlines() if file is not None and file.is_file() else []
 
 
-def _teller(screen: Console) -> Callable[[Variant], None]:
-    def tell(variant: Variant) -> None:
+def _teller(screen: Console) -> Callable[[Treatment], None]:
+    def tell(variant: Treatment) -> None:
         screen.print(f"training [bold]{variant.name}[/]: {escape(variant.what)}")
 
     return tell
 
 
 def _show(screen: Console, found: SideBySide) -> None:
-    for table in (comparison_table(found), verdict_table(found), answers_tables(found)):
+    for table in (comparison_table(found), difference_table(found), answers_tables(found)):
         screen.print()
         screen.print(table)
 

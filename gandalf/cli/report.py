@@ -16,9 +16,8 @@ from gandalf.data.files import written
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 from gandalf.lab.results import Results
-from gandalf.lab.study_page import study_page
+from gandalf.lab.study_pages import CSV_HEAD, markdown, runs_csv, study_page
 from gandalf.lab.study_report import sections
-from gandalf.lab.study_text import CSV_HEAD, markdown, runs_csv
 
 Runs = Annotated[Path, typer.Argument(metavar="RUNS", help="Folder that gandalf reproduce wrote.")]
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="A .html, .md or .csv file.")]

@@ -24,7 +24,8 @@ from gandalf.settings import read_toml
 from gandalf.systems import agreed, recipe
 
 if TYPE_CHECKING:
-    from gandalf.lab.reproduce import Answer, Planned, Wanted
+    from gandalf.lab.reproduce import Planned, StudyRequest
+    from gandalf.lab.store import LineOrError
     from gandalf.lab.variants import Run
 
 SMALL = ("encoder.dim=64", "training.epochs=6")  # all studies of the bundled set in well under half an hour
@@ -86,10 +87,10 @@ def reproduce(
     agreed(given.get("system"), chosen, config)
     studies = named(study)
     with engine("reproducing the studies"):
-        from gandalf.lab.reproduce import Wanted, carry_out, refuse_to_write
+        from gandalf.lab.reproduce import StudyRequest, carry_out, refuse_to_write
         from gandalf.runs.folder import alone_in
     settings = (*(SMALL if small else ()), *settings_of(given), *(set or ()))
-    wanted = Wanted(studies, data, chosen, tuple(range(seeds)), out, settings, jobs, benchmark)
+    wanted = StudyRequest(studies, data, chosen, tuple(range(seeds)), out, settings, jobs, benchmark)
     refuse_to_write(wanted)
     if list:
         _list(_planned(wanted, only_look=True), json)
@@ -108,7 +109,7 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _planned(wanted: Wanted, *, only_look: bool = False) -> Planned:
+def _planned(wanted: StudyRequest, *, only_look: bool = False) -> Planned:
     """The plan; where there is no test split, the remedy is one that this command has."""
     from gandalf.lab.reproduce import plan
 
@@ -180,11 +181,11 @@ def spoken(seconds: float) -> str:
     return f"{round(minutes)} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"
 
 
-def _silent(run: Run, answer: Answer) -> None:
+def _silent(run: Run, answer: LineOrError) -> None:
     """With --json nothing is said until the end."""
 
 
-def _tell(run: Run, answer: Answer) -> None:
+def _tell(run: Run, answer: LineOrError) -> None:
     screen = console()
     if isinstance(answer, str):
         screen.print(f"[red]failed[/] {escape(str(run))}: {escape(answer)}", soft_wrap=True)

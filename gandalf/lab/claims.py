@@ -9,9 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from gandalf.lab.basis import Basis
-from gandalf.lab.evidence import Finding, View, as_good, better, told_of
-from gandalf.lab.plateau import TOLERANCE
+from gandalf.lab.convergence import TOLERANCE
+from gandalf.lab.evidence import Basis, Finding, View, as_good, better, told_of
 from gandalf.lab.results import PARTS, Contrast, Results
 from gandalf.lab.store import Line
 from gandalf.lab.studies import SHARES

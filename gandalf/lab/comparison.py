@@ -1,18 +1,124 @@
-"""Variants side by side: their figures, their answers and what tells them apart, as tables and sentences."""
+"""Hold variants that were trained side by side, and tell how they differ in tables and sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
 from gandalf.data.formats.texts import clean
-from gandalf.lab.side_by_side import OURS, Answer, SideBySide
-from gandalf.metrics.bootstrap import Difference, Differences
-from gandalf.metrics.evaluate import SubsetFigures
+from gandalf.graph.postulate import Diagnosis
+from gandalf.metrics.bootstrap import Comparison, Difference, Differences
+from gandalf.metrics.evaluate import Scores, SubsetFigures
+
+OURS = "default"  # the variant that the others are compared with
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """One way to treat the label texts: a recipe with some settings changed."""
+
+    name: str
+    what: str  # in a few words
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A label that a model gave to a query."""
+
+    label: str
+    probability: float
+    right: bool | None  # None where nobody knows
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedTreatment:
+    """A trained variant: its figures, the course of its training and its answers."""
+
+    variant: Treatment
+    scores: Scores  # on the test split
+    held: Scores | None  # on the training points held out for validation, where there are any
+    history: list[dict[str, Any]]  # of the validations
+    training: dict[str, Any]  # points, updates, seconds
+    answers: tuple[tuple[Answer, ...], ...]  # of each query, best first
+
+    @property
+    def name(self) -> str:
+        """The variant's."""
+        return self.variant.name
+
+    @property
+    def steps(self) -> int:
+        """Number of updates."""
+        return int(self.training["steps"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "what": self.variant.what,
+            "settings": list(self.variant.settings),
+            "test": self.scores.as_dict(),
+            "held_out": None if self.held is None else self.held.as_dict(),
+            "validation": self.history,
+            "training": self.training,
+        }
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What every model is asked, and by which rule."""
+
+    texts: tuple[str, ...]
+    rule: str
+
+    @property
+    def numbers(self) -> range:
+        """Of the texts."""
+        return range(len(self.texts))
+
+
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """All variants, what tells them apart, and which of them was saved."""
+
+    data: str
+    points: int
+    held_out: int  # of them, for validation; those with a label that can be asked for are scored
+    labels: int
+    recipe: dict[str, Any]
+    entries: tuple[TrainedTreatment, ...]
+    questions: Questions
+    differences: dict[str, Comparison]  # ours minus the variant of that name, on the test split
+    saved: str
+    why: str
+    diagnosis: Diagnosis
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "data": {
+                "name": self.data,
+                "points": self.points,
+                "held_out": self.held_out,
+                "labels": self.labels,
+            },
+            "recipe": self.recipe,
+            "variants": {entry.name: entry.as_dict() for entry in self.entries},
+            "differences": {f"{OURS} - {name}": each.as_dict() for name, each in self.differences.items()},
+            "queries": {"rule": self.questions.rule, "asked": [*map(self._asked, self.questions.numbers)]},
+            "saved": {"variant": self.saved, "why": self.why},
+            "diagnosis": self.diagnosis.as_dict(),
+        }
+
+    def _asked(self, number: int) -> dict[str, Any]:
+        answers = {entry.name: [asdict(each) for each in entry.answers[number]] for entry in self.entries}
+        return {"text": self.questions.texts[number], "answers": answers}
+
 
 ALL = tuple(f"{family}@{k}" for family in ("P", "PSP", "C") for k in (1, 3, 5))
 APART = ("P@1", "P@5", "PSP@5", "C@5")  # of the two kinds of text
@@ -22,7 +128,7 @@ MARKS = {True: "✓ ", False: "", None: ""}
 
 
 @dataclass(frozen=True)
-class Row:
+class FigureRow:
     """A figure of every variant; `best` marks the highest, and all that equal it as shown."""
 
     name: str
@@ -31,14 +137,14 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Section:
+class FigureGroup:
     """Rows under one heading."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[FigureRow, ...]
 
 
-def sections(found: SideBySide) -> list[Section]:
+def figure_groups(found: SideBySide) -> list[FigureGroup]:
     """Every figure that is shown: all test texts, the two kinds apart, head to tail, and the training."""
     scores = [entry.scores for entry in found.entries]
     parts: list[tuple[str, Sequence[SubsetFigures | None], tuple[str, ...]]] = [
@@ -46,12 +152,14 @@ def sections(found: SideBySide) -> list[Section]:
         ("known items: the text is a label's", [each.label_text for each in scores], APART),
         ("new texts", [each.new_text for each in scores], APART),
     ]
-    shown = [Section(f"{title} ({_points(of)})", _rows(of, names)) for title, of, names in parts if _any(of)]
+    shown = [
+        FigureGroup(f"{title} ({_points(of)})", _rows(of, names)) for title, of, names in parts if _any(of)
+    ]
     trained = [entry.training for entry in found.entries]
     return [
         *shown,
-        Section("part of P@5, labels from head to tail", tuple(_bins(found))),
-        Section(
+        FigureGroup("part of P@5, labels from head to tail", tuple(_bins(found))),
+        FigureGroup(
             "training",
             (
                 _plain("updates", [f"{each['steps']:,}" for each in trained]),
@@ -70,24 +178,24 @@ def _points(parts: Sequence[SubsetFigures | None]) -> str:
     return f"{parts[0].points:,}" if parts[0] is not None else ""
 
 
-def _rows(parts: Sequence[SubsetFigures | None], names: Sequence[str]) -> tuple[Row, ...]:
+def _rows(parts: Sequence[SubsetFigures | None], names: Sequence[str]) -> tuple[FigureRow, ...]:
     return tuple(_figures(name, [part.values[name] for part in parts if part is not None]) for name in names)
 
 
-def _bins(found: SideBySide) -> Iterator[Row]:
+def _bins(found: SideBySide) -> Iterator[FigureRow]:
     for number, bins in enumerate(zip(*(entry.scores.bins for entry in found.entries), strict=True), 1):
         size = f"{bins[0].labels:,} labels, {bins[0].mean_frequency:.1f} points each"
         yield _figures(f"{number}: {size}", [each.contribution for each in bins])
 
 
-def _figures(name: str, values: Sequence[float]) -> Row:
+def _figures(name: str, values: Sequence[float]) -> FigureRow:
     cells = tuple(f"{value:.1f}" for value in values)
     highest = f"{max(values):.1f}"
-    return Row(name, cells, tuple(cell == highest for cell in cells))
+    return FigureRow(name, cells, tuple(cell == highest for cell in cells))
 
 
-def _plain(name: str, cells: Sequence[str]) -> Row:
-    return Row(name, tuple(cells), (False,) * len(cells))
+def _plain(name: str, cells: Sequence[str]) -> FigureRow:
+    return FigureRow(name, tuple(cells), (False,) * len(cells))
 
 
 def comparison_table(found: SideBySide) -> Table:
@@ -97,7 +205,7 @@ def comparison_table(found: SideBySide) -> Table:
     table.add_column("")
     for entry in found.entries:
         table.add_column(entry.name, justify="right")
-    for section in sections(found):
+    for section in figure_groups(found):
         table.add_section()
         table.add_row(f"[italic]{section.title}[/]")
         for row in section.rows:
@@ -127,7 +235,7 @@ def _answer(answer: Answer) -> str:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class OursAgainst:
     """Ours against another variant on one kind of text."""
 
     other: str
@@ -135,15 +243,15 @@ class Verdict:
     differences: Differences
 
 
-def verdicts(found: SideBySide) -> list[Verdict]:
+def ours_against_others(found: SideBySide) -> list[OursAgainst]:
     """Ours against each of the others, on new texts and on texts of labels, where there are such."""
     parts = [
-        Verdict(other, texts, part)
+        OursAgainst(other, texts, part)
         for other, each in found.differences.items()
         for texts, part in (("new texts", each.new_text), ("texts of labels", each.label_text))
         if part is not None and _points_of(found, texts)
     ]
-    whole = [Verdict(other, "all texts", each.every) for other, each in found.differences.items()]
+    whole = [OursAgainst(other, "all texts", each.every) for other, each in found.differences.items()]
     return parts or whole
 
 
@@ -153,7 +261,7 @@ def _points_of(found: SideBySide, texts: str) -> int:
     return 0 if part is None else part.points
 
 
-def sentence(verdict: Verdict, name: str = "P@1") -> str:
+def sentence(verdict: OursAgainst, name: str = "P@1") -> str:
     """One figure's difference in words."""
     found = verdict.differences[name]
     more = "more than chance" if found.real else "which may be chance"
@@ -170,14 +278,14 @@ def span(found: Difference) -> str:
     return f"({found.low:+.1f} to {found.high:+.1f})"
 
 
-def verdict_table(found: SideBySide) -> Table:
+def difference_table(found: SideBySide) -> Table:
     """Ours against the others with intervals."""
     title = "Differences in points with 95 % intervals; bold: more than chance"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("")
     for name in TOLD:
         table.add_column(name, justify="right", no_wrap=True)
-    for each in verdicts(found):
+    for each in ours_against_others(found):
         shown = (each.differences[name] for name in TOLD)
         cells = (f"[bold]{interval(one)}[/]" if one.real else interval(one) for one in shown)
         table.add_row(f"{OURS} - {each.other}, {each.texts}", *cells)

@@ -1,20 +1,26 @@
-"""The demonstration: the same model with and without label texts, at equal steps, side by side."""
+"""Train the same model with and without label texts at equal steps, and keep it all in one folder."""
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
 
+from gandalf.data.claim import is_leftover
 from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.files import new_folder, written
 from gandalf.data.matching import known_points
 from gandalf.errors import DataError
 from gandalf.graph.postulate import diagnose
-from gandalf.lab.side_by_side import OURS, Answer, Entry, Questions, SideBySide, Variant
+from gandalf.lab.comparison import OURS, Answer, Questions, SideBySide, TrainedTreatment, Treatment
+from gandalf.lab.variants import VARIANTS
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import Scores
 from gandalf.metrics.predictions import test_points
@@ -25,11 +31,13 @@ from gandalf.predict.predictor import Predictor
 from gandalf.recipe import Recipe, Targets, Validation
 from gandalf.runs.checks import check_run
 from gandalf.runs.folder import RunPlace
+from gandalf.runs.folder import refuse_to_lose as refuse_to_lose_model
 from gandalf.runs.prepare import cut
 from gandalf.runs.start import changed, train_to_folder
 from gandalf.runs.validation import TOP, Judge, test_scores
 from gandalf.settings import to_dict
 from gandalf.systems import recipe as recipe_of
+from gandalf.wide.folder import read_json
 
 MODEL, BASELINE, PREDICTIONS = "model", "baseline", "predictions"  # folders that are left
 DIM, EPOCHS = 300, 12.0  # less than the recipe: four models in some three minutes on two cores
@@ -37,7 +45,7 @@ QUERIES, PLACES = 5, 3
 PLAIN = "D"
 AGAINST = (PLAIN, "G")  # what ours is compared with
 
-Tell = Callable[[Variant], None]
+Tell = Callable[[Treatment], None]
 
 
 def demo_recipe(system: str, *, seed: int = 0, steps: int | None = None) -> Recipe:
@@ -45,19 +53,20 @@ def demo_recipe(system: str, *, seed: int = 0, steps: int | None = None) -> Reci
     return changed(recipe_of(system), dim=DIM, epochs=EPOCHS, seed=seed, steps=steps)
 
 
-def variants(recipe: Recipe) -> tuple[Variant, ...]:
-    """What is done with the label texts: nothing, least, what the paper does, and what the recipe says."""
-    throughout = "targets.label_epochs=1"
+def treatments(recipe: Recipe) -> tuple[Treatment, ...]:
+    """Return what is done with label texts: nothing, least, what the paper does, and what the recipe says."""
     return (
-        Variant(PLAIN, "training points alone", ("targets.targets=none",)),
-        Variant("Z1", "and each label's text, with that label alone", ("targets.targets=self", throughout)),
-        Variant(
-            "G",
-            "the paper's Gandalf: and each label's text, with ratios of counts as targets",
-            ("targets.targets=ratio", throughout),
-        ),
-        Variant(OURS, _in_words(recipe.targets)),
+        Treatment(PLAIN, "training points alone", (f"targets.targets={VARIANTS[PLAIN].targets}",)),
+        _of_paper("Z1", "and each label's text, with that label alone"),
+        _of_paper("G", "the paper's Gandalf: and each label's text, with ratios of counts as targets"),
+        Treatment(OURS, _in_words(recipe.targets)),
     )
+
+
+def _of_paper(name: str, what: str) -> Treatment:
+    """Return the treatment of a variant of the paper, with label points to the last step."""
+    variant = VARIANTS[name]
+    return Treatment(name, what, (f"targets.targets={variant.targets}", *variant.settings))
 
 
 def _in_words(targets: Targets) -> str:
@@ -79,9 +88,9 @@ def demo(
     test = test_points(splits)
     recipe, held_out = _what_can_be_held(splits.train, recipe)
     (folder / PREDICTIONS).mkdir()
-    asked = _Asked(test, queries)
+    asked = _Queries(test, queries)
     entries = []
-    for variant in variants(recipe):
+    for variant in treatments(recipe):
         tell(variant)
         entries.append(_trained(splits, changed(recipe, *variant.settings), variant, folder, asked))
     scores = {entry.name: entry.scores for entry in entries}
@@ -119,7 +128,9 @@ def _what_can_be_held(points: Dataset, recipe: Recipe) -> tuple[Recipe, int]:
         return replace(recipe, validation=replace(recipe.validation, share=0.0)), 0
 
 
-def _trained(splits: Splits, recipe: Recipe, variant: Variant, folder: Path, asked: _Asked) -> Entry:
+def _trained(
+    splits: Splits, recipe: Recipe, variant: Treatment, folder: Path, asked: _Queries
+) -> TrainedTreatment:
     outcome = train_to_folder(splits, recipe, RunPlace(folder / "models" / variant.name))
     model, scores = outcome.trained.model, outcome.scores
     if scores is None:
@@ -128,7 +139,7 @@ def _trained(splits: Splits, recipe: Recipe, variant: Variant, folder: Path, ask
     write_predictions(folder / PREDICTIONS / f"{variant.name}.npz", predicted, model)
     history, training = outcome.trained.history, outcome.metrics["training"]
     held = _held_scores(model, splits, recipe)
-    return Entry(variant, scores, held, history, training, asked.answers(model))
+    return TrainedTreatment(variant, scores, held, history, training, asked.answers(model))
 
 
 def _held_scores(model: Part, splits: Splits, recipe: Recipe) -> Scores | None:
@@ -154,7 +165,7 @@ def best(held: dict[str, Scores | None], options: Validation) -> tuple[str, str]
     return saved, f"it is better by {lead:.1f}, which is more than noise ({by})"
 
 
-class _Asked:
+class _Queries:
     """The queries: given texts, or texts of the test split, whose right labels are known."""
 
     def __init__(self, test: Dataset, texts: Sequence[str]) -> None:
@@ -189,3 +200,53 @@ class _Asked:
 
     def _right(self, row: int, label: int) -> bool | None:
         return None if self.truth is None else bool(self.truth[row, label] > 0)
+
+
+PAGE, RESULTS = "index.html", "results.json"
+FORMAT = "gandalf demo"  # in the results: what tells the folder from anyone else's
+
+
+@contextmanager
+def demo_folder(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """A folder to fill that takes its name when the body has succeeded; `overwrite` then removes a demo."""
+    refuse_to_lose(out, overwrite=overwrite)
+    with new_folder(out, overwrite=overwrite, inner=(MODEL, BASELINE, PREDICTIONS)) as folder:
+        yield folder
+
+
+def write_results(results: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Write all figures, and give them back as they stand in the file."""
+    found = {"format": FORMAT, **results}
+    with written(folder / RESULTS) as file:
+        json.dump(found, file, ensure_ascii=False, indent=1, allow_nan=False)
+    return found
+
+
+def refuse_to_lose(out: Path, *, overwrite: bool) -> None:
+    """Never write over what another command or a person put there, nor over a demo unless told to."""
+    if not out.is_dir() or not _names(out):
+        return  # what else may be wrong with it, `new_folder` says
+    foreign = _foreign(out)
+    if foreign is not None:
+        what = f"holds {foreign}, which is not part of a demo, and is not replaced"
+        raise DataError(what, remedy="choose another OUT, or move that away", file=out)
+    if not overwrite:
+        remedy = "choose another OUT, or replace it with --overwrite"
+        raise DataError("holds a demo already", remedy=remedy, file=out)
+    for name in (MODEL, BASELINE):
+        if (out / name).exists():
+            refuse_to_lose_model(out / name, resume=False, overwrite=True)
+
+
+def _foreign(out: Path) -> str | None:
+    """Something in the folder that no demo put there."""
+    names = _names(out)
+    others = [name for name in names if name not in (PAGE, RESULTS, MODEL, BASELINE, PREDICTIONS)]
+    if others or RESULTS not in names or read_json(out / RESULTS).get("format") != FORMAT:
+        return (others or names)[0]
+    inside = _names(out / PREDICTIONS) if PREDICTIONS in names else []
+    return next((f"{PREDICTIONS}/{name}" for name in inside if not name.endswith(".npz")), None)
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not is_leftover(path.name))

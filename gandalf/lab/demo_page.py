@@ -8,10 +8,18 @@ from html import escape
 from gandalf.data.formats.texts import clean
 from gandalf.data.sentences import counted
 from gandalf.graph.postulate import Diagnosis
-from gandalf.lab.comparison import MARKS, TOLD, sections, sentence, span, verdicts
-from gandalf.lab.page import filled
-from gandalf.lab.side_by_side import OURS, Answer, SideBySide
-from gandalf.lab.svg import Axis, Series, bar_chart, legend, line_chart, nice_end
+from gandalf.lab.comparison import (
+    MARKS,
+    OURS,
+    TOLD,
+    Answer,
+    SideBySide,
+    figure_groups,
+    ours_against_others,
+    sentence,
+    span,
+)
+from gandalf.lab.page import Axis, Series, bar_chart, filled, legend, line_chart, nice_end
 
 TEMPLATE = "demo_page.html"
 STYLES = {"calibrated": 1, "ratio": 2, "shrunk": 3}  # of estimates: as the variants that train with them
@@ -22,7 +30,7 @@ def demo_page(found: SideBySide, commands: Sequence[str], made_by: str) -> str:
     recipe = found.recipe
     slots = {
         "title": escape(f"What label texts are worth on {clean(found.data)}"),
-        "lead": "".join(f"<li>{escape(sentence(each))}.</li>" for each in verdicts(found)),
+        "lead": "".join(f"<li>{escape(sentence(each))}.</li>" for each in ours_against_others(found)),
         "done": _done(found),
         "variants": _variants(found),
         "legend": legend([Series(entry.name, at, ()) for at, entry in enumerate(found.entries)]),
@@ -98,7 +106,7 @@ def _verdicts(found: SideBySide) -> str:
             for one in (each.differences[name] for name in TOLD)
         )
         + "</tr>"
-        for each in verdicts(found)
+        for each in ours_against_others(found)
     ]
     caption = "Differences in points, 95 % intervals over resampled test texts; bold: more than chance."
     return _html_table(caption, ["", *TOLD], "<tbody>" + "".join(rows) + "</tbody>")
@@ -107,7 +115,7 @@ def _verdicts(found: SideBySide) -> str:
 def _table(found: SideBySide) -> str:
     bodies = []
     width = len(found.entries) + 1
-    for section in sections(found):
+    for section in figure_groups(found):
         rows = [f'<tr><th scope="rowgroup" colspan="{width}">{escape(_upper(section.title))}</th></tr>']
         for row in section.rows:
             cells = (

@@ -16,9 +16,9 @@ from typing import Any, cast
 import torch
 
 from gandalf.errors import DataError
+from gandalf.lab.store import Line, LineOrError
 from gandalf.lab.variants import Run
 
-Line = dict[str, Any]
 PATIENCE = 10  # seconds that a process may take to end
 Work = Callable[[Run], Line]
 
@@ -48,10 +48,10 @@ class Worker:
         with suppress(OSError):  # if it is dead, that is found out where its answer is read
             self.pipe.send(run)
 
-    def answer(self) -> Line | str:
+    def answer(self) -> LineOrError:
         """The line of its run, or what went wrong; waits for it."""
         try:
-            return cast("Line | str", self.pipe.recv())
+            return cast("LineOrError", self.pipe.recv())
         except (EOFError, OSError):
             self.process.join()
             return f"its process died ({self.process.exitcode}), perhaps for lack of memory"
@@ -116,7 +116,7 @@ def in_turn(runs: Iterable[Run]) -> list[Run]:
     return sorted(runs, key=lambda run: place[run.data, run.split])
 
 
-def results(runs: list[Run], work: Work, jobs: int, clock: Clock) -> Iterator[tuple[Run, Line | str]]:
+def results(runs: list[Run], work: Work, jobs: int, clock: Clock) -> Iterator[tuple[Run, LineOrError]]:
     """Every run with its line or what went wrong, as they end; none that would end after the time is up."""
     waiting, busy, idle = in_turn(runs), list[Worker](), list[Worker]()
     threads = max(1, (os.cpu_count() or 1) // jobs)

@@ -12,19 +12,18 @@ from gandalf.data.claim import LOCK
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
 from gandalf.lab.benchmarks import BENCHMARKS, derived_settings
-from gandalf.lab.costs import stand_in
-from gandalf.lab.estimate import Pace
-from gandalf.lab.facts import density, environment, graphs
+from gandalf.lab.costs import Pace, stand_in
 from gandalf.lab.measure import measured_to
 from gandalf.lab.parallel import Clock, results
-from gandalf.lab.sets import SYNTHETIC, open_set, short_name
+from gandalf.lab.sets import SYNTHETIC, density, environment, graphs, open_set, short_name
 from gandalf.lab.store import (
     FACTS,
     FIRST_STAGES,
     PREDICTIONS,
     RESULTS,
-    Entry,
     Line,
+    LineOrError,
+    StudyRun,
     add_to_plan,
     append,
     of_data,
@@ -32,7 +31,7 @@ from gandalf.lab.store import (
     stored_lines,
     write_json,
 )
-from gandalf.lab.studies import Asked, entries
+from gandalf.lab.studies import StudyScope, entries
 from gandalf.lab.variants import Run, recipe_of
 from gandalf.metrics.predictions import test_points
 from gandalf.progress import meter, without_bars
@@ -40,11 +39,10 @@ from gandalf.runs.checks import check_points, check_recipe
 from gandalf.systems import NETWORKS, foreign_part
 
 OWN = (PREDICTIONS, FIRST_STAGES, LOCK)  # in a folder of results, beside JSON
-Answer = Line | str  # a line of results, or what went wrong
 
 
 @dataclass(frozen=True)
-class Wanted:
+class StudyRequest:
     """What a person asked for."""
 
     studies: tuple[str, ...]
@@ -66,9 +64,9 @@ class Wanted:
 class Planned:
     """The studies' rows, those of them that are left to run, and how long that will take."""
 
-    wanted: Wanted
+    wanted: StudyRequest
     splits: Splits
-    entries: tuple[Entry, ...]
+    entries: tuple[StudyRun, ...]
     left: dict[Run, float]  # seconds that each run is expected to take
     refused: dict[str, str]  # rows that a system has no meaning for, and why
     environment: dict[str, Any]
@@ -84,7 +82,7 @@ class Planned:
         return sum(self.left.values()) / self.wanted.jobs
 
 
-def plan(wanted: Wanted, *, only_look: bool = False) -> Planned:
+def plan(wanted: StudyRequest, *, only_look: bool = False) -> Planned:
     """What the studies need, and what is left of it; written down, unless this is only a look."""
     check_settings(wanted)
     if only_look and wanted.data in BENCHMARKS and not Path(wanted.data).exists():
@@ -110,7 +108,7 @@ def plan(wanted: Wanted, *, only_look: bool = False) -> Planned:
     return Planned(wanted, splits, sound, seconds, refused, about)
 
 
-def _by_shape(wanted: Wanted) -> Planned:
+def _by_shape(wanted: StudyRequest) -> Planned:
     """Return the plan of a benchmark that is not at hand: nothing of it is stored, and its shape is known."""
     shape = BENCHMARKS[wanted.data]
     sound, refused = _sound(wanted, shape.points, shape.labels)
@@ -118,7 +116,7 @@ def _by_shape(wanted: Wanted) -> Planned:
     return Planned(wanted, stand_in(wanted.data), sound, left, refused, environment())
 
 
-def _sound(wanted: Wanted, points: int, labels: int) -> tuple[tuple[Entry, ...], dict[str, str]]:
+def _sound(wanted: StudyRequest, points: int, labels: int) -> tuple[tuple[StudyRun, ...], dict[str, str]]:
     """Return all rows that can be run, and those that cannot with the reason."""
     alike: dict[tuple[str, ...], list[str]] = {}  # systems by their settings
     for system in wanted.systems:
@@ -128,14 +126,14 @@ def _sound(wanted: Wanted, points: int, labels: int) -> tuple[tuple[Entry, ...],
         entry
         for settings, systems in alike.items()
         for entry in entries(
-            wanted.studies, Asked(name, tuple(systems), wanted.seeds, points, labels, settings)
+            wanted.studies, StudyScope(name, tuple(systems), wanted.seeds, points, labels, settings)
         )
     ]
     refused = {f"{e.run.system}: {e.row}": why for e in every if (why := refusal(e.run)) is not None}
     return tuple(e for e in every if f"{e.run.system}: {e.row}" not in refused), refused
 
 
-def check_settings(wanted: Wanted) -> None:
+def check_settings(wanted: StudyRequest) -> None:
     """Refuse settings that no row could have or that make another system, and systems that take no steps."""
     for system in wanted.systems:
         if system not in NETWORKS:
@@ -148,7 +146,7 @@ def check_settings(wanted: Wanted) -> None:
             raise DataError(what, remedy="leave the setting out, or choose other --systems")
 
 
-def refuse_to_write(wanted: Wanted) -> None:
+def refuse_to_write(wanted: StudyRequest) -> None:
     """Refuse a folder that lies in the data, or that holds what no study put there."""
     folder, data = wanted.folder.resolve(), Path(wanted.data)
     if data.exists() and data.resolve() in (folder, *folder.parents):
@@ -178,7 +176,7 @@ def _done(sets: dict[str, Any], lines: list[Line]) -> set[str]:
     return found
 
 
-def _facts(wanted: Wanted, splits: Splits, every: Iterable[Entry]) -> dict[str, Any]:
+def _facts(wanted: StudyRequest, splits: Splits, every: Iterable[StudyRun]) -> dict[str, Any]:
     """What the sets are like, beside those that the folder knows of already."""
     sets: dict[str, Any] = dict(read_json(wanted.folder / FACTS).get("sets", {}))
     name = short_name(wanted.data)
@@ -190,7 +188,7 @@ def _facts(wanted: Wanted, splits: Splits, every: Iterable[Entry]) -> dict[str, 
     return sets
 
 
-def carry_out(planned: Planned, tell: Callable[[Run, Answer], None] = lambda run, answer: None) -> int:
+def carry_out(planned: Planned, tell: Callable[[Run, LineOrError], None] = lambda run, answer: None) -> int:
     """Do what is left, one line on disk as each run ends; the number of runs that failed."""
     folder, failed = planned.wanted.folder, 0
     with meter("studies", max(sum(planned.left.values()), 1e-9)) as bar:
@@ -205,7 +203,7 @@ def carry_out(planned: Planned, tell: Callable[[Run, Answer], None] = lambda run
     return failed
 
 
-def _answers(planned: Planned) -> Iterator[tuple[Run, Answer]]:
+def _answers(planned: Planned) -> Iterator[tuple[Run, LineOrError]]:
     """Every run that is left with its line, or what went wrong."""
     wanted = planned.wanted
     work = partial(measured_to, source=wanted.data, folder=wanted.folder, first_stages=_first_stages(wanted))
@@ -218,7 +216,7 @@ def _answers(planned: Planned) -> Iterator[tuple[Run, Answer]]:
         yield run, _answer(work, run)
 
 
-def _answer(work: Callable[[Run], Line], run: Run) -> Answer:
+def _answer(work: Callable[[Run], Line], run: Run) -> LineOrError:
     with without_bars():
         try:
             return work(run)
@@ -226,6 +224,6 @@ def _answer(work: Callable[[Run], Line], run: Run) -> Answer:
             return str(error)
 
 
-def _first_stages(wanted: Wanted) -> Path:
+def _first_stages(wanted: StudyRequest) -> Path:
     """Where encoders of siamese stages lie, which runs with other label points share."""
     return wanted.folder / FIRST_STAGES

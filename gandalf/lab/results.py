@@ -1,25 +1,96 @@
-"""A folder of results, read: the lines of each study's rows, and whether two rows really differ."""
+"""Read a folder of results, average figures over seeds, and tell if two rows differ by more than noise."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
+from scipy.special import stdtrit
 
 from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
-from gandalf.lab.samples import Column, Sample, figure, noise, pooled
 from gandalf.lab.sets import data_hash, open_set, parts
-from gandalf.lab.store import FACTS, Entry, Line, read_json, read_plan, read_predictions, stored_lines
+from gandalf.lab.store import FACTS, Line, StudyRun, read_json, read_plan, read_predictions, stored_lines
 from gandalf.lab.studies import ROWS
 from gandalf.lab.variants import Run, variant_name
 from gandalf.metrics.bootstrap import Comparison, Difference, compare
 from gandalf.metrics.evaluate import Scores, evaluate
+
+Column = Callable[[Line], float | None]
+Name = TypeVar("Name")  # of a row
+
+
+def figure(name: str, part: str | None = None) -> Column:
+    """A column: a figure of all points, or of one part of them."""
+
+    def of(line: Line) -> float | None:
+        found = line["figures"] if part is None else line["figures"][part]
+        value = None if found is None else found.get(name)
+        return None if value is None else float(value)
+
+    return of
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One figure over seeds."""
+
+    values: tuple[float, ...]
+
+    @staticmethod
+    def of(lines: Iterable[Line], column: Column) -> Sample:
+        """The figure of each line that has it."""
+        return Sample(tuple(value for value in map(column, lines) if value is not None))
+
+    @property
+    def mean(self) -> float:
+        """Mean, NaN of nothing."""
+        return float(np.mean(self.values)) if self.values else math.nan
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation, NaN of fewer than two."""
+        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else math.nan
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean."""
+        return self.deviation / math.sqrt(len(self.values)) if self.values else math.nan
+
+
+def pooled(samples: Iterable[Sample]) -> tuple[float, int]:
+    """The spread between seeds that the samples have in common, and its degrees of freedom."""
+    repeated = [sample for sample in samples if len(sample.values) > 1]
+    freedom = sum(len(sample.values) - 1 for sample in repeated)
+    squares = sum((len(sample.values) - 1) * sample.deviation**2 for sample in repeated)
+    return (math.sqrt(squares / freedom), freedom) if freedom else (math.nan, 0)
+
+
+def noise(one: Sample, other: Sample, spread: tuple[float, int]) -> float:
+    """Half the 95 % interval of the difference of two means; NaN where no seed was repeated."""
+    deviation, freedom = spread
+    if not freedom or not one.values or not other.values:
+        return math.nan
+    of_means = math.sqrt(1 / len(one.values) + 1 / len(other.values))
+    return float(stdtrit(freedom, 0.975)) * deviation * of_means
+
+
+def best_rows(samples: Mapping[Name, Sample]) -> set[Name]:
+    """The rows that no other beats by more than noise; none where that leaves no row out."""
+    known = {name: sample for name, sample in samples.items() if sample.values}
+    spread = pooled(known.values())
+    if not spread[1]:
+        return set()
+    top = max(known.values(), key=lambda sample: sample.mean)
+    best = {name for name, sample in known.items() if top.mean - sample.mean <= noise(top, sample, spread)}
+    return best if len(best) < len(known) else set()
+
 
 RunLines = dict[str, list[Line]]
 PARTS = {"all": None, "new": "new_text"}  # texts that a figure is of, by their name in a line
@@ -70,7 +141,7 @@ class Results:
 
     folder: Path
     lines: dict[str, Line]
-    plan: tuple[Entry, ...]
+    plan: tuple[StudyRun, ...]
     facts: dict[str, Any]
     _scores: dict[tuple[str, ...], Scores | None] = field(default_factory=dict)
     _comparisons: dict[tuple[tuple[str, ...], ...], Comparison | None] = field(default_factory=dict)
@@ -226,7 +297,7 @@ def _mean(scores: list[Scores]) -> Scores:
     return replace(scores[0], contributions=replace(scores[0].contributions, gains=gains))
 
 
-def _guessed(lines: Iterable[Line]) -> Iterable[Entry]:
+def _guessed(lines: Iterable[Line]) -> Iterable[StudyRun]:
     """Rows of lines that no plan tells of: variants of the main study, whose settings say nothing else."""
     for line in lines:
         run = Run.of(line["run"])
@@ -234,4 +305,4 @@ def _guessed(lines: Iterable[Line]) -> Iterable[Entry]:
         told = sum(each.startswith(("targets.", "baselines.")) for each in run.settings)
         if row is not None and told == 1 and run.split == "test":
             base = tuple(each for each in run.settings if not each.startswith("targets."))
-            yield Entry("main" if run.keep == "both" else "data", row, run, base)
+            yield StudyRun("main" if run.keep == "both" else "data", row, run, base)

@@ -22,6 +22,7 @@ from gandalf.errors import DataError
 from gandalf.lab.variants import Run
 
 Line = dict[str, Any]
+LineOrError = Line | str  # the line of a run, or why the run failed
 RESULTS, PLAN, FACTS = "results.jsonl", "plan.json", "facts.json"
 PREDICTIONS, FIRST_STAGES = "predictions", "first-stages"  # folders
 NEEDED = {"key", "run", "name", "figures", "steps", "recipe"}  # of a line
@@ -29,7 +30,7 @@ PLACES = 10  # labels kept of each test point, its filter applied
 
 
 @dataclass(frozen=True)
-class Entry:
+class StudyRun:
     """A row of a study's table, and one of its runs."""
 
     study: str
@@ -99,21 +100,22 @@ def write_json(path: Path, value: Mapping[str, Any] | list[Any]) -> None:
         json.dump(value, file, ensure_ascii=False, indent=1)
 
 
-def read_plan(folder: Path) -> list[Entry]:
+def read_plan(folder: Path) -> list[StudyRun]:
     """What the studies in the folder want."""
     stored = read_json(folder / PLAN) or []
     return [
-        Entry(each["study"], each["row"], Run.of(each["run"]), tuple(each.get("base", ()))) for each in stored
+        StudyRun(each["study"], each["row"], Run.of(each["run"]), tuple(each.get("base", ())))
+        for each in stored
     ]
 
 
-def add_to_plan(folder: Path, entries: Iterable[Entry]) -> None:
+def add_to_plan(folder: Path, entries: Iterable[StudyRun]) -> None:
     """Remember what was asked for, beside what had been; where a row has changed, the new one counts."""
     every = {_place(each): each for each in (*read_plan(folder), *entries)}
     write_json(folder / PLAN, [asdict(each) for each in every.values()])
 
 
-def _place(entry: Entry) -> tuple[object, ...]:
+def _place(entry: StudyRun) -> tuple[object, ...]:
     """A row's place in a table, and which of its runs this is."""
     run = entry.run
     return entry.study, entry.row, run.data, run.system, entry.base, run.seed

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gandalf.errors import DataError
-from gandalf.lab.store import Entry
+from gandalf.lab.store import StudyRun
 from gandalf.lab.variants import OWN_BASELINE, VARIANTS, Run, Variant, of_variant, recipe_of
 
 Figure = Literal["none", "P@1 and PSP@5", "coverage", "bins", "share", "curves", "density"]
@@ -45,7 +45,7 @@ OURS = ("shrunk", "calibrated", "auto")  # in every table, beside the paper's
 
 
 @dataclass(frozen=True)
-class Asked:
+class StudyScope:
     """What a study is to be made of."""
 
     data: str  # as runs call it
@@ -62,16 +62,16 @@ class Study:
 
     title: str
     asks: str
-    rows: Callable[[Asked], Iterator[tuple[str, Run]]]
+    rows: Callable[[StudyScope], Iterator[tuple[str, Run]]]
     figure: Figure = "none"
     first_seed: bool = False  # one seed is enough
 
 
-def _runs(names: Iterable[str]) -> Callable[[Asked], Iterator[tuple[str, Run]]]:
+def _runs(names: Iterable[str]) -> Callable[[StudyScope], Iterator[tuple[str, Run]]]:
     """Rows of these names, for every system."""
     names = tuple(names)
 
-    def rows(asked: Asked) -> Iterator[tuple[str, Run]]:
+    def rows(asked: StudyScope) -> Iterator[tuple[str, Run]]:
         for system in asked.systems:
             for name in names:
                 yield name, of_variant(ROWS[name], system, asked.data, *asked.settings)
@@ -79,14 +79,14 @@ def _runs(names: Iterable[str]) -> Callable[[Asked], Iterator[tuple[str, Run]]]:
     return rows
 
 
-def _main(asked: Asked) -> Iterator[tuple[str, Run]]:
+def _main(asked: StudyScope) -> Iterator[tuple[str, Run]]:
     """All variants at equal steps; beside them D at equal epochs, which means fewer steps."""
     yield from _runs(("D", "Z1", "G", "shrunk", "calibrated", "default", "auto"))(asked)
     for system in asked.systems:
         yield "D, equal epochs", _longer(asked, system, "D", asked.points / (asked.points + asked.labels))
 
 
-def _subsample(asked: Asked) -> Iterator[tuple[str, Run]]:
+def _subsample(asked: StudyScope) -> Iterator[tuple[str, Run]]:
     yield from _runs(("D", "G"))(asked)
     for system in asked.systems:
         for order in ORDERS:
@@ -96,7 +96,7 @@ def _subsample(asked: Asked) -> Iterator[tuple[str, Run]]:
                 yield f"{order} {share} %", run
 
 
-def _convergence(asked: Asked) -> Iterator[tuple[str, Run]]:
+def _convergence(asked: StudyScope) -> Iterator[tuple[str, Run]]:
     """Half, once and twice the steps, on held-out training points: is there a plateau, and for whom?"""
     for system in asked.systems:
         for name in ("D", "G", "default"):
@@ -105,25 +105,25 @@ def _convergence(asked: Asked) -> Iterator[tuple[str, Run]]:
                 yield f"{name} x {times:g}", replace(run, split="validation")
 
 
-def _density(asked: Asked) -> Iterator[tuple[str, Run]]:
+def _density(asked: StudyScope) -> Iterator[tuple[str, Run]]:
     for system in asked.systems:
         for data in (asked.data, *(f"{asked.data}?{each}" for each in FEWER), *DRAWN):
             for name in ("D", "G", "default"):
                 yield name, of_variant(ROWS[name], system, data, *asked.settings)
 
 
-def _qualitative(asked: Asked) -> Iterator[tuple[str, Run]]:
+def _qualitative(asked: StudyScope) -> Iterator[tuple[str, Run]]:
     """Without label points (Renee: with its own) and with them, of three systems."""
     for system in asked.systems[:3]:
         names = (OWN_BASELINE.get(system, "D"), "G", "default")
         yield from _runs(names)(replace(asked, systems=(system,)))
 
 
-def _nothing(asked: Asked) -> Iterator[tuple[str, Run]]:
+def _nothing(asked: StudyScope) -> Iterator[tuple[str, Run]]:
     return iter(())
 
 
-def _longer(asked: Asked, system: str, name: str, times: float, *more: str) -> Run:
+def _longer(asked: StudyScope, system: str, name: str, times: float, *more: str) -> Run:
     """The row of that name with so many times the epochs."""
     run = of_variant(ROWS[name], system, asked.data, *asked.settings)
     training = recipe_of(run).training
@@ -201,7 +201,7 @@ TUNING: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def _tuning(asked: Asked) -> Iterator[tuple[str, Run]]:
+def _tuning(asked: StudyScope) -> Iterator[tuple[str, Run]]:
     for system in asked.systems:
         for name, (targets, settings) in {"D": ("none", ()), **TUNING}.items():
             variant = Variant(targets, settings=(THROUGHOUT, *settings))
@@ -223,7 +223,7 @@ def named(study: str) -> tuple[str, ...]:
     return (study,)
 
 
-def entries(studies: Iterable[str], asked: Asked) -> list[Entry]:
+def entries(studies: Iterable[str], asked: StudyScope) -> list[StudyRun]:
     """All rows of the studies with all their seeds, seed by seed: what is cut short has whole tables."""
     found = []
     for number, seed in enumerate(asked.seeds):
@@ -231,5 +231,5 @@ def entries(studies: Iterable[str], asked: Asked) -> list[Entry]:
             if number and STUDIES[study].first_seed:
                 continue
             rows = STUDIES[study].rows(asked)
-            found += [Entry(study, row, replace(run, seed=seed), asked.settings) for row, run in rows]
+            found += [StudyRun(study, row, replace(run, seed=seed), asked.settings) for row, run in rows]
     return found

@@ -9,11 +9,10 @@ import numpy as np
 from gandalf.data.formats.texts import clean
 from gandalf.data.matching import known_points
 from gandalf.lab.blocks import Answers, Picture
-from gandalf.lab.results import ResultPlace, Results, RunLines, mean
-from gandalf.lab.samples import figure
+from gandalf.lab.page import Axis, Series, bar_chart, fitted, legend, line_chart, nice_end
+from gandalf.lab.results import ResultPlace, Results, RunLines, figure, mean
 from gandalf.lab.store import Line, read_predictions
 from gandalf.lab.studies import SHARES, STUDIES
-from gandalf.lab.svg import Axis, Series, bar_chart, fitted, legend, line_chart, nice_end
 from gandalf.metrics.predictions import test_points
 
 STYLES = 8  # colours that the page has

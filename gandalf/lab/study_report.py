@@ -10,9 +10,8 @@ from dataclasses import replace
 from gandalf.data.sentences import weighted_count
 from gandalf.lab.blocks import Block, Section, TableBlock, number, words
 from gandalf.lab.claims import verdicts
+from gandalf.lab.convergence import TOLERANCE
 from gandalf.lab.evidence import MARGIN
-from gandalf.lab.length_tables import length_table
-from gandalf.lab.plateau import TOLERANCE
 from gandalf.lab.results import Results
 from gandalf.lab.store import Line
 from gandalf.lab.studies import STUDIES
@@ -23,6 +22,7 @@ from gandalf.lab.study_tables import (
     cost_table,
     density_table,
     graph_table,
+    length_table,
     missing,
     numbers_table,
     study_table,

@@ -1,10 +1,13 @@
-"""Studies as tables: figures over seeds, the best in bold, and a mark where a difference may be chance."""
+"""Show studies as tables, the best figures bold and marked where a difference may be chance."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,11 @@ import numpy as np
 from gandalf.data.sentences import counted
 from gandalf.lab.blocks import Cell, TableBlock, number, words
 from gandalf.lab.claims import Verdict
-from gandalf.lab.paper import published
-from gandalf.lab.plateau import plateau
-from gandalf.lab.results import PARTS, ResultPlace, Results, RunLines
-from gandalf.lab.samples import Sample, figure
+from gandalf.lab.convergence import Lengths, plateau
+from gandalf.lab.results import PARTS, Contrast, ResultPlace, Results, RunLines, Sample, figure
 from gandalf.lab.store import Line
 from gandalf.lab.studies import STUDIES
+from gandalf.lab.variants import OWN_BASELINE
 
 FIGURES: dict[str, tuple[str, str]] = {
     **{f"{family}@{k}": (f"{family}@{k}", "all") for family in ("P", "PSP") for k in (1, 3, 5)},
@@ -234,3 +236,56 @@ def missing(results: Results) -> Iterator[str]:
             left = wanted - made
             verb = "is" if left == 1 else "are"
             yield f"{study}: {left} of {counted(wanted, 'run')} {verb} still to be made"
+
+
+UNMEASURED = "not measured"
+HEAD = ("", "row", "best length", "at equal steps", "each at its own best length")
+CAPTION = (
+    "P@1 on held-out training points, a row minus its system's baseline: at the recipe's length, and each at "
+    "the best of the lengths that both were run at (row, baseline; times the recipe's). In brackets the 95 % "
+    "interval. Lengths are chosen on the points that are shown, for both rows alike. On the test split other "
+    f"lengths than the recipe's are {UNMEASURED}."
+)
+ROWS = ("G", "default")
+
+
+def length_table(results: Results, places: list[ResultPlace]) -> TableBlock:
+    """A line for each system and each of its rows; what was not run says so."""
+    lines = [_line(Lengths.of(results, place), place, row) for place in places for row in ROWS]
+    return TableBlock(HEAD, tuple(lines), CAPTION)
+
+
+def _line(lengths: Lengths, place: ResultPlace, row: str) -> tuple[Cell, ...]:
+    base = OWN_BASELINE.get(place.system, "D")
+    here, there = lengths.best(row, base), lengths.best(base, row)
+    best = UNMEASURED if here is None or there is None else f"{here:g}, {there:g}"
+    title = words(f"{place.data}, {place.system}")
+    contrasts = (lengths.equal(row, base), lengths.own(row, base))
+    return (title, words(f"{row} − {base}"), words(best), *map(_difference, contrasts))
+
+
+def _difference(found: Contrast | None) -> Cell:
+    if found is None:
+        return words(UNMEASURED)
+    sure = f" ({found.low:+.1f} to {found.high:+.1f})" if found.by else ""
+    return words(f"{found.difference:+.1f}{sure}")
+
+
+FILE = "paper.json"
+
+
+@lru_cache(maxsize=1)
+def _figures() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((resources.files("gandalf.lab") / FILE).read_text("utf-8"))
+    return found
+
+
+def published(data: str, study: str, system: str) -> dict[str, dict[str, float]]:
+    """Rows of the paper's table of that study, in percent; nothing for sets that the paper has not."""
+    found: dict[str, dict[str, float]] = _figures().get(data, {}).get(study, {}).get(system, {})
+    return found
+
+
+def sets() -> tuple[str, ...]:
+    """The paper's data sets."""
+    return tuple(_figures())

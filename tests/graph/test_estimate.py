@@ -8,7 +8,7 @@ import pytest
 from small_runs import small_splits
 
 from gandalf.cli.reproduce import spoken
-from gandalf.lab.estimate import Pace, kind, passes, steps
+from gandalf.lab.costs import Pace, kind, passes, steps
 from gandalf.lab.variants import Run
 from gandalf.runs.choose import CANDIDATES
 

@@ -17,11 +17,11 @@ from bench_lines import RUN, line_of
 
 from bench import engine
 from bench.engine import append, parts, read_lines, recipe_of
-from bench.studies import RECIPES, SEEDS, SETS, STUDIES, SYSTEMS, VARIANTS, Run
+from bench.studies import RECIPES, RUN_LISTS, SEEDS, SETS, SYSTEMS, VARIANTS, Run
 from gandalf import export, load, synthetic
 from gandalf.data.holdout import holdout
 from gandalf.lab.parallel import Clock, in_turn, results
-from gandalf.lab.studies import Asked, entries
+from gandalf.lab.studies import StudyScope, entries
 
 TINY = ("steps=4", "batch=16", "dim=8", "device=cpu", "precision=float32")
 
@@ -44,9 +44,9 @@ def test_a_key_is_the_same_today_and_tomorrow_and_different_for_every_difference
     assert len({RUN.key, *(run.key for run in others)}) == 1 + len(asdict(RUN))
 
 
-@pytest.mark.parametrize("study", STUDIES)
+@pytest.mark.parametrize("study", RUN_LISTS)
 def test_studies_name_each_run_once_and_every_run_has_a_recipe(study):
-    runs = STUDIES[study]()
+    runs = RUN_LISTS[study]()
     assert runs and len({run.key for run in runs}) == len(runs)
     for run in runs:
         chosen = recipe_of(run)
@@ -56,7 +56,7 @@ def test_studies_name_each_run_once_and_every_run_has_a_recipe(study):
 
 
 def test_main_is_every_variant_of_every_system_on_every_set_at_equal_settings():
-    runs = STUDIES["main"]()
+    runs = RUN_LISTS["main"]()
     seeds = sum(len(SEEDS) if variant.keep == "both" else 1 for variant in VARIANTS.values())
     assert len(runs) == len(SETS) * len(SYSTEMS) * seeds
     assert all(run.split == "test" for run in runs)
@@ -66,14 +66,14 @@ def test_main_is_every_variant_of_every_system_on_every_set_at_equal_settings():
 
 
 def test_plateau_runs_are_those_that_the_command_looks_for():
-    asked = Asked("man", ("inceptionxml-lf",), (0,), 9599, 8808, ("text.max_length=16",))
+    asked = StudyScope("man", ("inceptionxml-lf",), (0,), 9599, 8808, ("text.max_length=16",))
     wanted = {entry.row: entry.run.key for entry in entries(["convergence"], asked)}
-    made = {run.key for run in STUDIES["convergence"]()}
+    made = {run.key for run in RUN_LISTS["convergence"]()}
     assert {row for row, key in wanted.items() if key in made} == {"D x 1", "D x 2", "G x 1", "G x 2"}
 
 
 def test_what_is_chosen_is_never_chosen_on_a_test_split():
-    assert {run.split for name in ("who_gains", "plateau", "convergence") for run in STUDIES[name]()} == {
+    assert {run.split for name in ("who_gains", "plateau", "convergence") for run in RUN_LISTS[name]()} == {
         "validation"
     }
 

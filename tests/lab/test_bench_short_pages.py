@@ -12,8 +12,8 @@ from bench_lines import line_of
 from bench.report_page import answer as answer_of_claims
 from bench.short_page import answer, reached_table
 from bench.studies import DOCS, WEB, variant
-from gandalf.lab.basis import Basis
 from gandalf.lab.claims import Verdict
+from gandalf.lab.evidence import Basis
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "lab"
 

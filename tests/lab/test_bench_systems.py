@@ -7,7 +7,7 @@ from dataclasses import replace
 from bench_lines import line_of
 
 from bench.former import is_former
-from bench.studies import DOCS, SEEDS, STUDIES, WEB, systems_study, variant, variant_name
+from bench.studies import DOCS, RUN_LISTS, SEEDS, WEB, systems_study, variant, variant_name
 from bench.systems_table import gains_table, systems_lines, systems_section, systems_table
 from gandalf.systems import NETWORKS
 
@@ -23,7 +23,7 @@ def test_every_system_stands_there_thrice():
 
 
 def test_runs_of_the_main_study_are_not_wanted_again():
-    main = {run.key for run in STUDIES["main"]()}
+    main = {run.key for run in RUN_LISTS["main"]()}
     shared = [run for run in systems_study() if run.key in main]
     assert len(shared) == 2 * 3 * (2 * len(SEEDS) + 1)  # all of astec and inceptionxml
 

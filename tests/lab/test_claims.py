@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from gandalf.lab.claims import CLAIMS, verdicts
-from gandalf.lab.length_tables import length_table
-from gandalf.lab.lengths import Lengths
-from gandalf.lab.plateau import plateau
+from gandalf.lab.convergence import Lengths, plateau
 from gandalf.lab.results import ResultPlace, Results
-from gandalf.lab.store import Entry
-from gandalf.lab.studies import Asked, entries
+from gandalf.lab.store import StudyRun
+from gandalf.lab.studies import StudyScope, entries
+from gandalf.lab.study_tables import length_table
 from gandalf.lab.variants import Run
 from gandalf.metrics.bootstrap import Comparison, Difference
 
@@ -43,7 +42,7 @@ def line_of(run, value, new=None, **more):
 
 def results_of(values, new=None, system="astec", facts=None, **more):
     """Results in which each row has this value; rows that are not named were not run."""
-    asked = Asked("some", (system,), SEEDS, 100, 50)
+    asked = StudyScope("some", (system,), SEEDS, 100, 50)
     studies = ("main", "data", "graph", "delta", "subsample", "convergence", "density")
     plan = entries(studies, asked)
     lines = {}
@@ -242,7 +241,7 @@ def test_systems_against_each_other():
 
 def test_gains_against_density():
     facts, lines = {}, {}
-    plan = entries(("density", "convergence"), Asked("some", ("astec",), (0,), 100, 50))
+    plan = entries(("density", "convergence"), StudyScope("some", ("astec",), (0,), 100, 50))
     gains = {"some": 2.0, "some?points=0.5": 4.0, "some?points=0.25": 8.0}
     for density, data in zip((8.0, 4.0, 2.0), gains, strict=True):
         facts[data] = {"points_per_label": density}
@@ -263,4 +262,4 @@ def test_lines_without_a_plan_are_rows_of_the_main_study():
     run = Run("man", "astec", "ratio", settings=("targets.label_epochs=1", "text.max_length=16"))
     others = [replace(run, settings=(*run.settings, "targets.scale=0.3")), replace(run, split="validation")]
     found = list(_guessed(line_of(each, 1.0) for each in [run, *others]))
-    assert found == [Entry("main", "G", run, ("text.max_length=16",))]
+    assert found == [StudyRun("main", "G", run, ("text.max_length=16",))]

@@ -13,8 +13,8 @@ from small_demo import NAMES, small
 
 import gandalf
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.lab.demo import best, demo, demo_recipe, variants
-from gandalf.lab.side_by_side import OURS
+from gandalf.lab.comparison import OURS
+from gandalf.lab.demo import best, demo, demo_recipe, treatments
 from gandalf.metrics.evaluate import evaluate
 from gandalf.recipe import Validation
 
@@ -40,7 +40,7 @@ def test_steps_are_equal_where_epochs_are_given(tmp_path):
 
 def test_ours_is_the_recipe_as_it_is():
     recipe = demo_recipe("inceptionxml", seed=3)
-    of = {each.name: each for each in variants(recipe)}
+    of = {each.name: each for each in treatments(recipe)}
     assert list(of) == NAMES and of[OURS].settings == ()
     assert "targets.targets=ratio" in of["G"].settings and "targets.label_epochs=1" in of["G"].settings
     assert recipe.system == "inceptionxml" and recipe.seed == 3

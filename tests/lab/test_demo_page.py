@@ -15,10 +15,16 @@ from small_demo import HOSTILE, NAMES, small
 
 import gandalf
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.lab.comparison import answers_tables, comparison_table, sections, verdict_table, verdicts
+from gandalf.lab.comparison import (
+    OURS,
+    answers_tables,
+    comparison_table,
+    difference_table,
+    figure_groups,
+    ours_against_others,
+)
 from gandalf.lab.demo import demo, demo_recipe
 from gandalf.lab.demo_page import demo_page
-from gandalf.lab.side_by_side import OURS
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import evaluate
 from gandalf.recipe import Validation
@@ -112,14 +118,18 @@ def test_hostile_texts_are_shown_and_not_obeyed(hostile_demo):
 
 def test_hostile_texts_in_a_terminal(hostile_demo):
     screen = Console(width=400, file=io.StringIO())
-    for each in (comparison_table(hostile_demo), verdict_table(hostile_demo), answers_tables(hostile_demo)):
+    for each in (
+        comparison_table(hostile_demo),
+        difference_table(hostile_demo),
+        answers_tables(hostile_demo),
+    ):
         screen.print(each)
     shown = screen.file.getvalue()
     assert HOSTILE in shown and "[red]label[/]" in shown
 
 
 def test_one_table_for_screen_and_page(hostile_demo):
-    shown = {section.title.split(" (")[0]: section for section in sections(hostile_demo)}
+    shown = {section.title.split(" (")[0]: section for section in figure_groups(hostile_demo)}
     assert list(shown)[:1] == ["all test texts"] and list(shown)[-1] == "training"
     bins = shown["part of P@5, labels from head to tail"]
     for column, entry in enumerate(hostile_demo.entries):
@@ -139,8 +149,11 @@ def test_verdicts_name_only_texts_that_there_are(hostile_demo):
     compared = {name: compare(scores, scores, resamples=20) for name in ("D", "G")}
     entries = tuple(replace(entry, scores=scores) for entry in hostile_demo.entries)
     alone = replace(hostile_demo, entries=entries, differences=compared)
-    assert [(each.other, each.texts) for each in verdicts(alone)] == [("D", "new texts"), ("G", "new texts")]
-    assert "known items" not in " ".join(section.title for section in sections(alone))
+    assert [(each.other, each.texts) for each in ours_against_others(alone)] == [
+        ("D", "new texts"),
+        ("G", "new texts"),
+    ]
+    assert "known items" not in " ".join(section.title for section in figure_groups(alone))
     parsed(demo_page(alone, [], "gandalf"))
 
 

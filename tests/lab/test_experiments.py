@@ -11,12 +11,11 @@ from scipy.sparse import csr_array
 from small_runs import small_splits
 
 import gandalf
-from bench.studies import STUDIES as BENCH
+from bench.studies import RUN_LISTS as BENCH
 from gandalf.errors import DataError
-from gandalf.lab.paper import published, sets
 from gandalf.lab.sets import data_hash, fewer_pairs, fewer_points, open_set, parts, short_name
 from gandalf.lab.store import (
-    Entry,
+    StudyRun,
     add_to_plan,
     of_data,
     read_lines,
@@ -24,12 +23,13 @@ from gandalf.lab.store import (
     read_predictions,
     write_predictions,
 )
-from gandalf.lab.studies import ALL, OF_PAPER, STUDIES, Asked, entries, named
+from gandalf.lab.studies import ALL, OF_PAPER, STUDIES, StudyScope, entries, named
+from gandalf.lab.study_tables import published, sets
 from gandalf.lab.variants import Run, recipe_of
 from gandalf.metrics.predictions import without_filtered
 
 ENGINE = Path(__file__).parents[2] / "bench" / "results" / "engine"
-ASKED = Asked("man", ("astec", "inceptionxml"), (0, 1), 9599, 8808, ("encoder.dim=64",))
+ASKED = StudyScope("man", ("astec", "inceptionxml"), (0, 1), 9599, 8808, ("encoder.dim=64",))
 
 
 def test_stored_results_are_still_found():
@@ -41,7 +41,7 @@ def test_stored_results_are_still_found():
 
 def test_rows_of_the_product_are_those_of_the_benches():
     """With the same settings both ask for the same runs, so that neither repeats what the other has made."""
-    asked = Asked("man", ("inceptionxml",), (0, 1, 2), 9599, 8808, ("text.max_length=16",))
+    asked = StudyScope("man", ("inceptionxml",), (0, 1, 2), 9599, 8808, ("text.max_length=16",))
     ours = {entry.run.key for entry in entries(("main", "data"), asked)}
     theirs = {run.key for run in BENCH["main"]() if (run.data, run.system) == ("man", "inceptionxml")}
     once = {run.key for run in BENCH["main"]() if run.keep != "both"}
@@ -144,15 +144,15 @@ def test_lines_of_other_data_do_not_count():
 
 def test_plans_and_best_labels_are_read_back(tmp_path):
     run = Run("man", "astec", settings=("a=1",))
-    add_to_plan(tmp_path, [Entry("main", "D", run)])
-    add_to_plan(tmp_path, [Entry("main", "D", run), Entry("data", "Z", run, ("a=1",))])
-    assert read_plan(tmp_path) == [Entry("main", "D", run), Entry("data", "Z", run, ("a=1",))]
+    add_to_plan(tmp_path, [StudyRun("main", "D", run)])
+    add_to_plan(tmp_path, [StudyRun("main", "D", run), StudyRun("data", "Z", run, ("a=1",))])
+    assert read_plan(tmp_path) == [StudyRun("main", "D", run), StudyRun("data", "Z", run, ("a=1",))]
     changed, again = (
-        Entry("main", "D", replace(run, settings=("a=2",))),
-        Entry("main", "D", replace(run, seed=1)),
+        StudyRun("main", "D", replace(run, settings=("a=2",))),
+        StudyRun("main", "D", replace(run, seed=1)),
     )
     add_to_plan(tmp_path, [changed, again])
-    assert read_plan(tmp_path) == [changed, Entry("data", "Z", run, ("a=1",)), again]
+    assert read_plan(tmp_path) == [changed, StudyRun("data", "Z", run, ("a=1",)), again]
     ids = np.arange(24).reshape(2, 12)
     line = {"key": "abc", "data_hash": "0123456789"}
     write_predictions(tmp_path, line, ids)

@@ -11,8 +11,8 @@ from tiny_set import write_tiny_set
 from gandalf.cli.reproduce import _announce, _tell_end, spoken
 from gandalf.data.sentences import weighted_count
 from gandalf.lab.blocks import Section, TableBlock, number, words
+from gandalf.lab.study_pages import markdown
 from gandalf.lab.study_tables import missing
-from gandalf.lab.study_text import markdown
 
 
 def test_columns_of_words_are_left_aligned():

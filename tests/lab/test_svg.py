@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gandalf.lab import svg
+from gandalf.lab import page as svg
 
 
 @pytest.mark.parametrize(
