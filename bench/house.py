@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 # table, a literal or a union has to know the next one, too.
 KINDS = {
     "encoder": ("bag-of-words", "inception", "transformer", "BagOfWords", "Inception", "Transformer"),
+    "head": ("gated", "GatedSum"),
     "loss of pairs": ("contrastive", "triplet", "decoupled", "TripletOptions", "ContrastiveOptions"),
     "estimate": ("shrunk", "walk", "Shrunk"),
 }

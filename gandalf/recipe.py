@@ -9,7 +9,7 @@ from gandalf.augment.label_points import KeptPoints
 from gandalf.augment.sampling import SamplingOrder
 from gandalf.graph.estimates import KINDS
 from gandalf.graph.label_graph import SharedText
-from gandalf.nets.kinds import ENCODERS
+from gandalf.nets.kinds import ENCODERS, HEADS
 from gandalf.settings import setting
 from gandalf.train.pairs import PAIR_LOSSES
 from gandalf.train.rates import OptimiserName
@@ -21,7 +21,6 @@ Hardening = Literal["threshold", "any", "sample", "copies"]
 TextKind = Literal["words", "subwords", "pretrained"]
 AttentionName = Literal["self", "cross"]
 BlockName = Literal["astec", "decaf", "eclare"]
-HeadKind = Literal["table", "gated", "attention"]
 HeadStart = Literal["points", "text", "graph-text", "random"]
 RowsKind = Literal["live", "frozen"]
 LabelsKind = Literal["auto", "every", "shortlist"]
@@ -143,10 +142,11 @@ class Siamese:
 class HeadSettings:
     """How the rows of labels are made, started and trained."""
 
-    kind: HeadKind = setting(
+    kind: str = setting(
         "table",
         "table: free rows. gated: plus label texts (DECAF). attention: plus graph neighbours' texts "
         "(ECLARE).",
+        choices=lambda: tuple(HEADS),
     )
     rows: RowsKind = setting(
         "live", "Label texts in rows. live: encode and train at every step. frozen: encode once an epoch."

@@ -1,4 +1,4 @@
-"""An encoder and a loss of pairs from outside the package: what somebody writes who adds one."""
+"""An encoder, a head and a loss of pairs from outside the package: what somebody writes who adds one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gandalf.nets.encoder import EncoderKind, TextEncoder
+from gandalf.nets.head_kind import HeadKind
 from gandalf.nets.word_table import WordTable
 from gandalf.train.batches import Order, Phase
 from gandalf.train.labels import InBatch
@@ -58,3 +59,17 @@ def build(data: PairData) -> PairStage:
 
 
 LOSS = PairKind(build)
+
+
+class Mean(nn.Module):
+    """Rows that are the mean of free rows and label texts, with one weight for each part."""
+
+    def __init__(self, dim: int, parts: int) -> None:
+        super().__init__()
+        self.shares = nn.Parameter(torch.ones(parts))
+
+    def forward(self, rows: list[Tensor]) -> Tensor:
+        return sum(share * each for share, each in zip(self.shares, rows, strict=True)) / len(rows)
+
+
+HEAD = HeadKind(("own",), Mean, row_values=4)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from gandalf.nets.blocks import LABEL_BLOCKS, BlockName, identity_linear
+from gandalf.nets.head_kind import HeadKind
 from gandalf.nets.word_table import WordTable
 
 LabelIds = slice | Tensor  # a range, or the ids of some
@@ -146,3 +147,10 @@ def _weighted(weights: Iterable[Tensor], parts: list[Tensor]) -> Tensor:
     """Return the weighted sum of the parts."""  # shape: P times (C, dim) -> (C, dim)
     products = (weight * part for weight, part in zip(weights, parts, strict=True))
     return sum(products, start=next(products))
+
+
+# Times are those on Docs-79K (docs/reference/systems.md). Long free rows would win the softmax of an
+# attention from the first update on, and label texts would say nothing: ECLARE's rows stay about as long as
+# they are.
+GATED = HeadKind(("own",), GatedSum, row_values=7, slower=1.5)
+ATTENTION = HeadKind(("own", "averaged"), Attention, spread=0.1, row_values=21, slower=2.6)

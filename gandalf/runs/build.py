@@ -17,10 +17,11 @@ from gandalf.errors import DataError
 from gandalf.nets.distilled import distilled_vectors, is_distilled
 from gandalf.nets.encoder import TextEncoder, evenly
 from gandalf.nets.encoders import build_encoder, encode_tokens, encoder_kind
+from gandalf.nets.head_kind import SPREAD, head_kind
 from gandalf.nets.heads import Composed, Head, Table
-from gandalf.nets.label_text import Attention, Frozen, GatedSum, LabelText
+from gandalf.nets.label_text import Frozen, LabelText
 from gandalf.recipe import Encoder, Recipe
-from gandalf.runs.prepare import PARTS, LabelTexts, trained_before
+from gandalf.runs.prepare import LabelTexts, trained_before
 from gandalf.text.tokens import Tokens
 from gandalf.text.vectors import static_vectors
 from gandalf.train.batches import Points
@@ -79,28 +80,26 @@ def assemble_head(
     With `own` it is of that range of labels alone, and starts as their part of the whole would.
     """
     num_labels = points.targets.shape[1]
-    own = own or slice(0, num_labels)
+    own, kind = own or slice(0, num_labels), head_kind(recipe.head.kind)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed + 1)
         table = Table.part(num_labels, encoder.dim, own)
         START[recipe.head.start](encoder, table, points, texts, own)
         if encoder.is_centred:
             vectors = encode_tokens(encoder, points.tokens[evenly(len(points), SOME)]).cpu()
-            start_scores(table, points, vectors, own, SPREADS[recipe.head.kind], ranks)
+            start_scores(table, points, vectors, own, kind.spread, ranks)
         table.rows.data = table.rows.data.to(DTYPES[recipe.head.row_precision])
         table = table.to(recipe.device)  # not before: it may have no room for float32
-        names = PARTS[recipe.head.kind]
-        if not names or texts is None or encoder.word_table is None:
+        if kind.mix is None or texts is None or encoder.word_table is None:
             return table
         block = recipe.encoder.residual
-        live = [LabelText(encoder.word_table, texts.bags[name][own], encoder.dim, block) for name in names]
+        live = [
+            LabelText(encoder.word_table, texts.bags[name][own], encoder.dim, block) for name in kind.texts
+        ]
         live = [part.to(recipe.device) for part in live]
-        mix = MIXES[recipe.head.kind](encoder.dim, 1 + len(live))
+        mix = kind.mix(encoder.dim, 1 + len(live))
         parts = [Frozen(part) for part in live] if recipe.head.rows == "frozen" else live
         return Composed(table, parts, mix).to(recipe.device)
-
-
-MIXES: dict[str, Callable[[int, int], nn.Module]] = {"gated": GatedSum, "attention": Attention}
 
 
 def _begin(encoder: TextEncoder, recipe: Recipe, tokens: Tokens) -> None:
@@ -184,12 +183,6 @@ def _start(head: Table, rows: npt.NDArray[np.float32]) -> None:
     head.rows.copy_(torch.from_numpy(rows))
 
 
-# Standard deviation of a label's scores over the training texts. On four development sets the start has its
-# lowest loss between 0.5 and 1.0, and its highest P@1 about here.
-SPREAD = 0.9
-# Long free rows would win the softmax of an attention from the first update on, and label texts would say
-# nothing: ECLARE's rows stay about as long as they are.
-SPREADS: dict[str, float] = {"table": SPREAD, "gated": SPREAD, "attention": 0.1}  # by the kind of head
 ROWS_AT_ONCE = 1 << 16
 
 

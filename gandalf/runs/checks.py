@@ -11,6 +11,7 @@ from gandalf.data.lengths import EMPTY_TEXT_REMEDY, count_empty
 from gandalf.errors import DataError, argument
 from gandalf.metrics.evaluate import KS
 from gandalf.nets.encoders import encoder_kind
+from gandalf.nets.head_kind import head_kind
 from gandalf.recipe import Encoder, Recipe, Search, Targets
 from gandalf.settings import differing, to_dict
 from gandalf.systems import AUTO, is_searched
@@ -201,8 +202,8 @@ def _check_frozen(recipe: Recipe) -> None:
     if encoder.frozen and recipe.siamese.kind == "none" and knows_nothing:
         what = "a frozen encoder would stay as it was drawn, at random"
         raise DataError(what, remedy="set encoder.from_model or a siamese.kind, or leave encoder.frozen out")
-    if recipe.head.rows == "frozen" and recipe.head.kind == "table":
-        what = "a head of the kind table has no rows of label text that could be frozen"
+    if recipe.head.rows == "frozen" and not head_kind(recipe.head.kind).texts:
+        what = f"a head of the kind {recipe.head.kind} has no rows of label text that could be frozen"
         raise DataError(what, remedy="leave head.rows out, or set head.kind to gated or attention")
 
 

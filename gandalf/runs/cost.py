@@ -16,6 +16,7 @@ from gandalf.data.forecast import Forecast, StepCost
 from gandalf.data.words import split_words
 from gandalf.errors import DataError
 from gandalf.nets.encoders import encoder_kind
+from gandalf.nets.head_kind import head_kind
 from gandalf.recipe import Recipe
 from gandalf.runs.build import encoder_options
 from gandalf.runs.plan import block_that_fits, on_device, resolved, resolved_device, run_shape
@@ -157,8 +158,6 @@ def fit_epochs(recipe: Recipe, size: Size, seconds: float, operations: float) ->
     return replace(recipe, training=replace(recipe.training, epochs=chosen, batch=here.training.batch))
 
 
-# Rows made of label texts: an update takes so many times one with free rows (docs/reference/systems.md).
-ROWS_MADE = {"table": 1.0, "gated": 1.5, "attention": 2.6}
 LEARNT = 3  # to learn from a text is to read it forwards, and backwards for twice that
 
 
@@ -211,7 +210,7 @@ def cost(recipe: Recipe, size: Size, words: int, machine: Machine) -> Cost:
     steps = recipe.training.steps or max(1, round(recipe.training.epochs * epoch))
     met = shape.block if shape.shortlist else size.labels
     products = met * shape.dim * (6 * shape.batch + machine.moving) / machine.operations
-    step = ROWS_MADE[recipe.head.kind] * (products + machine.step)
+    step = head_kind(recipe.head.kind).slower * (products + machine.step)
     learnt = steps * shape.batch * _read_seconds(found, size, machine)
     if encoder_kind(recipe.encoder.kind).pretrained:
         learnt = learnt * LEARNT if not recipe.encoder.frozen else size.both * learnt / (steps * shape.batch)

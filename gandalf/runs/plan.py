@@ -15,6 +15,7 @@ from gandalf.data.lengths import LEAST
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError, argument
 from gandalf.nets.encoders import build_encoder, encoder_kind
+from gandalf.nets.head_kind import head_kind
 from gandalf.recipe import Device, Recipe
 from gandalf.runs.build import encoder_options
 from gandalf.train.kernels import choice
@@ -109,8 +110,6 @@ def _has_bfloat16(device: str) -> bool:
 
 
 POINTS, WORDS = 8, 16  # what one point keeps depends on neither; batch norms want some points
-# Vectors that a label's row keeps for the way back, counted in tests; frozen parts keep a few less.
-ROW_VALUES = {"table": 0, "gated": 7, "attention": 21}
 
 
 def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
@@ -133,7 +132,7 @@ def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
         states=2 if recipe.head.optimiser == "adamw" else 1,
         bytes_per_row_value=rows.itemsize,
         bytes_per_row_state=state_dtype(rows).itemsize,
-        row_values=ROW_VALUES[recipe.head.kind] * encoder.dim,
+        row_values=head_kind(recipe.head.kind).row_values * encoder.dim,
         shortlist=shortlist,
     )
 

@@ -23,6 +23,7 @@ from gandalf.graph.estimates.walk import smoothing_graph
 from gandalf.graph.kind import LabelGraph
 from gandalf.model import Model, Part, load_network
 from gandalf.nets.encoders import encode_tokens, encoder_kind
+from gandalf.nets.head_kind import head_kind
 from gandalf.nets.transformer import pretrained_encoder
 from gandalf.predict.explain import Background, background
 from gandalf.recipe import Encoder, Recipe, Targets, Text
@@ -195,9 +196,6 @@ def order(augmented: Augmented, recipe: Recipe, epoch: int) -> PointOrder:
     return Order([phase for phase in phases if phase.steps] or phases[:1], recipe.training.batch, recipe.seed)
 
 
-PARTS = {"table": (), "gated": ("own",), "attention": ("own", "averaged")}  # of a head, besides free rows
-
-
 @dataclass(frozen=True, eq=False)
 class LabelTexts:
     """Texts of all labels."""
@@ -209,7 +207,7 @@ class LabelTexts:
     @staticmethod
     def of(rest: Dataset, tokens: Tokens, recipe: Recipe) -> LabelTexts | None:
         """What the recipe's stages need of these training points; None where they need nothing."""
-        parts = PARTS[recipe.head.kind]
+        parts = head_kind(recipe.head.kind).texts
         starts_by_graph = recipe.head.start == "graph-text"
         if not parts and recipe.siamese.kind == "none" and recipe.head.start not in ("text", "graph-text"):
             return None

@@ -9,10 +9,10 @@ from scipy.sparse import csr_array, random_array
 from torch import nn
 
 from gandalf.nets.blocks import LABEL_BLOCKS, POINT_BLOCKS, Document, Gated, Residual, Scaled
+from gandalf.nets.head_kind import head_kind
 from gandalf.nets.heads import Composed, Encoded, Table
 from gandalf.nets.label_text import Attention, Frozen, GatedSum, LabelText
 from gandalf.nets.word_table import WordTable
-from gandalf.runs.plan import ROW_VALUES
 
 LABELS, WORDS, DIM = 7, 30, 8
 every_block = pytest.mark.parametrize("block", sorted(LABEL_BLOCKS))
@@ -241,7 +241,8 @@ def test_the_memory_plan_knows_what_rows_keep_for_the_way_back(mix):
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         rows = made.mixed(free, slice(0, labels))
     assert rows.shape == (labels, dim)
-    assert 0.75 * ROW_VALUES[mix] < sum(kept.values()) / labels / dim <= ROW_VALUES[mix]
+    counted = head_kind(mix).row_values
+    assert 0.75 * counted < sum(kept.values()) / labels / dim <= counted
 
 
 class Mean(nn.Module):

@@ -9,7 +9,7 @@ from toy_kinds import ToyEncoder
 
 from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
-from gandalf.nets.kinds import ENCODERS
+from gandalf.nets.kinds import ENCODERS, HEADS
 from gandalf.runs.session import train
 from gandalf.train.pairs import PAIR_LOSSES
 
@@ -31,6 +31,22 @@ def test_an_encoder_from_outside_the_package_trains_a_model(monkeypatch, tmp_pat
     monkeypatch.delitem(ENCODERS, "toy")
     with pytest.raises(DataError, match="there is no encoder 'toy'"):
         load_model(tmp_path / "model")
+
+
+def test_a_head_from_outside_the_package_trains_a_model(monkeypatch, tmp_path):
+    with pytest.raises(DataError, match=r"head\.kind.*toy"):
+        small("head.kind=toy")
+    monkeypatch.setitem(HEADS, "toy", "toy_kinds:HEAD")
+    little, trained = (
+        train(small_splits(), small("head.kind=toy", "encoder.residual=decaf", f"training.steps={steps}"))
+        for steps in (1, 60)
+    )
+    assert lead_of_true_labels(trained.model) > lead_of_true_labels(little.model) + 0.3
+    save_model(trained.model, tmp_path / "model")  # whatever the head, a folder holds one plain table
+    monkeypatch.delitem(HEADS, "toy")
+    texts = small_splits().test.texts[:20]
+    again = load_model(tmp_path / "model")
+    np.testing.assert_allclose(again.best(texts, 5)[1], trained.model.best(texts, 5)[1], rtol=1e-5)
 
 
 def test_a_loss_of_pairs_from_outside_the_package_trains_an_encoder(monkeypatch):

@@ -10,8 +10,9 @@ from small_runs import small, small_splits
 
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
 from gandalf.nets.encoder import evenly
+from gandalf.nets.head_kind import SPREAD
 from gandalf.nets.heads import Table
-from gandalf.runs.build import SPREAD, start_scores
+from gandalf.runs.build import start_scores
 from gandalf.runs.plan import resolved
 from gandalf.runs.session import train
 from gandalf.train.batches import Points
