@@ -1,6 +1,6 @@
 """Extreme multi-label classification of short text with label text."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 import sys
 from importlib import import_module

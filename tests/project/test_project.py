@@ -114,3 +114,11 @@ def test_every_path_in_the_guide_for_contributors_is_there():
 def test_forms_for_issues_are_whole(path):
     found = pytest.importorskip("yaml").safe_load(path.read_text("utf-8"))
     assert path.name == "config.yml" or {"name", "description", "body"} <= found.keys()
+
+
+def test_one_version_everywhere():
+    import gandalf
+
+    changes = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    cited = re.findall(r"^version: (\S+)", (ROOT / "CITATION.cff").read_text("utf-8"), re.MULTILINE)
+    assert [gandalf.__version__] == cited == changes[:1]
