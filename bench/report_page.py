@@ -25,7 +25,7 @@ TITLE = """\
 
 Written by `python -m bench.report_page` from the lines in `bench/results/engine/`; not by hand. The numbers
 behind each verdict, what it rests on, and all tables: [report.md](../../bench/results/report.md). In words:
-[reproduce.md](../guide/reproduce.md#what-the-claims-came-to).
+[verdicts.md](../lab/verdicts.md#what-the-claims-came-to).
 
 Rows D (renee: Z1), G and default of inceptionxml, siamesexml, ngame and renee on Man and Web are of the
 present parts, and of the first two on Docs, seed 0. All other rows of these systems and of inceptionxml-lf,

@@ -17,7 +17,7 @@ INTRODUCTION = """\
 ## How they were trained
 
 At a plateau: twice the steps move P@1 of D and of G on held-out training points by less than a point, up or
-down; all else is called reduced ([reproduce.md]({docs}guide/reproduce.md#who-is-at-a-plateau)). Steps
+down; all else is called reduced ([verdicts.md]({docs}lab/verdicts.md#who-is-at-a-plateau)). Steps
 are those of all stages together.
 """
 UNKNOWN = "reduced: not run"
