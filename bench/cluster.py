@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array
 
+from bench.command import argument_parser
 from bench.machine import keep
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
 from gandalf.nets.heads import Table
@@ -176,9 +177,7 @@ def train(asked: argparse.Namespace) -> None:
 
 def main() -> None:
     """Measure, print, keep."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("what", choices=("train",))
     parser.add_argument("--labels", type=int, default=1_305_265)
     parser.add_argument("--dim", type=int, default=256)

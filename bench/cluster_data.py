@@ -27,6 +27,7 @@ import pyarrow
 from pyarrow import parquet
 from scipy.sparse import save_npz
 
+from bench.command import argument_parser
 from bench.graph import peak_mb
 from bench.machine import keep
 from gandalf.augment.label_points import Keep
@@ -235,7 +236,7 @@ def measure(shape: str) -> dict[str, Any]:
 
 def main() -> None:
     """Measure the shapes asked for and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--shapes", nargs="+", default=["131K"], choices=list(PAPER_SHAPES))
     parser.add_argument("--child", choices=list(WAYS), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)

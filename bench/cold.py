@@ -7,13 +7,13 @@ Beside each `gandalf predict MODEL "text"` stands the same by `load_model` and `
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+from bench.command import argument_parser
 from bench.machine import keep
 
 TEXT = "compress a file"
@@ -41,9 +41,7 @@ def measured(name: str, words: list[str], runs: int) -> dict[str, Any]:
 
 def main() -> None:
     """Run, print, keep."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--runs", type=int, default=5)
     chosen = parser.parse_args()

@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bench.command import argument_parser
 from bench.default_rows import LINEAR, ROWS, Setup
 from bench.default_sets import SETS, WHOLE, open_default_set
 from bench.engine import SHARED
@@ -218,9 +219,7 @@ def main() -> int:
 
 def options() -> argparse.Namespace:
     """Return the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("rows", metavar="ROW[,ROW]", help=", ".join([*ROW_GROUPS, *ROWS]))
     parser.add_argument("sets", metavar="SET[,SET]", help=", ".join([*SET_GROUPS, *SETS]))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])

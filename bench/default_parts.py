@@ -11,7 +11,6 @@ are compared. Reads the places that `bench.default` keeps.
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from bench.command import argument_parser
 from bench.default import NOWHERE, OUT, Line, Places, read_places, read_results
 from bench.default_rows import ROWS
 from bench.default_sets import open_default_set
@@ -157,8 +157,7 @@ def _shown(found: Difference) -> str:
 
 def main() -> None:
     """Print both tables for the label points and for the parts."""
-    plain = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    parser = argument_parser(__doc__)
     parser.add_argument("--row", choices=ROWS, default="default")
     parser.add_argument("--results", type=Path, default=OUT)
     parser.add_argument("--data-root", type=Path, default=SHARED)

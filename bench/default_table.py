@@ -10,7 +10,6 @@ do not hold the spread between seeds. Needs the data sets, for their truth.
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,17 +17,19 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.command import argument_parser
 from bench.default import FIGURES, OUT, Line, read_places, read_results, scores_of
 from bench.default_rows import LINEAR, MOST_LABELS, ROWS
 from bench.default_sets import DERIVED, NUMBERS, SAMPLED, open_default_set
 from bench.engine import SHARED
+from bench.machine import replaced
 from bench.tables import Sample, figure, table
 from gandalf import DataError, Splits
 from gandalf.metrics.bootstrap import Difference, compare
 from gandalf.metrics.evaluate import Scores
 
 PAGE = Path(__file__).parent.parent / "docs" / "lab" / "default.md"
-BEGIN, END = "<!-- DEFAULT_TABLES -->", "<!-- END_OF_DEFAULT_TABLES -->"
+MARK = "DEFAULT_TABLES"  # around the tables of the page
 JUDGED = ("P@1", "PSP@5")  # figures of the rule
 FEWEST = 100  # test points of each kind of text that a set needs for figures of the two kinds apart
 SAME = 1e-6  # percent points by which a figure may differ from the one that its places give
@@ -232,9 +233,7 @@ def _lacks_rows(rows: dict[str, list[Line]]) -> bool:
 
 def main() -> None:
     """Print the tables, or write them into the page."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--row", nargs="+", choices=ROWS, default=["default"], help="rows to judge")
     parser.add_argument("--results", type=Path, default=OUT, help="file that bench.default has written")
     parser.add_argument("--data-root", type=Path, default=SHARED, help="folder that holds the data sets")
@@ -248,10 +247,7 @@ def main() -> None:
     if not chosen.write:
         print(text)
         return
-    page = PAGE.read_text("utf-8")
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", "utf-8")
+    PAGE.write_text(replaced(PAGE.read_text("utf-8"), MARK, text), "utf-8")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 
+from bench.command import argument_parser
 from bench.machine import RESULTS, machine
 from bench.studies import RUN_LISTS, Run
 from gandalf import Splits, load
@@ -69,9 +70,7 @@ def parts(data: str, split: str, seed: int, root: Path) -> tuple[Splits, Splits,
 
 def arguments() -> argparse.Namespace:
     """What was asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("study", help=f"{', '.join(RUN_LISTS)}, or a JSON file with a list of runs")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once; they share cores and GPU")
     parser.add_argument(

@@ -16,7 +16,6 @@ input label has about so many points, and over those of them that are strong lin
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -26,6 +25,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, csr_matrix
 
+from bench.command import argument_parser
 from bench.machine import keep
 from gandalf import GraphOptions, label_graph, load, synthetic
 from gandalf.data.dataset import Dataset
@@ -46,9 +46,7 @@ Score = Callable[[Floats, Floats, Floats], Floats]
 
 def main() -> None:
     """Run one of the two studies."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("study", choices=["real", "synthetic"])
     parser.add_argument("--data", type=Path, default=SHARED, help="folder that holds the real sets")
     chosen = parser.parse_args()

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, diags_array
 
+from bench.command import argument_parser
 from bench.machine import keep
 from gandalf.data.synthetic import PAPER_SHAPES, synthetic
 from gandalf.graph import cooccurrence, joint_sums
@@ -137,7 +138,7 @@ def show(result: dict[str, Any]) -> None:
 
 def main() -> None:
     """Measure the shapes asked for, print a table of each and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--shapes", nargs="+", default=list(PAPER_SHAPES), choices=list(PAPER_SHAPES))
     parser.add_argument(
         "--breadth", nargs="+", type=float, default=[8.0, 50.0], help="of topics; see synthetic"

@@ -7,12 +7,12 @@ The processor's time of the fastest of a few tries, so that a busy machine does 
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.command import argument_parser
 from gandalf.data.files import sync_folder
 from gandalf.model import Model, load_model, save_model
 from gandalf.model.layout import CONFIG
@@ -26,7 +26,7 @@ DIM, TRIES = 128, 5
 
 def main() -> None:
     """Print a line for each thing that is done."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--labels", type=int, default=200_000)
     model = made(parser.parse_args().labels)
     with tempfile.TemporaryDirectory(dir=".") as place:

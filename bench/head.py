@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.card import Line, Work, ceilings, milliseconds, recorded, rested, without_pause
+from bench.command import argument_parser
 from bench.head_check import DIM, check, material, table
 from bench.machine import RESULTS, machine
 from gandalf.train.head_update import RowOptions, TableUpdate
@@ -209,9 +210,7 @@ def _with_share(line: Line, top: Line) -> Line:
 
 def main() -> None:
     """Measure, print, keep."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("what", choices=("check", "ceilings", "products", "sweep", "blocks", "steps"))
     parser.add_argument("--labels", type=int, default=LABELS[0])
     parser.add_argument("--batch", type=int, default=2_048)

@@ -12,8 +12,6 @@ new texts: 27 comparisons a set. C@5 is no mean over points, so it has no interv
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Iterable, Iterator
 from itertools import product
 from pathlib import Path
@@ -21,11 +19,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bench.command import argument_parser, keys_of_lines, read_json_lines
 from bench.default import FIGURES, figures
 from bench.default_sets import open_default_set
 from bench.engine import SHARED
 from bench.machine import RESULTS, machine
-from bench.memory import TARGETS, score
+from bench.memory import TARGETS, figure_cell, score
 from bench.memory_search import MOST, SEED, SHARE
 from gandalf import Splits
 from gandalf.data.holdout import holdout
@@ -98,7 +97,7 @@ def table(lines: list[Line], on: str) -> str:
         if line["on"] != on or "against" not in line:
             continue
         ahead, level, behind = judged(line["against"])
-        cells = (_cell(line["figures"]), _cell(line["figures"].get("new_text")), ahead, level)
+        cells = (figure_cell(line["figures"]), figure_cell(line["figures"].get("new_text")), ahead, level)
         weight = line["variant"].removeprefix("default, ")
         row = (line["set"], line["system"], weight, *cells, "; ".join(behind) or "none")
         rows.append("| " + " | ".join(str(each) for each in row) + " |")
@@ -135,14 +134,9 @@ def judged(against: dict[str, Any]) -> tuple[int, int, list[str]]:
     return ahead, level, behind
 
 
-def _cell(values: dict[str, Any] | None) -> str:
-    return "" if not values or "P@1" not in values else " ; ".join(f"{values[name]:.1f}" for name in FIGURES)
-
-
 def main() -> int:
     """Measure what is asked for, or print the table."""
-    plain = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    parser = argument_parser(__doc__)
     parser.add_argument("sets", nargs="?", default="man")
     parser.add_argument("--systems", default="astec")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
@@ -152,12 +146,11 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--table", action="store_true")
     chosen = parser.parse_args()
-    text = chosen.out.read_text("utf-8") if chosen.out.exists() else ""
-    lines = [json.loads(each) for each in text.splitlines()]
+    lines = read_json_lines(chosen.out)
     if chosen.table:
         print(f"{table(lines, chosen.on)}\n\n{moves(lines, chosen.on)}")
         return 0
-    done = {tuple(line[name] for name in ("set", "system", "seed", "on")) for line in lines}
+    done = keys_of_lines(lines, "set", "system", "seed", "on")
     here, tried = machine(), variants(chosen.weights)
     for name, system, seed in product(chosen.sets.split(","), chosen.systems.split(","), chosen.seeds):
         if (name, system, seed, chosen.on) in done:

@@ -10,7 +10,6 @@ index finds its way in trained rows only. Models that are in the folder already 
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -24,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.command import argument_parser
 from bench.machine import keep
 from gandalf import Predictor, Splits, export, load, load_model, train
 from gandalf.lab.peers import PEERS, POINTS, SOFT, interpreter, measured, script
@@ -176,9 +176,7 @@ def rows_of(
 
 def main() -> None:
     """Train, ask, print, keep."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("data", help="a data set; or `ask`, and a model")
     parser.add_argument("model", nargs="?")
     parser.add_argument("--texts", type=Path)

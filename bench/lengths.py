@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.command import argument_parser
 from bench.default import FIGURES
 from bench.default_sets import draw_sample, of_training_points, open_default_set
 from bench.engine import SHARED
@@ -76,9 +77,7 @@ def runs(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 def main() -> None:
     """Run what is asked for, or print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("what", choices=("run", "table"))
     parser.add_argument("sets", metavar="SET[:POINTS][,...]", nargs="?", default="packages:2500")
     parser.add_argument("--systems", nargs="+", default=["astec"])

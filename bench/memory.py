@@ -13,8 +13,6 @@ lines are there is not trained again.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Iterator
 from itertools import product
@@ -24,6 +22,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
+from bench.command import argument_parser, keys_of_lines, read_json_lines
 from bench.default import FIGURES, figures
 from bench.default_sets import open_default_set
 from bench.engine import SHARED
@@ -123,7 +122,8 @@ def gains(scores: Scores, alone: Scores) -> dict[str, list[float]]:
     return {name: [round(value, 2) for value in values] for name, values in each.items()}
 
 
-def _cell(values: dict[str, Any] | None) -> str:
+def figure_cell(values: dict[str, Any] | None) -> str:
+    """Return P@1 ; PSP@5 ; C@5 of a part of the points; nothing where the part is empty."""
     return "" if not values or "P@1" not in values else " ; ".join(f"{values[name]:.1f}" for name in FIGURES)
 
 
@@ -147,8 +147,7 @@ def _chosen(line: Line) -> str:
 
 def main() -> int:
     """Measure what is asked for."""
-    plain = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    parser = argument_parser(__doc__)
     parser.add_argument("sets", nargs="?", default="man")
     parser.add_argument("--systems", default="astec,parabel")
     parser.add_argument("--targets", default=",".join(TARGETS))
@@ -156,15 +155,14 @@ def main() -> int:
     parser.add_argument("--data-root", type=Path, default=SHARED)
     parser.add_argument("--out", type=Path, default=OUT)
     chosen = parser.parse_args()
-    text = chosen.out.read_text("utf-8") if chosen.out.exists() else ""
-    lines = [json.loads(each) for each in text.splitlines()]
-    done = {tuple(line[name] for name in ("set", "system", "targets", "seed")) for line in lines}
+    lines = read_json_lines(chosen.out)
+    done = keys_of_lines(lines, "set", "system", "targets", "seed")
     options = (chosen.sets.split(","), chosen.systems.split(","), chosen.targets.split(","), chosen.seeds)
     here = machine()
     for key in product(*options):
         for line in measure(*key, chosen.data_root) if key not in done else ():
             append(chosen.out, {**line, "machine": here})
-            print(*key, line["memory"], _cell(line), _gain(line), _chosen(line), flush=True)
+            print(*key, line["memory"], figure_cell(line), _gain(line), _chosen(line), flush=True)
     return 0
 
 

@@ -9,13 +9,13 @@ asked after each tenth, and the slowest of three is shown: a scan that must be b
 
 from __future__ import annotations
 
-import argparse
 import resource
 import time
 from pathlib import Path
 
 import torch
 
+from bench.command import argument_parser
 from bench.default_sets import open_default_set
 from bench.engine import SHARED
 from bench.machine import keep
@@ -40,9 +40,7 @@ def resident_mb() -> float:
 
 def main() -> int:
     """Print and keep the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("set", nargs="?", default="man")
     parser.add_argument("--examples", type=int, default=1_000_000)
     parser.add_argument("--data-root", type=Path, default=SHARED)

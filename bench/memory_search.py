@@ -8,9 +8,9 @@ memory are then asked for these points. The test split is not read.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
+from bench.command import argument_parser
 from bench.default import FIGURES
 from bench.default_sets import open_default_set
 from bench.engine import SHARED
@@ -36,7 +36,7 @@ def figures(model: Part, splits: Splits) -> str:
 
 def main() -> int:
     """Print a line for each set."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("sets")
     parser.add_argument("--data-root", type=Path, default=SHARED)
     chosen = parser.parse_args()

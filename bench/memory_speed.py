@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from scipy.sparse import csr_array, eye_array, vstack
 
+from bench.command import argument_parser
 from bench.default_sets import open_default_set
 from bench.engine import SHARED
 from bench.http_load import bodies
@@ -141,8 +142,7 @@ def served(both: ModelWithMemory, texts: list[str], load: argparse.Namespace) ->
 
 def main() -> int:
     """Print and keep the figures."""
-    plain = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    parser = argument_parser(__doc__)
     parser.add_argument("set", nargs="?", default="docs", help="a development set, or `made`")
     parser.add_argument("--labels", type=int, default=79_000)
     parser.add_argument("--points", type=int, default=109_000)

@@ -8,8 +8,6 @@ brackets if the 95 % interval of a paired bootstrap over test points holds 0 for
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.command import argument_parser, read_json_lines
 from bench.default import FIGURES
 from bench.memory import BY_ITSELF, OUT
 from bench.tables import table
@@ -36,8 +35,7 @@ KINDS = {"": "all", "label_text": "label texts", "new_text": "new texts"}
 def read_runs(path: Path) -> Runs:
     """Return the lines by run; of a run that is there twice the last."""
     last: dict[tuple[Any, ...], Line] = {}
-    for text in path.read_text("utf-8").splitlines():
-        line = json.loads(text)
+    for line in read_json_lines(path):
         key = tuple(line[name] for name in ("set", "system", "targets", "memory"))
         last[(*key, line["seed"])] = line
     found: Runs = {}
@@ -180,8 +178,7 @@ TABLES: dict[str, Callable[[Runs], str]] = {
 
 def main() -> int:
     """Print every table."""
-    plain = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    parser = argument_parser(__doc__)
     parser.add_argument("--results", type=Path, default=OUT)
     runs = read_runs(parser.parse_args().results)
     for title, make in TABLES.items():

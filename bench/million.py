@@ -10,7 +10,6 @@ Weights, words and targets are random: nothing is learnt, and everything costs w
 
 from __future__ import annotations
 
-import argparse
 import gc
 import json
 import time
@@ -23,6 +22,7 @@ import torch
 from scipy.sparse import csr_array
 
 from bench.card import Line, ceilings, milliseconds
+from bench.command import argument_parser
 from bench.machine import RESULTS, machine
 from gandalf.model.exact import top_k
 from gandalf.nets.encoders import TextEncoder, build_encoder
@@ -182,9 +182,7 @@ def predict() -> Iterator[Line]:
 
 def main() -> None:
     """Measure, print, keep."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("what", choices=("memory", "epoch", "predict"))
     parser.add_argument("--batch", type=int, default=1_024)
     parser.add_argument("--steps", type=int, default=50)

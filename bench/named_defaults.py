@@ -11,13 +11,13 @@ bench/results/engine/.
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
+from bench.command import argument_parser
 from bench.machine import RESULTS
 from bench.tables import Column, Line, Sample, figure, noise, pooled, table
 from gandalf.lab.store import read_lines
@@ -116,8 +116,7 @@ def _value(gap: Gap) -> float:
 
 def main() -> int:
     """Print both tables, and the sum of the verdicts."""
-    plain = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=plain)
+    parser = argument_parser(__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS / "engine")
     rows = read_rows(parser.parse_args().results)
     counts = Counter(gap.verdict for _, _, gap in gaps(rows))

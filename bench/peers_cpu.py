@@ -30,6 +30,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from bench.command import argument_parser
 from bench.machine import RESULTS, keep, machine
 from gandalf import DataError, Splits, load
 from gandalf.data.harden import is_soft
@@ -160,9 +161,7 @@ def main() -> None:
 
 def options() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("data", help="a folder in any layout, or man")
     parser.add_argument("--venvs", type=Path, help="folder of environments, each named as its trainer")
     parser.add_argument("--trainers", nargs="*", choices=PEERS, default=list(PEERS))

@@ -5,7 +5,6 @@ python -m bench.pipeline --shape 1.3M
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import gandalf
+from bench.command import argument_parser
 from bench.graph import peak_mb
 from bench.machine import keep
 from gandalf.data.synthetic import PAPER_SHAPES
@@ -23,9 +23,7 @@ Result = TypeVar("Result")
 
 def main() -> None:
     """Run every step once, print a line for each and keep the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--shape", choices=list(PAPER_SHAPES), default="1.3M")
     shape = parser.parse_args().shape
     points, labels, per_point, words = PAPER_SHAPES[shape]

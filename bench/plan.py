@@ -9,9 +9,10 @@ Nothing here was run on more than one GPU.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from bench.command import argument_parser
 
 # Measured on one H200 (docs/lab/gpu_log.md; bench/results/head.jsonl and million.jsonl, commit 89234fe).
 HEAD_FLOPS = {1_024: 424e12, 2_048: 467e12, 4_096: 519e12}  # operations a second by batch; above, the last
@@ -85,9 +86,7 @@ def table(plans: Iterable[Plan]) -> str:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--labels", type=float, default=1e8)
     parser.add_argument("--points", type=float, default=1e9)
     parser.add_argument("--gpus", type=int, nargs="+", default=[8, 64, 256, 512])

@@ -7,7 +7,6 @@ The longest run says what there is to be reached; the others, how much of it the
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.command import argument_parser
 from bench.machine import RESULTS, machine
 
 Line = dict[str, Any]
@@ -40,9 +40,7 @@ def trained(data: str, epochs: float, options: list[str]) -> Line:
 
 def main() -> None:
     """Train, print, keep."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("data", help="a data set")
     parser.add_argument("--epochs", type=float, nargs="+", default=[30, 15, 10, 8, 6])
     parser.add_argument("--system", default="inceptionxml")

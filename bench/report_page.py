@@ -7,7 +7,9 @@ The whole report is what `gandalf report bench/results/engine -o bench/results/r
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from pathlib import Path
 
 from bench.engine import ENGINE
 from bench.machine import RESULTS
@@ -71,7 +73,7 @@ def short_report(results: Results) -> str:
 
 def main() -> None:
     """Write both pages."""
-    results = Results.read(ENGINE)
+    results = Results.read(Path(os.path.relpath(ENGINE)))  # the page names the folder as a person types it
     whole = markdown(sections(results), "Label points on Man, Web, Docs and WordNet")
     for path, text in ((RESULTS / "report.md", whole), (DOCS / "report.md", short_report(results))):
         with written(path) as file:

@@ -8,20 +8,28 @@ python -m bench.results_page plateau --by training.epochs targets
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from bench.auto_table import AUTO, auto_table
-from bench.auto_table import INTRODUCTION as OF_AUTO
+from bench.command import argument_parser
 from bench.engine import ENGINE, KEPT, read_lines
-from bench.former import MEANING, marked
 from bench.machine import RESULTS, replaced
+from bench.result_tables import (
+    AUTO,
+    AUTO_INTRODUCTION,
+    MEANING,
+    Evidence,
+    auto_table,
+    evidence,
+    marked,
+    systems_lines,
+    systems_section,
+    trained_section,
+)
 from bench.short_page import FIRST, reached_table, short_page
 from bench.studies import RUN_LISTS, VARIANTS, Run, variant_name
-from bench.systems_table import systems_lines, systems_section
 from bench.tables import (
     LABEL_POINTS,
     WHO_GAINS,
@@ -36,7 +44,6 @@ from bench.tables import (
     setting_table,
     table,
 )
-from bench.trained_table import Evidence, evidence, trained_section
 from gandalf.data.files import written
 
 Groups = dict[str, list[Line]]  # lines by the name of their row
@@ -100,7 +107,7 @@ def page(lines: list[Line], chosen: list[Line], wanted: list[Run], settled: Evid
         parts.append(f"**{missing} of {len(keys)} runs are still to be made.**\n")
     places = grouped([*named(lines), *((AUTO, line) for line in chosen)])
     if of_auto := auto_table(places):
-        parts += [OF_AUTO, of_auto + "\n"]
+        parts += [AUTO_INTRODUCTION, of_auto + "\n"]
     for data in dict.fromkeys(data for data, _ in places):
         parts.append(f"## {data}\n")
         for (name, system), groups in places.items():
@@ -244,9 +251,7 @@ def study_tables(lines: list[Line], settings: list[str]) -> Iterator[str]:
 
 def main() -> None:
     """Write the page, or print a study."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("study", nargs="?", help="print the tables of this study")
     parser.add_argument("--by", nargs="+", default=list(LABEL_POINTS), help="settings that make a row")
     parser.add_argument("--from", type=Path, default=ENGINE, dest="folder", help="folder with stored lines")

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench.command import argument_parser
 from bench.http_load import Load, bodies, closed_loop, open_loop
 from bench.machine import keep
 from bench.serve_search import GRAPHS_UP_TO, K, in_process
@@ -175,9 +176,7 @@ def measured(folder: Path, texts: list[str], given: argparse.Namespace) -> dict[
 
 def main() -> None:
     """Measure every size, print as it goes and keep the figures."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("--labels", type=int, nargs="+", default=[8_000, 79_000, 1_300_000])
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--rate", type=float, default=200.0)

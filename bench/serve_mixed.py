@@ -9,7 +9,6 @@ So is a prediction that fails while `/ready` says that it would not.
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import random
@@ -25,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.command import argument_parser
 from bench.machine import keep
 from bench.serve import server
 from gandalf.model import load_model
@@ -194,9 +194,7 @@ def resident(process: int) -> float:
 
 def main() -> None:
     """Ask, look at the memory, and keep what came of it."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("--data", help="for explanations")
     parser.add_argument("--index", default="codes")

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.former import MEANING, is_former, marked
+from bench.result_tables import (
+    COLUMNS,
+    MEANING,
+    Evidence,
+    gains_table,
+    grouped,
+    is_former,
+    marked,
+    trained_section,
+)
 from bench.studies import OWN_BASELINE
-from bench.systems_table import COLUMNS, gains_table, grouped
 from bench.tables import WHO_GAINS, Column, Line, Sample, figure, noise, number, pooled, table
-from bench.trained_table import Evidence, trained_section
 from gandalf.lab.results import ResultPlace, Results
 from gandalf.lab.study_pages import table_text
 from gandalf.lab.study_tables import length_table

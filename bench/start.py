@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bench.command import argument_parser
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.load import load
 from gandalf.runs.session import train
@@ -58,9 +59,7 @@ def _line(name: str, found: dict[str, float], seconds: float | None = None) -> s
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("data")
     parser.add_argument("--points", type=int, default=0, help="Draw so many; 0: all.")
     parser.add_argument("--steps", type=int, nargs="+", default=[1, 5, 20, 60, 0], help="0: the default.")

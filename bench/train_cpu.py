@@ -8,7 +8,6 @@ Without the loop, rows go back to their table by PyTorch's `index_copy_`, as the
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
@@ -18,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bench.command import argument_parser
 from bench.machine import keep
 from gandalf import Splits, load, train
 from gandalf.train import head_update, loop, optimisers, row_kernel
@@ -59,9 +59,7 @@ def timed(splits: Splits, system: str, steps: int, compiled: bool) -> dict[str, 
 
 def main() -> None:
     """Train in turn, print, keep."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("data")
     parser.add_argument("--system", default="astec")
     parser.add_argument("--steps", type=int, default=200)

@@ -11,13 +11,13 @@ LF-DocsSeeAlsoTitles-79K are stored, not ten: all that these figures need, in ha
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from bench.command import argument_parser
 from bench.default_parts import label_difference
 from bench.engine import ENGINE, SHARED, parts
 from bench.machine import RESULTS
@@ -97,9 +97,7 @@ def found_labels(found: Results, line: Line, k: int) -> npt.NDArray[np.float64] 
 
 def main() -> None:
     """Print a table for each data set."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argument_parser(__doc__)
     parser.add_argument("folders", type=Path, nargs="*", default=[RESULTS / "verdict", ENGINE])
     parser.add_argument("--data-root", type=Path, default=SHARED, help="folder that holds the data sets")
     chosen = parser.parse_args()

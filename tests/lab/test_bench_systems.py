@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from bench_lines import line_of
 
-from bench.former import is_former
+from bench.result_tables import gains_table, is_former, systems_lines, systems_section, systems_table
 from bench.studies import DOCS, RUN_LISTS, SEEDS, WEB, systems_study, variant, variant_name
-from bench.systems_table import gains_table, systems_lines, systems_section, systems_table
 from gandalf.systems import NETWORKS
 
 

@@ -1,13 +1,32 @@
-"""All systems side by side, in the layout of the paper's main table."""
+"""Make the tables of the pages of results: all systems side by side, auto, and how long each was trained."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
-from bench.former import marked
 from bench.studies import OWN_BASELINE, Run, keys_of, systems_study, variant_name
 from bench.tables import WHO_GAINS, Column, Line, Sample, best_rows, figure, noise, number, pooled, table
+from gandalf.lab.convergence import plateau
+from gandalf.lab.results import Results
+from gandalf.lab.study_tables import encoder_of
 from gandalf.systems import NETWORKS
+
+CHANGED = ("inceptionxml", "inceptionxml-lf", "siamesexml", "ngame", "renee")  # since commit 0f17dd6
+MARK = " †"
+MEANING = "†: with [former parts]({docs}systems.md#former-parts), not run again."
+
+
+def is_former(line: Line) -> bool:
+    """Return True if the line's system had other parts when it was measured."""
+    # Recipes name the share of a cluster since the commit that followed.
+    return line["run"]["system"] in CHANGED and "cluster_share" not in line["recipe"].get("siamese", {})
+
+
+def marked(name: str, lines: Iterable[Line]) -> str:
+    """Return the name of a row, marked if one of its lines is of former parts."""
+    return name + MARK if any(map(is_former, lines)) else name
+
 
 COLUMNS: dict[str, Column] = {
     **{f"{name}@{k}": figure(f"{name}@{k}") for name in ("P", "PSP") for k in (1, 3, 5)},
@@ -25,7 +44,7 @@ GAINS = """\
 To each system's own baseline, ± noise of seeds where there are several; bold where it is a loss beyond that.
 """
 
-INTRODUCTION = """\
+SYSTEMS_INTRODUCTION = """\
 ## All systems
 
 Each system as its paper has it, with the paper's label points (+ G) and with ours (+ default), at equal
@@ -43,7 +62,7 @@ def systems_section(lines: list[Line]) -> Iterator[str]:
     """A table for each data set; nothing where no run was made."""
     if not (found := systems_lines(lines)):
         return
-    yield INTRODUCTION
+    yield SYSTEMS_INTRODUCTION
     every = len(systems_study())
     if missing := every - len({line["key"] for line in found}):
         yield f"**{missing} of {every} runs are still to be made.**\n"
@@ -114,3 +133,77 @@ def systems_table(lines: list[Line]) -> str:
 def _is(line: Line, system: str, name: str) -> bool:
     run = Run.of(line["run"])
     return run.system == system and variant_name(run) == name
+
+
+Evidence = Mapping[tuple[str, str], str]  # by the names of data set and system
+
+TRAINED_INTRODUCTION = """\
+## How they were trained
+
+At a plateau: twice the steps move P@1 of D and of G on held-out training points by less than a point, up or
+down; all else is called reduced ([verdicts.md]({docs}lab/verdicts.md#who-is-at-a-plateau)). Steps
+are those of all stages together.
+"""
+UNKNOWN = "reduced: not run"
+
+
+def evidence(folder: Path) -> Evidence:
+    """What the stored runs of the convergence study say."""
+    found = Results.read(folder)
+    return {
+        (next(iter(rows.values()))[0]["name"], place.system): marked(
+            str(plateau(found, place)), (line for lines in rows.values() for line in lines)
+        )
+        for place, rows in found.study("convergence").items()
+    }
+
+
+def trained_section(lines: list[Line], known: Evidence, docs: str = "../") -> str:
+    """A row for each system on each set; `docs` leads from the page to the other pages."""
+    places = {(line["name"], line["run"]["system"]): line for line in lines}
+    rows = [
+        [f"{data}, {system}", *_length(line), known.get((data, system), UNKNOWN)]
+        for (data, system), line in sorted(places.items())
+    ]
+    made = table(["", "encoder", "epochs", "steps", "evidence"], rows)
+    return f"{TRAINED_INTRODUCTION.format(docs=docs)}\n{made}\n"
+
+
+def _length(line: Line) -> list[str]:
+    recipe = line["recipe"]
+    return [encoder_of(recipe) or "–", f"{recipe['training']['epochs']:g}", f"{line['steps']:,}"]
+
+
+AUTO = "auto"
+AUTO_COLUMNS: dict[str, Column] = {
+    "P@1": figure("P@1"),
+    "PSP@5": figure("PSP@5"),
+    "P@1 new text": figure("P@1", "new_text"),
+}
+AUTO_INTRODUCTION = """\
+## auto against the best fixed choice
+
+`--targets auto` chooses on a share of the training points; the best fixed row of each figure was found on the
+test split, which nobody has beforehand. Difference ± noise; bold where auto is worse by more than that.
+"""
+
+
+def auto_table(places: Mapping[tuple[str, str], Mapping[str, list[Line]]]) -> str:
+    """`auto` of each data set and system beside the best row that is not `auto`."""
+    rows = []
+    for (data, system), groups in places.items():
+        if AUTO not in groups or len(groups) == 1:
+            continue
+        cells = [_cells(groups, column) for column in AUTO_COLUMNS.values()]
+        rows.append([f"{data}, {system}", *(cell for pair in cells for cell in pair), str(len(groups[AUTO]))])
+    head = [title for name in AUTO_COLUMNS for title in (f"best {name}", "auto − best")]
+    return table(["", *head, "seeds of auto"], rows) if rows else ""
+
+
+def _cells(groups: Mapping[str, list[Line]], column: Column) -> tuple[str, str]:
+    samples = {row: Sample.of(lines, column) for row, lines in groups.items()}
+    fixed = {row: sample for row, sample in samples.items() if row != AUTO and sample.values}
+    name, best = max(fixed.items(), key=lambda pair: pair[1].mean)
+    half = noise(samples[AUTO], best, pooled(samples.values()))
+    lost = samples[AUTO].mean - best.mean
+    return f"{name} {best.mean:.2f}", number(lost, half, bold=lost < -half, sign="+")
