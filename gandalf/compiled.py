@@ -1,4 +1,4 @@
-"""Loops as machine code, by the extra numba."""
+"""Compile loops over arrays to machine code with numba (an extra)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-# A check of each division for 0 would keep loops from being vectors.
+# With the error model of Python, numba checks every division for 0, and then it cannot vectorise the loop.
 OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 
@@ -20,6 +20,6 @@ def compiled(loop: Callable[..., Any]) -> Callable[..., Any] | None:
         return None
     try:
         made: Callable[..., Any] = numba.njit(**OPTIONS, cache=True)(loop)
-    except RuntimeError:  # no folder to cache compiled code in
+    except RuntimeError:  # there is no folder that can cache compiled code
         made = numba.njit(**OPTIONS)(loop)
     return made

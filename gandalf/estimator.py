@@ -101,9 +101,9 @@ class GandalfClassifier:
         own_texts = label_texts is not None or any(isinstance(name, str) for name in found.names)
         settings = self._settings(len(points), own_texts)
         chosen = changed(recipe(self.system), *settings, **self._changes())
-        told = (print, _print_event) if self.verbose else (None, None)
-        listeners = [*self.callbacks, *([told[1]] if told[1] is not None else [])]
-        self.model_: Part = train(Splits(points), chosen, tell=told[0], listeners=listeners).model
+        tell = print if self.verbose else None
+        listeners = [*self.callbacks, _print_event] if self.verbose else list(self.callbacks)
+        self.model_: Part = train(Splits(points), chosen, tell=tell, listeners=listeners).model
         self.classes_: Classes = found.classes
         return self
 

@@ -49,12 +49,12 @@ class Lines:
             parts.append(f"{min(self._done / self._total, 1):.0%}")
             moved = self._done - self._first
             if moved > 0:
-                parts.append(f"{in_words((self._total - self._done) * seconds / moved)} left")
+                parts.append(f"{duration_in_words((self._total - self._done) * seconds / moved)} left")
         return f"{self._description}: " + ", ".join([*parts, *([self.note] if self.note else [])])
 
 
-def in_words(seconds: float) -> str:
-    """Return a length of time to the precision that a forecast deserves."""
+def duration_in_words(seconds: float) -> str:
+    """Return a length of time in words, rounded as a forecast deserves: `2.5 h`, `12 min`, `40 s`."""
     seconds = max(seconds, 0.0)
     for length, unit in _UNITS:
         if seconds >= 1.5 * length:
@@ -62,13 +62,13 @@ def in_words(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def told_by_lines() -> None:
-    """Let progress be told by lines where no terminal shows bars: a command is running."""
+def show_progress_by_lines() -> None:
+    """Write progress as lines where no terminal shows bars. Commands call this; the library stays silent."""
     _by_lines.set(True)
 
 
 def lines(description: str, total: float | None, done: float = 0.0) -> Lines | None:
-    """Return progress by lines; None where nobody reads them or another one tells it all."""
+    """Return progress as lines; None in a library call, on a terminal, and inside another bar."""
     wanted = _by_lines.get() and not _within_another.get() and not sys.stderr.isatty()
     return Lines(description, total, done) if wanted else None
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
-from gandalf.data.claim import restore_name
+from gandalf.data.claim import restore_folder
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
 from gandalf.memory.files import INNER, MEMORY, check_memory, read_memory
@@ -71,7 +71,7 @@ class SlimPredictor:
 
     def __init__(self, folder: str | Path, threads: int = 0, *, verify: bool = True) -> None:
         folder = Path(folder)
-        restore_name(folder)
+        restore_folder(folder)
         facts = _facts_of(folder)
         if verify:
             check_hashes(folder / (FACTS if (folder / FACTS).is_file() else CONFIG))

@@ -275,7 +275,7 @@ def is_searched(name: str) -> bool:
     return last in SEARCHED and table in ("", "search", "validation")
 
 
-def agreed(in_file: object, wanted: Iterable[str], file: str | Path | None) -> None:
+def check_one_system(in_file: object, wanted: Iterable[str], file: str | Path | None) -> None:
     """Raise a DataError if the recipe in a file belongs to another system than the wanted one."""
     for name in wanted:
         if in_file is not None and name != in_file:
@@ -287,14 +287,13 @@ def agreed(in_file: object, wanted: Iterable[str], file: str | Path | None) -> N
 
 
 # Settings that define a system: a recipe with another value is not this system.
-PARTS = ("encoder.kind", "encoder.residual", "head.kind", "siamese.kind", "siamese.alone", "trees.kind")
+DEFINING = ("encoder.kind", "encoder.residual", "head.kind", "siamese.kind", "siamese.alone", "trees.kind")
 
 
-def foreign_part(system: str, found: Recipe) -> str | None:
-    """Return the first setting, as `name=value`, in which a recipe differs from the definition of this
-    system."""
+def first_departure(system: str, found: Recipe) -> str | None:
+    """Return the first defining setting, as `name=value`, in which a recipe departs from this system."""
     own = recipe(system)
-    for name in ("system", *PARTS):
+    for name in ("system", *DEFINING):
         value, expected = (reduce(getattr, name.split("."), each) for each in (found, own))
         if value != expected:
             return f"{name}={str(value).lower() if isinstance(value, bool) else value}"

@@ -22,7 +22,7 @@ from gandalf.data.holdout import holdout
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 from gandalf.lab.peers import OURS, PEERS, POINTS, Trainer, bench_report, figures, interpreter, run, told
-from gandalf.progress import in_words
+from gandalf.progress import duration_in_words
 
 SHARE, AT_MOST = 0.2, 5_000  # training points held out where there is no test split
 NOTHING_RAN = 1  # the exit code where no trainer gave a row
@@ -148,7 +148,7 @@ def _left(started: float, done: int, planned: int) -> str:
     if not done:
         return ""
     each = (time.monotonic() - started) / done
-    return f" (about {in_words(each * (planned - done))} left)"
+    return f" (about {duration_in_words(each * (planned - done))} left)"
 
 
 def _tell(line: str) -> None:

@@ -9,7 +9,7 @@ import typer
 from gandalf import __version__
 from gandalf.cli.listed import CONTEXT, Listed
 from gandalf.errors import DataError
-from gandalf.progress import told_by_lines
+from gandalf.progress import show_progress_by_lines
 
 BAD_INPUT = 2  # also what typer exits with on bad usage
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -20,7 +20,7 @@ class Commands(Listed):
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  click's context, which typer carries under its own name
         """Run the command."""
-        told_by_lines()
+        show_progress_by_lines()
         try:
             return super().invoke(ctx)
         except BrokenPipeError:

@@ -15,7 +15,7 @@ from gandalf.errors import DataError
 from gandalf.lab.benchmarks import BENCHMARKS, derived
 from gandalf.recipe import Recipe
 from gandalf.settings import override, read_toml, updated
-from gandalf.systems import agreed, default_system, recipe
+from gandalf.systems import check_one_system, default_system, recipe
 
 _DEFAULT = Recipe()
 _MODEL, _POINTS, _LENGTH = "What is trained", "Label points", "How long, and where"
@@ -52,7 +52,7 @@ class Asked:
         """A system is a recipe of its own: two sources that name two of them mean two different things."""
         said = [change.partition("=")[2].strip() for change in self.changes if _changes_system(change)]
         wanted = [name for name in (self.system, *said) if name is not None]
-        agreed(in_file, wanted, self.config)
+        check_one_system(in_file, wanted, self.config)
         if wanted or in_file is not None:
             return str([in_file, *wanted][-1])
         several = int(os.environ.get("WORLD_SIZE", "1")) > 1  # a search is one process's

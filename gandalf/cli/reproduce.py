@@ -21,7 +21,7 @@ from gandalf.lab.studies import ALL, STUDIES, named
 from gandalf.lab.variants import settings_of
 from gandalf.metrics.predictions import NO_TEST_SPLIT
 from gandalf.settings import read_toml
-from gandalf.systems import agreed, recipe
+from gandalf.systems import check_one_system, recipe
 
 if TYPE_CHECKING:
     from gandalf.lab.reproduce import Planned, StudyRequest
@@ -84,7 +84,7 @@ def reproduce(
     benchmark = str(config) if str(config) in BENCHMARKS else None
     given = {} if config is None or benchmark else read_toml(config)
     chosen = _systems(systems, given.get("system"))
-    agreed(given.get("system"), chosen, config)
+    check_one_system(given.get("system"), chosen, config)
     studies = named(study)
     with engine("reproducing the studies"):
         from gandalf.lab.reproduce import StudyRequest, carry_out, refuse_to_write

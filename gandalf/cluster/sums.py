@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.cluster.client import sum_parts
-from gandalf.data.sparse_rows import products_by_label
+from gandalf.data.sparse_rows import cooccurrence_costs
 from gandalf.graph.cooccurrence import PairRule, counts_together, frequencies, graph_rows, least_joint
 from gandalf.graph.joint_sums import Floats, LabelRange, RowBlock, by_point_and_label, plan_sums
 from gandalf.graph.own_points import OwnSums, own_points, own_sums
@@ -33,7 +33,7 @@ class LabelSums:
 
     frequency: Floats  # sum of targets
     points: Ints  # number of points with the label
-    work: Ints  # cost of the label's co-occurrences, see `products_by_label`
+    work: Ints  # cost of the label's co-occurrences, see `cooccurrence_costs`
 
     def __add__(self, other: LabelSums) -> LabelSums:
         return LabelSums(self.frequency + other.frequency, self.points + other.points, self.work + other.work)
@@ -59,7 +59,7 @@ def piece_of(targets: csr_array, texts: Ints | None = None) -> Piece:
 def label_sums(piece: Piece) -> LabelSums:
     """Return the sums of every label over the piece."""
     points = np.bincount(piece.points.indices, minlength=piece.points.shape[1])
-    return LabelSums(frequencies(piece.points), points, products_by_label(piece.points))
+    return LabelSums(frequencies(piece.points), points, cooccurrence_costs(piece.points))
 
 
 def frequency_of(sums: LabelSums) -> Floats:

@@ -60,8 +60,8 @@ def only_writer(target: Path, *, parents: bool = False, wait: float = 0.0) -> It
             holding.discard(path)
 
 
-def restore_name(path: Path) -> None:
-    """Restore the name of a folder if its writer was killed while it replaced the folder."""
+def restore_folder(path: Path) -> None:
+    """Move a folder back to its name if its writer was killed while it replaced the folder."""
     path = Path(path).resolve()
     if path.exists() or not path.name or not _leftovers(path, OLD):
         return

@@ -11,7 +11,7 @@ import numpy as np
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.sentences import counted
-from gandalf.data.sparse_rows import products_by_label
+from gandalf.data.sparse_rows import cooccurrence_costs
 from gandalf.data.unpack_limits import physical_memory
 
 # Co-occurrence products per second and core: an order of magnitude, from bench/graph.py.
@@ -111,7 +111,7 @@ def _graph(train: Dataset, plan: Plan, machine: _Machine) -> StepCost:
     products = float(np.sum(per_point**2))
     # The probabilities of a row sum to the mean number of labels on the points of its label. So at most
     # (sum / delta) of them can exceed delta.
-    row_sums = products_by_label(train.targets) / np.maximum(train.label_frequencies, 1)  # shape: (L,)
+    row_sums = cooccurrence_costs(train.targets) / np.maximum(train.label_frequencies, 1)  # shape: (L,)
     entries = min(products, float(np.sum(row_sums)) / max(plan.delta, 1e-9)) + train.num_labels
     held = 8 * (2 * train.targets.nnz + entries) + machine.cores * min(GRAPH_BLOCK_BYTES, 12 * products)
     cost = StepCost("graph", products / (PRODUCTS_PER_SECOND * machine.cores), int(held))

@@ -9,10 +9,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
-from gandalf.data.claim import restore_name
+from gandalf.data.claim import restore_folder
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.files import plain_name
-from gandalf.data.formats import LAYOUTS, Layout
+from gandalf.data.formats import LAYOUTS, TABLE, Layout
 from gandalf.data.formats.frames import split_frames
 from gandalf.data.formats.table import read as read_table
 from gandalf.data.formats.table_files import is_table
@@ -22,7 +22,9 @@ from gandalf.data.origin import FREQUENCIES, ONE_WAY, Origin, read_origin
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings, argument
 
-_INSTEAD = dict.fromkeys(("labels", "test"), ", and give the folder that holds all files of the data set")
+# Ends of the remedy for a table option that a layout does not use.
+_WHOLE_FOLDER = ", and give the folder that holds all files of the data set"
+_ONE_FILE = ", or give the file of the table"
 
 
 def bundled() -> dict[str, Path]:
@@ -52,7 +54,7 @@ def load(
         return _load_frame(source, options, findings)
     of_package = bundled().get(str(source))
     path = Path(source) if of_package is None else of_package
-    restore_name(path)
+    restore_folder(path)
     origin = read_origin(path)
     if origin is not None and origin.format in ONE_WAY:
         raise DataError(
@@ -88,7 +90,7 @@ def _layout_of(path: Path, options: TableOptions) -> Layout:
             kind="unknown-source",
         )
     if options.names_columns and _has_table(path):
-        return LAYOUTS[-1]  # the caller who names columns means a table
+        return TABLE  # the caller who names columns means a table
     found = next((layout for layout in LAYOUTS if layout.recognise(path)), None)
     if found is not None:
         return found
@@ -132,9 +134,10 @@ def _refuse_unused_options(layout: Layout, source: str | PathLike[str], options:
     for name in options.given:
         if name not in layout.options:
             option = argument(name)
+            instead = _WHOLE_FOLDER if name in ("labels", "test") else _ONE_FILE
             raise DataError(
                 f"is in the {layout.name} layout, and {option} applies to tables only",
-                remedy=f"leave {option} out" + _INSTEAD.get(name, ", or give the file of the table"),
+                remedy=f"leave {option} out{instead}",
                 file=str(source),
             )
 

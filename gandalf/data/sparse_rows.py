@@ -1,4 +1,4 @@
-"""Compute facts of sparse rows that several rooms need."""
+"""Count and draw entries of sparse matrices row by row."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Ints = npt.NDArray[np.int64]
 _ROWS = 1 << 18  # rows per call of `bincount`, which bounds its memory
 
 
-def products_by_label(targets: csr_array) -> Ints:
-    """Return the cost of each label's co-occurrences: the sum of the labels on each of its points."""
+def cooccurrence_costs(targets: csr_array) -> Ints:
+    """Return the cost of each label's co-occurrences: over its points, the sum of their numbers of labels."""
     sizes = np.diff(targets.indptr)
     total = np.zeros(targets.shape[1])  # shape: (L,)
     for start in range(0, targets.shape[0], _ROWS):
@@ -25,7 +25,7 @@ def products_by_label(targets: csr_array) -> Ints:
 
 
 def random_entries(matrix: csr_array, rows: npt.NDArray[np.integer[Any]], rng: np.random.Generator) -> Ints:
-    """Draw a random column of each given row, all its entries equally likely; no row may be empty."""
+    """Draw the column of one stored entry of each given row, uniformly; no row may be empty."""
     start, end = matrix.indptr[rows], matrix.indptr[rows + 1]
     places = start + (rng.random(len(rows)) * (end - start)).astype(np.int64)
     return np.asarray(matrix.indices[places], dtype=np.int64)

@@ -58,7 +58,7 @@ def read_sparse(path: Path, column: Column, findings: Findings) -> csr_array:
     return _with_row_count(matrix.finish(), rows, path, findings)
 
 
-def read_single(path: Path, findings: Findings) -> tuple[csr_array, csr_array]:
+def read_combined(path: Path, findings: Findings) -> tuple[csr_array, csr_array]:
     """Read an old "points features labels" file of `l1,l2 f:v f:v` lines; return features and targets."""
     rows, num_features, num_labels = _need_header(path, ("points", "features", "labels"))
     features = MatrixBuilder(num_features, FEATURE, path, findings)

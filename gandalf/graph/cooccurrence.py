@@ -157,7 +157,7 @@ def sample_by_pairs(
 ) -> npt.NDArray[np.int64]:
     """Draw labels until they have about `most` pairs; return the drawn labels sorted.
 
-    `work` is `products_by_label` of the targets.
+    `work` is `cooccurrence_costs` of the targets.
     """
     drawn = generator.permutation(labels)
     at_most = work[drawn]  # upper bound of the pairs of each label

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.compiled import compiled
-from gandalf.data.sparse_rows import products_by_label
+from gandalf.data.sparse_rows import cooccurrence_costs
 
 Floats = npt.NDArray[np.float64]
 LabelRange = tuple[int, int]  # labels first, ..., last - 1 of a block
@@ -73,7 +73,7 @@ def plan_sums(
     The function returns the joint sums of a block that are above `least`. The two arguments are the results
     of `by_point_and_label`.
     """
-    work = products_by_label(points)
+    work = cooccurrence_costs(points)
     kernel = compiled(_joint_rows) if work.sum() >= LARGE else None
     if kernel is None:
         return work, partial(_by_scipy, points, by_label)

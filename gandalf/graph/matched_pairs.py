@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset
 from gandalf.data.matching import matched_groups
-from gandalf.data.sparse_rows import products_by_label
+from gandalf.data.sparse_rows import cooccurrence_costs
 from gandalf.graph.cooccurrence import counts_together, frequencies, sample_by_pairs
 from gandalf.graph.joint_sums import Floats
 from gandalf.graph.own_points import SEEN, OwnSums, entries, leave_out, own_points, own_sums
@@ -73,9 +73,9 @@ class MatchedLabels:
         points_of = np.where(self.text >= 0, self.size[np.maximum(self.text, 0)], 0)
         return np.flatnonzero(points_of)
 
-    def sample(self, work: Ints, seed: int, most_pairs: int = MAX_PAIRS) -> Ints:
-        """Draw the labels whose pairs are observed: all, or a sample; `work` is `products_by_label`."""
-        return sample_by_pairs(work, self.labels, np.random.default_rng(seed), most_pairs)
+    def sample(self, costs: Ints, seed: int, most_pairs: int = MAX_PAIRS) -> Ints:
+        """Draw the labels whose pairs are observed: all, or a sample; `costs` is `cooccurrence_costs`."""
+        return sample_by_pairs(costs, self.labels, np.random.default_rng(seed), most_pairs)
 
     def observed(self, labels: Ints, joint: csr_array, sums: OwnSums, frequency: Floats) -> Matches:
         """Collect the pairs of these labels, from their joint counts and the sums of their own points."""
@@ -98,7 +98,7 @@ def match(points: Dataset, *, seed: int = 0, most_pairs: int = MAX_PAIRS) -> Mat
     of_points, of_labels = matched_groups(points)
     number = int(max(of_points.max(initial=0), of_labels.max(initial=0))) + 1
     matched = MatchedLabels(of_labels, _group_sizes(of_points, number))
-    chosen = matched.sample(products_by_label(points.targets), seed, most_pairs)
+    chosen = matched.sample(cooccurrence_costs(points.targets), seed, most_pairs)
     sums = own_sums(own_points(of_points, of_labels[chosen]), points.targets, chosen)
     joint, frequency = counts_together(points.targets, chosen), frequencies(points.targets)
     found = matched.observed(chosen, joint, sums, frequency)

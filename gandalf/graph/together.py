@@ -8,7 +8,7 @@ import numpy as np
 
 from gandalf.data.dataset import Dataset
 from gandalf.data.sentences import counted
-from gandalf.data.sparse_rows import products_by_label
+from gandalf.data.sparse_rows import cooccurrence_costs
 from gandalf.graph.cooccurrence import Estimate, counts_together, frequencies, sample_by_pairs
 from gandalf.graph.estimates.ratio import Ratio
 from gandalf.graph.estimates.shrunk import Shrunk
@@ -48,9 +48,9 @@ def _number(labels: float) -> str:
 
 def together(points: Dataset, shrunk: Shrunk, delta: float, seed: int = 0) -> Together:
     """Count pairs of labels, and how many of them pass the threshold."""
-    work, frequency = products_by_label(points.targets), frequencies(points.targets)
+    costs, frequency = cooccurrence_costs(points.targets), frequencies(points.targets)
     used = np.flatnonzero(frequency)
-    labels = sample_by_pairs(work, used, np.random.default_rng(seed), MAX_PAIRS) if len(used) else used
+    labels = sample_by_pairs(costs, used, np.random.default_rng(seed), MAX_PAIRS) if len(used) else used
     joint = counts_together(points.targets, labels)
     row = np.repeat(labels, np.diff(joint.indptr))
     off = joint.indices != row

@@ -36,7 +36,7 @@ from gandalf.lab.variants import Run, recipe_of
 from gandalf.metrics.predictions import test_points
 from gandalf.progress import meter, without_bars
 from gandalf.runs.checks import check_points, check_recipe
-from gandalf.systems import NETWORKS, foreign_part
+from gandalf.systems import NETWORKS, first_departure
 
 OWN = (PREDICTIONS, FIRST_STAGES, LOCK)  # in a folder of results, beside JSON
 
@@ -141,7 +141,7 @@ def check_settings(wanted: StudyRequest) -> None:
             raise DataError(what, remedy="compare it by gandalf bench, or choose other --systems")
         found = recipe_of(Run(short_name(wanted.data), system, settings=wanted.settings_of(system)))
         check_recipe(found)
-        if (part := foreign_part(system, found)) is not None:
+        if (part := first_departure(system, found)) is not None:
             what = f"with {part} the runs would not be of the system {system}, whose name they would bear"
             raise DataError(what, remedy="leave the setting out, or choose other --systems")
 

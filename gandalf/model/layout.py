@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gandalf.data.claim import restore_name
+from gandalf.data.claim import restore_folder
 from gandalf.data.files import read_lines
 from gandalf.errors import DataError, Findings
 from gandalf.model.calibration import Calibration
@@ -47,7 +47,7 @@ def listed_files(folder: Path) -> list[str]:
 
 def read_facts(folder: Path) -> Facts:
     """Read the facts of a model folder without its tensors; raise a DataError if it holds no model."""
-    restore_name(folder)
+    restore_folder(folder)
     if not folder.is_dir():
         what = (
             "is a file where a model folder is expected"

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gandalf.nets.growing_rows import Growing, as_growing, with_more_rows
 from gandalf.nets.label_text import BLOCK, Frozen, LabelIds, LabelText, as_computed
-from gandalf.nets.room import Rooms, lengthened, with_rooms
 
 
 class Table(nn.Module):
@@ -23,7 +23,7 @@ class Table(nn.Module):
     def __init__(self, num_labels: int, dim: int) -> None:
         super().__init__()
         self.num_labels, self.dim = num_labels, dim
-        self.rooms: Rooms = {}  # memory with room for more rows, if labels may be added
+        self.growing: Growing = {}  # memory with spare rows, if labels may be added
         self.rows = nn.Parameter(torch.empty(num_labels, dim))
         # Start with a probability of about 1 / L for each label.
         self.bias = nn.Parameter(torch.full((num_labels,), -math.log(max(num_labels, 2))))
@@ -75,17 +75,17 @@ class Table(nn.Module):
 
     def extended(self, rows: Tensor, biases: Tensor) -> Table:
         """Return a table with more labels; this one does not change. With room, the two share their rows."""
-        return self._of(*lengthened(self.state_dict(), {"rows": rows, "bias": biases}, self.rooms))
+        return self._of(*with_more_rows(self.state_dict(), {"rows": rows, "bias": biases}, self.growing))
 
     def with_room(self) -> Table:
         """Return the same table, with room for labels to come."""
-        return self if self.rooms else self._of(*with_rooms(self.state_dict()))
+        return self if self.growing else self._of(*as_growing(self.state_dict()))
 
-    def _of(self, tensors: Mapping[str, Tensor], rooms: Rooms) -> Table:
+    def _of(self, tensors: Mapping[str, Tensor], growing: Growing) -> Table:
         with torch.device("meta"):  # all numbers will be replaced
             made = Table(len(tensors["bias"]), self.dim)
         made.load_state_dict(tensors, assign=True)
-        made.rooms = rooms
+        made.growing = growing
         return made.train(self.training)
 
     def learnt(self) -> Iterator[nn.Module]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from gandalf.nets.growing_rows import Growing, as_growing, with_more_rows
 from gandalf.nets.heads import Table
-from gandalf.nets.room import Rooms, lengthened, with_rooms
 
 LARGEST = 127
 
@@ -21,9 +21,9 @@ class Int8Table(nn.Module):
     scales: Tensor  # shape: (L,)
     bias: Tensor  # shape: (L,)
 
-    def __init__(self, codes: Tensor, scales: Tensor, bias: Tensor, rooms: Rooms | None = None) -> None:
+    def __init__(self, codes: Tensor, scales: Tensor, bias: Tensor, growing: Growing | None = None) -> None:
         super().__init__()
-        self.rooms = rooms or {}  # memory with room for more rows, if labels may be added
+        self.growing = growing or {}  # memory with spare rows, if labels may be added
         self.num_labels, self.dim = codes.shape
         for name, value in (("codes", codes), ("scales", scales), ("bias", bias)):
             self.register_buffer(name, value)
@@ -50,15 +50,15 @@ class Int8Table(nn.Module):
         """Return a table with more labels; this one does not change. With room, the two share their rows."""
         codes, scales = _rounded(rows.to(self.bias))
         new = {"codes": codes, "scales": scales, "bias": biases}
-        tensors, rooms = lengthened(self.state_dict(), new, self.rooms)
-        return Int8Table(**tensors, rooms=rooms)
+        tensors, growing = with_more_rows(self.state_dict(), new, self.growing)
+        return Int8Table(**tensors, growing=growing)
 
     def with_room(self) -> Int8Table:
         """Return the same table, with room for labels to come."""
-        if self.rooms:
+        if self.growing:
             return self
-        tensors, rooms = with_rooms(self.state_dict())
-        return Int8Table(**tensors, rooms=rooms)
+        tensors, growing = as_growing(self.state_dict())
+        return Int8Table(**tensors, growing=growing)
 
 
 def _rounded(rows: Tensor) -> tuple[Tensor, Tensor]:

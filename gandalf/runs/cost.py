@@ -23,8 +23,8 @@ from gandalf.runs.plan import block_that_fits, on_device, resolved, resolved_dev
 from gandalf.systems import frozen
 from gandalf.systems import recipe as recipe_of
 from gandalf.train.machine_memory import available_bytes
-from gandalf.train.memory import memory_plan
 from gandalf.train.pairs.kind import pair_kind
+from gandalf.train.run_memory import memory_plan
 
 # Minutes by default for so many points, straight between them on a logarithmic scale. A label counts as a
 # quarter of a point: its text is read, but it is met by other points' updates.

@@ -20,7 +20,10 @@ from gandalf.recipe import Device, Recipe
 from gandalf.runs.build import encoder_options
 from gandalf.train.kernels import choice
 from gandalf.train.machine_memory import said
-from gandalf.train.memory import (
+from gandalf.train.parallel.ranks import Ranks
+from gandalf.train.precision import DTYPES, state_dtype
+from gandalf.train.rates import RATED_FOR
+from gandalf.train.run_memory import (
     SMALLEST_BLOCK,
     RunShape,
     fits_well,
@@ -28,9 +31,6 @@ from gandalf.train.memory import (
     own_bytes,
     saved_values,
 )
-from gandalf.train.parallel.ranks import Ranks
-from gandalf.train.precision import DTYPES, state_dtype
-from gandalf.train.rates import RATED_FOR
 
 MANY_LABELS = 20_000  # on a CPU, more than these are met by shortlist
 SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}  # of a batch against a block: what fits a cache, what fills a card

@@ -47,11 +47,11 @@ from gandalf.train.checkpoint import fingerprint
 from gandalf.train.logs import RunLog, TrainingBar
 from gandalf.train.loop import Hook, Training
 from gandalf.train.machine_memory import peak_bytes
-from gandalf.train.memory import out_of_memory, require_memory
 from gandalf.train.parallel.batch_norm import normalise_together
 from gandalf.train.parallel.gather import gather_model
 from gandalf.train.parallel.ranks import ONE, LostRankError, Ranks
 from gandalf.train.rates import at_batch
+from gandalf.train.run_memory import out_of_memory, require_memory
 from gandalf.wide.mixing import PROPOSED, Floats, Ints
 
 LINES = 20  # of the log in an epoch

@@ -10,7 +10,7 @@ import sys
 import pytest
 from command_line import python
 
-from gandalf.progress import in_words
+from gandalf.progress import duration_in_words
 
 CODE = (
     "import time; from gandalf.progress import meter, track\n"
@@ -26,7 +26,7 @@ def test_nothing_is_written_where_nobody_watches():
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
-LINES = "import gandalf.progress as p; p.told_by_lines(); p.EVERY = {every}\n"
+LINES = "import gandalf.progress as p; p.show_progress_by_lines(); p.EVERY = {every}\n"
 
 
 @pytest.mark.parametrize(("every", "lines"), [(30.0, 0), (0.0, 5)])
@@ -60,7 +60,7 @@ def test_training_is_told_by_lines_with_its_figure():
     ("seconds", "words"), [(-1, "0 s"), (44.6, "45 s"), (89, "89 s"), (90, "1.5 min"), (7200, "2.0 h")]
 )
 def test_lengths_of_time(seconds, words):
-    assert in_words(seconds) == words
+    assert duration_in_words(seconds) == words
 
 
 def test_a_terminal_shows_what_goes_on():

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from gandalf.data import sparse_text
 from gandalf.data.files import TextBlock
 from gandalf.data.matrix_builder import FEATURE, LABEL
-from gandalf.data.sparse_text import read_single, read_sparse, shortest, write_sparse
+from gandalf.data.sparse_text import read_combined, read_sparse, shortest, write_sparse
 from gandalf.errors import Findings
 
 COLUMNS = 7
@@ -73,7 +73,7 @@ def test_read_single_equals_a_plain_reader(body, labels):
     labels = labels[: len(lines)]
     rows = [f"{','.join(map(str, of))} {' '.join(line)}" for of, line in zip(labels, lines, strict=True)]
     text = f"{len(lines)} {COLUMNS} 4\n" + "".join(f"{row}\n" for row in rows)
-    features, targets = reading(text, lambda path: read_single(path, Findings()))
+    features, targets = reading(text, lambda path: read_combined(path, Findings()))
     assert features.toarray().tolist() == plainly(lines, COLUMNS).tolist()
     expected = plainly([[f"{label}:1" for label in of] for of in labels], 4)
     assert targets.toarray().tolist() == expected.tolist()

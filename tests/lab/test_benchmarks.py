@@ -20,7 +20,7 @@ from gandalf.recipe import Recipe
 from gandalf.runs.checks import check_recipe
 from gandalf.runs.cost import H200, Machine, Size, cost
 from gandalf.runs.prepare import epoch_steps
-from gandalf.systems import NETWORKS, foreign_part
+from gandalf.systems import NETWORKS, first_departure
 from gandalf.train.rates import at_batch
 
 SMALL, LARGE = "LF-AmazonTitles-131K", "LF-AmazonTitles-1.3M"
@@ -38,7 +38,7 @@ def test_every_recipe_is_dry_run(system, drawn):
     """All that comes before an update: settings, label points, updates, memory and time by the run's plan."""
     found, shape = derived(system, drawn.name), BENCHMARKS[drawn.name]
     check_recipe(found)
-    assert found.system == system and foreign_part(system, found) is None
+    assert found.system == system and first_departure(system, found) is None
     targets = found.targets
     graph = label_graph(drawn.train, GraphOptions(targets=targets.targets, delta=targets.delta))
     points = augment(drawn.train, graph.matrix)

@@ -15,10 +15,10 @@ from gandalf.runs import plan as shapes
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.plan import block_that_fits, fit_blocks, plan_in_words
 from gandalf.runs.session import train
-from gandalf.train import memory
+from gandalf.train import run_memory
 from gandalf.train.checkpoint import STATE, Checkpoints
-from gandalf.train.memory import RunShape, memory_plan
 from gandalf.train.parallel.ranks import ONE
+from gandalf.train.run_memory import RunShape, memory_plan
 
 SHAPE = RunShape(labels=100_000, dim=64, batch=256, block=32_768)
 RECIPE = small("labels.kind=every")
@@ -58,9 +58,9 @@ def test_where_none_leaves_memory_to_spare_the_first_that_fits_at_all_is_taken()
 
 def test_where_nothing_fits_blocks_stay_and_the_run_is_refused(monkeypatch):
     assert block_that_fits(SHAPE, 1000) == SHAPE.block
-    monkeypatch.setattr(memory, "available_bytes", lambda *_: 1000)
+    monkeypatch.setattr(run_memory, "available_bytes", lambda *_: 1000)
     with pytest.raises(DataError, match="no batch is small enough"):
-        memory.require_memory(SHAPE)
+        run_memory.require_memory(SHAPE)
 
 
 def test_where_nobody_tells_what_is_free_blocks_stay():
@@ -227,7 +227,7 @@ def test_the_plan_tells_of_a_model_that_is_larger_than_its_training():
 
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_the_plan_is_told_before_training_starts(more, made_up, tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda *_: 5 * 10**9)
+    monkeypatch.setattr(run_memory, "available_bytes", lambda *_: 5 * 10**9)
     result = run(made_up, tmp_path / "out", *SMALL, *more)
     assert result.exit_code == 0 and "training takes" not in result.stdout
     assert result.stderr.endswith("; 120 labels at a time; 5.0 GB are free\n")

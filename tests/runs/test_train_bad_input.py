@@ -13,7 +13,7 @@ from train_command import SMALL, done, fails, run
 
 import gandalf
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.train import memory
+from gandalf.train import run_memory
 from gandalf.train.loop import Training
 
 
@@ -105,7 +105,7 @@ def test_augmented_data_are_refused(made_up, tmp_path):
 
 
 def test_too_little_memory(made_up, tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda *_: 300 << 20)
+    monkeypatch.setattr(run_memory, "available_bytes", lambda *_: 300 << 20)
     said = fails(made_up, tmp_path / "out", *SMALL, "--batch", 400_000, "--set", "labels.kind=every")
     assert "the memory of the device 'cpu' is not enough: training takes about" in said
     assert "; use --batch " in said

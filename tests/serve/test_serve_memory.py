@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 from gandalf.data.new_labels import NewLabel
 from gandalf.model import Model, load_model, save_model
+from gandalf.nets.growing_rows import LEAST, GrowingRows, as_growing, with_more_rows
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
-from gandalf.nets.room import LEAST, Room, lengthened, with_rooms
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.queries import Query
 from gandalf.serve.journal import Journal
 from gandalf.serve.service import Served, Service
 
-COUNTED = (Model, nn.Module, Predictor, Served, Room)
+COUNTED = (Model, nn.Module, Predictor, Served, GrowingRows)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_additions_cost_the_added_rows(man, tmp_path, no_collector, rows):
 
 
 def test_the_first_addition_holds_no_second_head(man, tmp_path, no_collector):
-    rooms_before = alive()[0]["Room"]  # other tests of this process may hold some
+    growing_before = alive()[0]["GrowingRows"]  # other tests of this process may hold some
     model = small_model(labels=list(man.train.label_texts), ids=False)
     made = Service(Served(Predictor(model)), journal=Journal(tmp_path / "added.jsonl", model))
     del model
@@ -71,7 +71,7 @@ def test_the_first_addition_holds_no_second_head(man, tmp_path, no_collector):
     places = {
         each.untyped_storage().data_ptr() for each in (made._base.head.rows, made.served.model.head.rows)
     }
-    assert len(places) == 1 and alive()[0]["Room"] == rooms_before + 2
+    assert len(places) == 1 and alive()[0]["GrowingRows"] == growing_before + 2
 
 
 def test_a_removed_example_leaves_no_second_head(tmp_path):
@@ -121,10 +121,10 @@ def test_two_longer_tables_of_one_do_not_mix():
 
 def test_a_room_that_is_full_is_left_for_a_larger_one():
     first = {"rows": torch.zeros(2, 3)}
-    tensors, rooms = with_rooms(first)
-    longer, larger = lengthened(tensors, {"rows": torch.ones(LEAST + 1, 3)}, rooms)
-    assert larger["rows"] is not rooms["rows"] and len(longer["rows"]) == LEAST + 3
-    again, same = lengthened(longer, {"rows": torch.ones(5, 3)}, larger)
+    tensors, growing = as_growing(first)
+    longer, larger = with_more_rows(tensors, {"rows": torch.ones(LEAST + 1, 3)}, growing)
+    assert larger["rows"] is not growing["rows"] and len(longer["rows"]) == LEAST + 3
+    again, same = with_more_rows(longer, {"rows": torch.ones(5, 3)}, larger)
     assert same["rows"] is larger["rows"] and again["rows"].data_ptr() == longer["rows"].data_ptr()
 
 

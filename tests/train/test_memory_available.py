@@ -9,7 +9,7 @@ import torch
 
 from gandalf.errors import DataError
 from gandalf.train.machine_memory import available_bytes
-from gandalf.train.memory import RunShape, out_of_memory
+from gandalf.train.run_memory import RunShape, out_of_memory
 
 MB = 1 << 20
 

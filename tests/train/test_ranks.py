@@ -21,12 +21,12 @@ from gandalf.runs.checks import check_ranks, check_shares
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.plan import rank_shape
 from gandalf.runs.session import Interrupted, train
-from gandalf.train import memory
+from gandalf.train import run_memory
 from gandalf.train.batches import Order, Phase
 from gandalf.train.checkpoint import Checkpoints
 from gandalf.train.labels import Every, Shortlist, own_chunks
-from gandalf.train.memory import RunShape, memory_plan, require_memory
 from gandalf.train.parallel.ranks import One, share
+from gandalf.train.run_memory import RunShape, memory_plan, require_memory
 
 STEPS = ("training.steps=12", "targets.targets=ratio", "validation.every=0.3")
 EVERY = ("labels.kind=every", *STEPS)
@@ -182,7 +182,7 @@ def test_a_rank_holds_its_share():
 
 def test_ranks_on_one_machine_share_its_memory(monkeypatch):
     shape = RunShape(labels=1000, dim=100, batch=10, block=100)
-    monkeypatch.setattr(memory, "available_bytes", lambda *_: 2 * memory_plan(shape).total)
+    monkeypatch.setattr(run_memory, "available_bytes", lambda *_: 2 * memory_plan(shape).total)
     require_memory(shape, ranks=2)
     with pytest.raises(DataError, match="not enough"):
         require_memory(shape, ranks=3)

@@ -13,7 +13,7 @@ from gandalf.errors import DataError
 from gandalf.runs.plan import run_shape
 from gandalf.runs.session import train
 from gandalf.settings import override
-from gandalf.train.memory import memory_plan
+from gandalf.train.run_memory import memory_plan
 
 
 @pytest.fixture

@@ -22,11 +22,12 @@ class Layout:
     options: tuple[str, ...] = ()  # names of the table options that the layout uses
 
 
+TABLE = Layout("table", table.recognise, table.read, OPTIONS)
 # The order matters: a sparse layout may have raw texts beside it, and almost any folder could be a table.
 LAYOUTS = (
     Layout("sparse", xc.recognise, xc.read),
     Layout("raw", raw.recognise, raw.read),
     Layout("renee", renee.recognise, renee.read),
     Layout("pecos", pecos.recognise, pecos.read, ("labels", "test")),
-    Layout("table", table.recognise, table.read, OPTIONS),
+    TABLE,
 )

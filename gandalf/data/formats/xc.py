@@ -18,7 +18,7 @@ from gandalf.data.formats.table import TableOptions
 from gandalf.data.formats.texts import fit_texts, read_texts, report_alike, write_texts
 from gandalf.data.matrix_builder import FEATURE, LABEL
 from gandalf.data.sentences import counted
-from gandalf.data.sparse_text import header_of, read_single, read_sparse, write_sparse
+from gandalf.data.sparse_text import header_of, read_combined, read_sparse, write_sparse
 from gandalf.errors import DataError, Findings
 
 _LABEL_FEATURES = ("lbl_X_Xf.txt", "Yf.txt")
@@ -82,12 +82,12 @@ def recognise(source: Path) -> bool:
 def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
     """Read either layout, with the texts beside it, if there are any."""
     if source.is_file():
-        return _read_single(source, None, source, findings)
+        return _read_combined(source, None, source, findings)
     if find(source, ["trn_X_Y.txt"]) is not None:
         return read_split_files(source, "sparse", findings)
     single = find(source, ["train.txt"])
     assert single is not None, "recognise has found it"
-    return _read_single(single, find(source, ["test.txt"]), source, findings)
+    return _read_combined(single, find(source, ["test.txt"]), source, findings)
 
 
 def read_split_files(source: Path, layout: str, findings: Findings) -> Splits:
@@ -150,13 +150,13 @@ def _read_points(split: str, targets: csr_array, labels: _Labels, beside: _Besid
     return Dataset(targets, texts, labels.texts, None, ids, labels.ids, features, labels.features)
 
 
-def _read_single(train: Path, test: Path | None, source: Path, findings: Findings) -> Splits:
+def _read_combined(train: Path, test: Path | None, source: Path, findings: Findings) -> Splits:
     """Read old single files, which hold neither texts nor label features."""
-    features, targets = read_single(train, findings)
+    features, targets = read_combined(train, findings)
     points = Dataset(targets, features=features)
     if test is None:
         return assemble(points, None, source, "sparse", findings)
-    features, targets = read_single(test, findings)
+    features, targets = read_combined(test, findings)
     _same_labels(points.num_labels, targets.shape[1], test)
     check_feature_columns(points.features, [(features, test)], findings)
     return assemble(points, Dataset(targets, features=features), source, "sparse", findings)

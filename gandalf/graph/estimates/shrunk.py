@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from gandalf.data.sparse_rows import products_by_label
+from gandalf.data.sparse_rows import cooccurrence_costs
 from gandalf.errors import DataError
 from gandalf.graph.cooccurrence import counts_together, frequencies, sample_by_pairs
 from gandalf.graph.joint_sums import Floats
@@ -60,13 +60,13 @@ def fit_shrunk(targets: csr_array, *, seed: int = 0) -> Shrunk:
     seen = csr_array(targets, copy=True)
     seen.data = np.ones_like(seen.data)  # leave-one-out counts whole points, so soft targets count as 1
     frequency = frequencies(seen)
-    labels = labels_to_fit(products_by_label(seen), frequency, seed)
+    labels = labels_to_fit(cooccurrence_costs(seen), frequency, seed)
     return fit_strength(counts_together(seen, labels), labels, frequency)
 
 
-def labels_to_fit(work: npt.NDArray[np.int64], frequency: Floats, seed: int) -> npt.NDArray[np.int64]:
+def labels_to_fit(costs: npt.NDArray[np.int64], frequency: Floats, seed: int) -> npt.NDArray[np.int64]:
     """Return the labels with at least two points, or a sample of them."""
-    return sample_by_pairs(work, np.flatnonzero(frequency > 1), np.random.default_rng(seed), MAX_PAIRS)
+    return sample_by_pairs(costs, np.flatnonzero(frequency > 1), np.random.default_rng(seed), MAX_PAIRS)
 
 
 def fit_strength(together: csr_array, labels: npt.NDArray[np.int64], frequency: Floats) -> Shrunk:

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gandalf.errors import DataError
-from gandalf.train import memory
-from gandalf.train.memory import (
+from gandalf.train import run_memory
+from gandalf.train.run_memory import (
     RunShape,
     fitting,
     memory_plan,
@@ -36,7 +36,7 @@ from gandalf.nets.heads import Table
 from gandalf.train.head_update import RowOptions, TableUpdate
 from gandalf.train.labels import Every
 from gandalf.train.losses import binary_cross_entropy
-from gandalf.train.memory import RunShape, out_of_memory
+from gandalf.train.run_memory import RunShape, out_of_memory
 
 def train(shape):
     head = Table(shape.labels, shape.dim)
@@ -100,7 +100,7 @@ def test_the_advice_fits(shape, limit, changed):
     done = run(smaller, limit)
     assert done.returncode == 0, done.stderr
     # And it is no needlessly small one: about the memory that the limit leaves is used.
-    assert int(done.stdout) > 0.4 * (limit - memory.SPARE_BYTES)
+    assert int(done.stdout) > 0.4 * (limit - run_memory.SPARE_BYTES)
 
 
 @linux
@@ -196,7 +196,7 @@ def test_what_an_encoder_keeps():
 
 
 def failing(error: BaseException, shape: RunShape, available: int | None, monkeypatch, held: int = 0) -> str:
-    monkeypatch.setattr(memory, "available_bytes", lambda device: available)
+    monkeypatch.setattr(run_memory, "available_bytes", lambda device: available)
     with pytest.raises(DataError) as answer, out_of_memory(shape, "cuda:1", held):
         raise error
     assert answer.value.problem.kind == "out-of-memory"
@@ -253,9 +253,9 @@ def test_other_errors_pass(error):
 
 
 def test_a_run_that_cannot_fit_is_refused_before_it_starts(monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 5_000_000_000)
+    monkeypatch.setattr(run_memory, "available_bytes", lambda device: 5_000_000_000)
     with pytest.raises(DataError, match="is not enough"):
         require_memory(SHAPE)
     require_memory(SHAPE, held=2_500_000_000)
-    monkeypatch.setattr(memory, "available_bytes", lambda device: None)
+    monkeypatch.setattr(run_memory, "available_bytes", lambda device: None)
     require_memory(SHAPE)
