@@ -42,7 +42,7 @@ def test_a_command_writes_lines_where_no_terminal_shows_bars(every, lines):
 
 
 def test_a_bar_above_tells_it_all():
-    nested = "from gandalf.progress import one_bar_only, track\nwith one_bar_only(): list(track([1], 'x'))\n"
+    nested = "from gandalf.progress import without_bars, track\nwith without_bars(): list(track([1], 'x'))\n"
     assert python(LINES.format(every=0.0) + nested).stderr == ""
 
 
