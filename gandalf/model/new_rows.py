@@ -20,7 +20,7 @@ from scipy.special import expit
 
 from gandalf.model.row_map import Floats, Ints, Matrix, RowMap, fit_row_map
 
-# Weights of the three vectors, chosen on labels and points held out of training (docs/guide/new_labels.md).
+# Weights of the three vectors, chosen on labels and points held out of training (docs/lab/new_labels.md).
 # The label's own text counts like an example; the map counts by the variance that it explains.
 TEXT, NEIGHBOUR = 1.0, 0.5
 MOST_OF_MAP = 100.0  # the map's weight if it explains all variance

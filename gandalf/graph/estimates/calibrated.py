@@ -8,7 +8,7 @@ all labels.
 The counts leave out the matched points, because a matched point with label i adds to G_ii, so the counts
 would contain the answer. The function is a smooth logistic surface plus a correction for each cell, which is
 larger if the cell has more evidence. The surface alone is too stiff for large sets, and cells alone are too
-noisy for small ones (docs/guide/estimates.md compares them).
+noisy for small ones (docs/lab/estimates.md compares them).
 """
 
 from __future__ import annotations
