@@ -1,4 +1,4 @@
-"""What a result was measured on."""
+"""Describe the machine and commit of a result, and keep results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, versions and the commit that was measured."""
+    """Return processor, cores, versions and the commit that was measured."""
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count(),
@@ -38,7 +38,7 @@ def keep(name: str, results: dict[str, Any] | list[dict[str, Any]]) -> Path:
 
 
 def replaced(text: str, mark: str, made: str) -> str:
-    """The text with what stands between two marks made anew."""
+    """Return the text with the part between two marks replaced."""
     start, end = f"<!-- {mark} -->", f"<!-- end {mark} -->"
     if start not in text or end not in text:
         raise ValueError(f"the page has no marks {mark}")

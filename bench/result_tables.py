@@ -53,13 +53,13 @@ steps. A system's own baseline is D, but Renee's is Z1, since its published rows
 
 
 def systems_lines(lines: list[Line]) -> list[Line]:
-    """Those that are runs of the study."""
+    """Return the lines of the study of all systems."""
     wanted = keys_of(systems_study(), {line["key"] for line in lines})
     return [line for line in lines if line["key"] in wanted]
 
 
 def systems_section(lines: list[Line]) -> Iterator[str]:
-    """A table for each data set; nothing where no run was made."""
+    """Yield a table for each data set."""
     if not (found := systems_lines(lines)):
         return
     yield SYSTEMS_INTRODUCTION
@@ -74,7 +74,7 @@ def systems_section(lines: list[Line]) -> Iterator[str]:
 
 
 def gains_table(lines: list[Line]) -> str:
-    """What label points add to each system's own baseline, bold where it is a loss beyond noise."""
+    """Return what label points add to each system's own baseline; a loss beyond noise is bold."""
     rows = []
     for data in dict.fromkeys(line["name"] for line in lines):
         groups = grouped([line for line in lines if line["name"] == data])
@@ -101,7 +101,7 @@ def _gain(samples: dict[Row, Sample], own: Row, other: Row) -> str:
 
 
 def grouped(lines: list[Line]) -> dict[Row, list[Line]]:
-    """Lines by system and label points, in the order of the table."""
+    """Group lines by system and label points, in the order of the table."""
     rows = [(system, name) for system in NETWORKS for name in (OWN_BASELINE.get(system, "D"), "G", "default")]
     groups = {row: [line for line in lines if _is(line, *row)] for row in rows}
     return {row: of_row for row, of_row in groups.items() if of_row}
@@ -148,7 +148,7 @@ UNKNOWN = "reduced: not run"
 
 
 def evidence(folder: Path) -> Evidence:
-    """What the stored runs of the convergence study say."""
+    """Return the evidence of the stored convergence study, by data set and system."""
     found = Results.read(folder)
     return {
         (next(iter(rows.values()))[0]["name"], place.system): marked(
@@ -159,7 +159,7 @@ def evidence(folder: Path) -> Evidence:
 
 
 def trained_section(lines: list[Line], known: Evidence, docs: str = "../") -> str:
-    """A row for each system on each set; `docs` leads from the page to the other pages."""
+    """Return a row for each system on each set; `docs` leads from the page to the other pages."""
     places = {(line["name"], line["run"]["system"]): line for line in lines}
     rows = [
         [f"{data}, {system}", *_length(line), known.get((data, system), UNKNOWN)]
@@ -189,7 +189,7 @@ test split, which nobody has beforehand. Difference ± noise; bold where auto is
 
 
 def auto_table(places: Mapping[tuple[str, str], Mapping[str, list[Line]]]) -> str:
-    """`auto` of each data set and system beside the best row that is not `auto`."""
+    """Return `auto` beside the best fixed row, for each data set and system."""
     rows = []
     for (data, system), groups in places.items():
         if AUTO not in groups or len(groups) == 1:

@@ -52,7 +52,7 @@ def variant(name: str, system: str, data: str, *settings: str) -> Run:
 
 
 def seeded(runs: list[Run], seeds: tuple[int, ...] = SEEDS) -> list[Run]:
-    """Every run with each of the seeds, seed by seed: a study that is cut short has whole tables."""
+    """Return every run with each seed, seed by seed: a study that is cut short has whole tables."""
     return with_seeds(runs, seeds)
 
 

@@ -27,13 +27,13 @@ WHO_GAINS: dict[str, Column] = {
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table, its first column words and the others numbers."""
+    """Return a Markdown table whose first column is words and the others numbers."""
     marks = ["---", *["---:"] * (len(head) - 1)]
     return "\n".join(f"| {' | '.join(row)} |" for row in (head, marks, *rows))
 
 
 def number(value: float, spread: float = math.nan, *, bold: bool = False, sign: str = "") -> str:
-    """A figure, with its spread where there is one."""
+    """Return a figure, with its spread if known."""
     if math.isnan(value):
         return "–"
     mean = f"{value:{sign}.2f}"

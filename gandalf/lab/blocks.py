@@ -1,4 +1,4 @@
-"""What a report is made of, whatever it is written as: sections of text, tables and pictures."""
+"""Define the parts of a report: sections of text, tables and pictures."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class Section:
 
 
 def words(text: str) -> Cell:
-    """A cell of text."""
+    """Return a cell of text."""
     return Cell(text, text)
 
 
 def number(value: float | None, form: str = ".2f") -> Cell:
-    """A cell with a figure; a dash where there is none."""
+    """Return a cell with a figure, or a dash for None and NaN."""
     if value is None or value != value:
         return Cell("–", float("-inf"))
     return Cell(f"{value:{form}}", value)

@@ -1,4 +1,4 @@
-"""The paper's claims, each a function from results to holds, holds partly or fails, with the numbers."""
+"""Judge the paper's claims: each is a function from results to findings."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Verdict:
 
     @property
     def numbers(self) -> str:
-        """Every figure in words."""
+        """Return every figure in words."""
         return "; ".join(each.numbers for each in self.findings)
 
     @property
     def count(self) -> str:
-        """How many figures say so."""
+        """Count the figures for and against the claim."""
         if not self.findings:
             return ""
         told = [each for each in self.findings if each.yes is not None]
@@ -107,7 +107,7 @@ def against_siamese(view: View) -> Iterator[Finding]:
 def _systems(
     view: View, rows: Sequence[tuple[str, str]], judge: Callable[[Contrast, str], Finding]
 ) -> Iterator[Finding]:
-    """A row of one system against a row of another, where both were run."""
+    """Compare a row of one system with a row of another."""
     (one, first), (other, second) = rows
     for place in (each for each in view.places if each.system == one):
         for rival in (each for each in view.places if each.system == other):
@@ -134,7 +134,7 @@ def no_cost(view: View) -> Iterator[Finding]:
 
 
 def _least(lines: Iterable[Line], key: str) -> dict[str, float]:
-    """The least that was measured on each kind of device."""
+    """Return the least measurement on each kind of device."""
     found: dict[str, float] = {}
     for line in lines:
         if line.get(key):
@@ -241,7 +241,7 @@ WHOLE = ("C9", "C13", "C15")  # that know no kinds of text
 
 
 def verdicts(results: Results) -> list[Verdict]:
-    """Every claim on every data set as it is (not thinned, not drawn), of all texts and of new ones."""
+    """Judge every claim on every whole data set, for all texts and for new texts."""
     sets = dict.fromkeys(place.data for place in results.places() if "?" not in place.data)
     return [
         _verdict(View(results, data, part), claim)

@@ -49,16 +49,16 @@ class TrainedTreatment:
 
     @property
     def name(self) -> str:
-        """The variant's."""
+        """Return the name of the treatment."""
         return self.variant.name
 
     @property
     def steps(self) -> int:
-        """Number of updates."""
+        """Return the number of updates."""
         return int(self.training["steps"])
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "what": self.variant.what,
             "settings": list(self.variant.settings),
@@ -71,20 +71,20 @@ class TrainedTreatment:
 
 @dataclass(frozen=True)
 class Questions:
-    """What every model is asked, and by which rule."""
+    """The queries that every model answers, and the rule that chose them."""
 
     texts: tuple[str, ...]
     rule: str
 
     @property
     def numbers(self) -> range:
-        """Of the texts."""
+        """Return the numbers of the queries."""
         return range(len(self.texts))
 
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """All variants, what tells them apart, and which of them was saved."""
+    """All treatments, the differences between them, and the one that was saved."""
 
     data: str
     points: int
@@ -99,7 +99,7 @@ class SideBySide:
     diagnosis: Diagnosis
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "data": {
                 "name": self.data,
@@ -145,7 +145,7 @@ class FigureGroup:
 
 
 def figure_groups(found: SideBySide) -> list[FigureGroup]:
-    """Every figure that is shown: all test texts, the two kinds apart, head to tail, and the training."""
+    """Return every figure: of all test texts, of known and new texts, of head to tail, of the training."""
     scores = [entry.scores for entry in found.entries]
     parts: list[tuple[str, Sequence[SubsetFigures | None], tuple[str, ...]]] = [
         ("all test texts", [each.filtered for each in scores], ALL),
@@ -199,7 +199,7 @@ def _plain(name: str, cells: Sequence[str]) -> FigureRow:
 
 
 def comparison_table(found: SideBySide) -> Table:
-    """All figures, one column for each variant."""
+    """Return the table of all figures, a column for each treatment."""
     title = f"{escape(found.data)}: test figures in percent after equal updates; bold: highest"
     table = Table(title=title, title_justify="left")
     table.add_column("")
@@ -215,7 +215,7 @@ def comparison_table(found: SideBySide) -> Table:
 
 
 def answers_tables(found: SideBySide) -> Group:
-    """What each variant answers to each query."""
+    """Return the answers of each treatment to each query."""
     return Group(f"Queries: {found.questions.rule}", *(_query(found, n) for n in found.questions.numbers))
 
 
@@ -244,7 +244,7 @@ class OursAgainst:
 
 
 def ours_against_others(found: SideBySide) -> list[OursAgainst]:
-    """Ours against each of the others, on new texts and on texts of labels, where there are such."""
+    """Compare ours with each of the others on new texts and on label texts, or on all without these."""
     parts = [
         OursAgainst(other, texts, part)
         for other, each in found.differences.items()
@@ -262,24 +262,24 @@ def _points_of(found: SideBySide, texts: str) -> int:
 
 
 def sentence(verdict: OursAgainst, name: str = "P@1") -> str:
-    """One figure's difference in words."""
+    """Return the difference of one figure in words."""
     found = verdict.differences[name]
     more = "more than chance" if found.real else "which may be chance"
     return f"{OURS} against {verdict.other} on {verdict.texts}: {name} {interval(found)}, {more}"
 
 
 def interval(found: Difference) -> str:
-    """The difference and its 95 % interval."""
+    """Return the difference and its 95 % interval."""
     return f"{found.difference:+.1f} {span(found)}"
 
 
 def span(found: Difference) -> str:
-    """The interval alone."""
+    """Return the interval alone."""
     return f"({found.low:+.1f} to {found.high:+.1f})"
 
 
 def difference_table(found: SideBySide) -> Table:
-    """Ours against the others with intervals."""
+    """Return the table of differences of ours to the others."""
     title = "Differences in points with 95 % intervals; bold: more than chance"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("")

@@ -13,7 +13,7 @@ SHOWN = ("D", "G")  # the rows that decide
 
 @dataclass(frozen=True)
 class Plateau:
-    """What twice the steps add to P@1 on held-out training points, by row."""
+    """The P@1 on held-out training points that twice the steps add, by row."""
 
     gains: dict[str, float]
 
@@ -32,7 +32,7 @@ class Plateau:
 
 
 def plateau(results: Results, place: ResultPlace) -> Plateau:
-    """The evidence for a system on a data set."""
+    """Return what twice the steps add at a place."""
     rows, p1 = results.study("convergence").get(place, {}), figure("P@1")
     names = dict.fromkeys(row.partition(" x ")[0] for row in rows)
     both = [name for name in names if {f"{name} x 1", f"{name} x 2"} <= rows.keys()]

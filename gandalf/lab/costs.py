@@ -35,7 +35,7 @@ class Pace:
     known: dict[tuple[str, ...], float] = field(default_factory=dict)
 
     def learn(self, lines: Iterable[Line]) -> None:
-        """Take over what stored runs on this machine took."""
+        """Learn seconds a step from stored runs on this machine."""
         for line in lines:
             if line.get("machine", {}).get("cpu") == self.machine and line["steps"]:
                 self.known[kind(Run.of(line["run"]))] = (
@@ -43,7 +43,7 @@ class Pace:
                 )
 
     def seconds(self, run: Run) -> float:
-        """About how long the run will take."""
+        """Return the seconds that the run is expected to take."""
         if kind(run) not in self.known:
             self.known[kind(run)] = SCORING * self._probe(run)
         return self.known[kind(run)] * steps(run, self.splits) * passes(run.targets)
@@ -67,7 +67,7 @@ class Pace:
 
 
 def kind(run: Run) -> tuple[str, ...]:
-    """What the time of a step depends on."""
+    """Return the system and the settings on which the time of a step depends."""
     dims = [
         each for each in run.settings if each.startswith(("encoder.", "text.", "training.batch", "head."))
     ]
@@ -75,7 +75,7 @@ def kind(run: Run) -> tuple[str, ...]:
 
 
 def steps(run: Run, splits: Splits) -> int:
-    """Updates of the run's classifier; a pair stage before it counts as many again."""
+    """Return the updates of the run's classifier; a pair stage doubles them."""
     recipe = resolved(
         recipe_of(replace(run, targets="none", keep="both")), len(splits.train), splits.train.num_labels
     )
@@ -86,7 +86,7 @@ def steps(run: Run, splits: Splits) -> int:
 
 
 def passes(targets: str) -> float:
-    """Trainings that a run consists of: `auto` tries its candidates first."""
+    """Return how many trainings a run takes: `auto` first tries its candidates."""
     return 1 + SHORT * (len(CANDIDATES) + 1) if targets == "auto" else 1.0
 
 

@@ -49,7 +49,7 @@ Tell = Callable[[Treatment], None]
 
 
 def demo_recipe(system: str, *, seed: int = 0, steps: int | None = None) -> Recipe:
-    """The system's recipe at the demonstration's size."""
+    """Return the system's recipe at the demonstration's size."""
     return changed(recipe_of(system), dim=DIM, epochs=EPOCHS, seed=seed, steps=steps)
 
 
@@ -79,7 +79,7 @@ def _in_words(targets: Targets) -> str:
 def demo(
     splits: Splits, recipe: Recipe, folder: Path, queries: Sequence[str] = (), tell: Tell = lambda _: None
 ) -> SideBySide:
-    """Train every variant, leave the best one's model, the plain one's and all predictions in the folder.
+    """Train every treatment; leave the best model, the plain one and all predictions in the folder.
 
     An epoch is as many points as training points and labels together, so all take equal steps. All hold out
     the same validation share: it draws the curves, turns scores into probabilities and says which is best.
@@ -121,7 +121,7 @@ def check_demo(splits: Splits, recipe: Recipe) -> None:
 
 
 def _what_can_be_held(points: Dataset, recipe: Recipe) -> tuple[Recipe, int]:
-    """The recipe, without its validation share where the points are too few, and how many it holds out."""
+    """Return the recipe and its number of held-out points; with too few points nothing is held out."""
     try:
         return recipe, len(points) - len(cut(points, recipe).rest)
     except DataError:
@@ -148,7 +148,7 @@ def _held_scores(model: Part, splits: Splits, recipe: Recipe) -> Scores | None:
 
 
 def best(held: dict[str, Scores | None], options: Validation) -> tuple[str, str]:
-    """The variant to save, and why: ours, unless another is better on held-out points by more than noise.
+    """Return the treatment to save, and why: ours, unless another is better by more than noise.
 
     The test split has no say.
     """
@@ -186,7 +186,7 @@ class _Queries:
         self.questions = Questions(tuple(picked.texts or ()), rule)
 
     def answers(self, model: Part) -> tuple[tuple[Answer, ...], ...]:
-        """The model's best labels of each query."""
+        """Return the model's best labels of each query."""
         k = min(PLACES, model.num_labels)
         ids, scores = Predictor(model).predict(self.questions.texts, k, self.exclude)
         return tuple(
@@ -208,14 +208,14 @@ FORMAT = "gandalf demo"  # in the results: what tells the folder from anyone els
 
 @contextmanager
 def demo_folder(out: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A folder to fill that takes its name when the body has succeeded; `overwrite` then removes a demo."""
+    """Yield a folder that takes its name when the body succeeds; `overwrite` then removes a demo."""
     refuse_to_lose(out, overwrite=overwrite)
     with new_folder(out, overwrite=overwrite, inner=(MODEL, BASELINE, PREDICTIONS)) as folder:
         yield folder
 
 
 def write_results(results: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Write all figures, and give them back as they stand in the file."""
+    """Write all figures, and return the content of the file."""
     found = {"format": FORMAT, **results}
     with written(folder / RESULTS) as file:
         json.dump(found, file, ensure_ascii=False, indent=1, allow_nan=False)
@@ -239,7 +239,7 @@ def refuse_to_lose(out: Path, *, overwrite: bool) -> None:
 
 
 def _foreign(out: Path) -> str | None:
-    """Something in the folder that no demo put there."""
+    """Return a name in the folder that no demo put there, or None."""
     names = _names(out)
     others = [name for name in names if name not in (PAGE, RESULTS, MODEL, BASELINE, PREDICTIONS)]
     if others or RESULTS not in names or read_json(out / RESULTS).get("format") != FORMAT:

@@ -28,7 +28,7 @@ MARGIN = 1.0  # points: a row that may be worse by this much was not shown to be
 
 @dataclass(frozen=True)
 class Finding:
-    """What one part of the results says of a claim; None where nothing can be told."""
+    """The evidence of one figure for or against a claim; `yes` is None if chance may explain it."""
 
     yes: bool | None
     no: bool
@@ -53,24 +53,24 @@ class View:
 
     @property
     def places(self) -> list[ResultPlace]:
-        """Systems on this data set."""
+        """Return the places of this data set."""
         found = [place for place in self.results.places() if place.data == self.data]
         return [place for place in found if not self.settled or plateau(self.results, place).reached]
 
     def value(self, place: ResultPlace, row: str, name: str) -> float | None:
-        """A figure's mean over seeds."""
+        """Return a figure's mean over seeds, or None."""
         lines = self.results.rows(place).get(row)
         found = None if lines is None else mean(lines, figure(name, PARTS[self.part]))
         return None if found is None or np.isnan(found) else found
 
     def contrast(self, place: ResultPlace, one: str, other: str, name: str) -> Contrast | None:
-        """A row minus another of the same system."""
+        """Compare two rows of one system."""
         return self.across((place, one), (place, other), name)
 
     def across(
         self, one: tuple[ResultPlace, str], other: tuple[ResultPlace, str], name: str
     ) -> Contrast | None:
-        """A row minus one that may be of another system."""
+        """Compare two rows, which may be of two systems."""
         first, second = (self.results.rows(place).get(row) for place, row in (one, other))
         if first is None or second is None:
             return None
@@ -79,7 +79,7 @@ class View:
         return None if np.isnan(found.difference) else replace(found, systems=systems)
 
     def beats(self, one: str, other: str | None, names: Iterable[str]) -> Iterator[Finding]:
-        """Whether a row is better than another, or than its system's own baseline, figure by figure."""
+        """Yield for each figure if a row beats another, or its system's own baseline."""
         for place in self.places:
             for name in names:
                 base = other or OWN_BASELINE.get(place.system, "D")
@@ -126,7 +126,7 @@ def as_good(found: Contrast, what: str) -> Finding:
 
 
 def told_of(found: Contrast, what: str) -> str:
-    """The difference and its interval in words."""
+    """Return the difference and its interval in words."""
     sure = f" ({found.low:+.2f} to {found.high:+.2f})" if found.by else " (no interval)"
     return f"{what} {found.difference:+.2f}{sure}"
 

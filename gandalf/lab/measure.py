@@ -1,4 +1,4 @@
-"""One run: train, score, and what it took."""
+"""Train and score one run, and measure its time and memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUERIES, WARM_UP = 50, 5  # single queries that are timed, and those before them
 def measure(
     run: Run, given: Splits, scored: Splits, first_stages: Path | None = None
 ) -> tuple[Line, npt.NDArray[np.int64]]:
-    """Train on what is given and score; the line of results and the best labels of every scored point."""
+    """Train and score; return the line of results and the best labels of every scored point."""
     started = time.perf_counter()
     reset_peak()
     asked, choice = recipe_of(run), None
@@ -66,7 +66,7 @@ def measure(
 
 
 def measured_to(run: Run, source: str, folder: Path, first_stages: Path | None = None) -> Line:
-    """The line of a run on a data set that lies at `source`; its best labels are put into the folder."""
+    """Return the line of a run on the data at `source`; write its best labels into the folder."""
     given, scored, digest = _parts(run.data, source, run.split, run.seed if run.split == "validation" else 0)
     line, ids = measure(run, given, scored, first_stages)
     line["data_hash"] = digest
@@ -87,7 +87,7 @@ def _parts(name: str, source: str, split: str, seed: int) -> tuple[Splits, Split
 
 
 def latency(model: Part, scored: Splits) -> float:
-    """Milliseconds of a single query, the median of some."""
+    """Return the median milliseconds of a single query."""
     texts, _ = test_points(scored).need_texts("timing")
     predictor, spent = Predictor(model), []
     for text in list(texts[: WARM_UP + QUERIES]):
@@ -98,7 +98,7 @@ def latency(model: Part, scored: Splits) -> float:
 
 
 def kept(figures: dict[str, Any]) -> dict[str, Any]:
-    """The figures that are kept, of all points and of those whose text is and is not a label's."""
+    """Return the figures that a line keeps: of all points, of known and of new texts."""
 
     def of(part: dict[str, Any] | None) -> dict[str, Any] | None:
         return part and {name: part[name] for name in ("points", *KEPT) if name in part}
@@ -112,7 +112,7 @@ def kept(figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def history(trained: Trained) -> list[dict[str, Any]]:
-    """The course of the validations inside the run, where its settings ask for any."""
+    """Return the validations during the run."""
     names = ("step", "P@1", "PSP@5", "new_text", "label_text")
     return [{name: each.get(name) for name in names} for each in trained.history]
 

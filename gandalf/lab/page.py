@@ -11,7 +11,7 @@ from string import Template
 
 
 def filled(template: str, slots: Mapping[str, str]) -> str:
-    """The page of that template; one file that needs no other."""
+    """Return the template with its slots filled: a page that needs no other file."""
     folder = resources.files("gandalf.lab")
     style = (folder / "page.css").read_text("utf-8").rstrip()
     return Template((folder / template).read_text("utf-8")).substitute(slots, style=style)
@@ -44,7 +44,7 @@ class Axis:
 
 
 def fitted(title: str, values: Sequence[float]) -> Axis:
-    """An axis from the round number below the values to the one above them."""
+    """Return an axis from the round number below the values to the one above them."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     step = _step(max(high - low, 1e-3 * max(abs(high), abs(low), 1e-3)))
     first = math.floor(low / step + 1e-6)
@@ -52,7 +52,7 @@ def fitted(title: str, values: Sequence[float]) -> Axis:
 
 
 def nice_end(highest: float) -> float:
-    """The least round number at or above the highest value."""
+    """Return the least round number at or above the highest value."""
     if highest <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(highest))
@@ -60,7 +60,7 @@ def nice_end(highest: float) -> float:
 
 
 def bar_chart(groups: Sequence[Sequence[str]], series: Sequence[Series], title: str) -> str:
-    """Bars of each series in each group; a group's name may have several lines."""
+    """Draw a bar of each series in each group; a group's name may have several lines."""
     axis = Axis(title, nice_end(max((max(each.up, default=0.0) for each in series), default=0.0)))
     marks = [*_scale(axis)]
     slot = (WIDTH - LEFT - RIGHT) / max(len(groups), 1)
@@ -82,7 +82,7 @@ def bar_chart(groups: Sequence[Sequence[str]], series: Sequence[Series], title: 
 
 
 def line_chart(series: Sequence[Series], across: Axis, up: Axis, *, diagonal: bool = False) -> str:
-    """A line for each series, with dots; `diagonal` adds where the two axes are equal."""
+    """Draw a line with dots for each series; `diagonal` adds the line of equal values."""
     marks = [*_scale(up), *_across(across)]
     if diagonal:
         ends = (_x(0, across), _y(0, up), _x(across.end, across), _y(up.end, up))
@@ -104,7 +104,7 @@ def line_chart(series: Sequence[Series], across: Axis, up: Axis, *, diagonal: bo
 
 
 def legend(series: Sequence[Series]) -> str:
-    """The colours by name."""
+    """Return the list of names and colours."""
     items = (f'<li><i class="s{each.style}"></i>{escape(each.name)}</li>' for each in series)
     return f'<ul class="legend">{"".join(items)}</ul>'
 
@@ -115,7 +115,7 @@ def _picture(marks: Sequence[str], said: str) -> str:
 
 
 def _scale(axis: Axis) -> Iterator[str]:
-    """The axis that goes up: its lines, numbers and title."""
+    """Yield the lines, numbers and title of the upward axis."""
     for value in _ticks(axis):
         y = _y(value, axis)
         yield f'<line class="grid" x1="{LEFT:g}" y1="{y:.1f}" x2="{WIDTH - RIGHT:g}" y2="{y:.1f}"/>'
@@ -136,7 +136,7 @@ def _ticks(axis: Axis) -> list[float]:
 
 
 def _step(span: float) -> float:
-    """The distance of ticks, a round number."""
+    """Return a round distance between ticks."""
     rough = span / STEPS
     power = 10.0 ** math.floor(math.log10(rough))
     return next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= rough * 0.9999)

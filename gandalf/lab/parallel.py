@@ -1,4 +1,4 @@
-"""Several training runs at once, in processes that live on from run to run, within a limit of time."""
+"""Train several runs at once in worker processes, within a limit of time."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Work = Callable[[Run], Line]
 
 @dataclass
 class Worker:
-    """A process that does one run after the other and keeps the data set that it has read."""
+    """A process that does one run after another and keeps the data set in memory."""
 
     pipe: Connection
     process: Any
@@ -34,7 +34,7 @@ class Worker:
 
     @staticmethod
     def start(work: Work, threads: int) -> Worker:
-        """A fresh process: one that shares memory with this one could not use a GPU."""
+        """Start a fresh process: a forked one could not use a GPU."""
         here, there = multiprocessing.Pipe()
         # Not a daemon, which could start no processes of its own; it ends when its pipe does.
         process = multiprocessing.get_context("spawn").Process(target=serve, args=(there, work, threads))
@@ -49,7 +49,7 @@ class Worker:
             self.pipe.send(run)
 
     def answer(self) -> LineOrError:
-        """The line of its run, or what went wrong; waits for it."""
+        """Wait for the line of the run, or for the reason of its failure."""
         try:
             return cast("LineOrError", self.pipe.recv())
         except (EOFError, OSError):
@@ -57,7 +57,7 @@ class Worker:
             return f"its process died ({self.process.exitcode}), perhaps for lack of memory"
 
     def end(self, *, at_once: bool = False) -> None:
-        """Let go of the process."""
+        """End the process."""
         self.pipe.close()
         if at_once:
             self.process.terminate()
@@ -68,7 +68,7 @@ class Worker:
 
 
 def serve(pipe: Connection, work: Work, threads: int) -> None:
-    """Be a worker until the pipe is closed, or something goes wrong: after that a GPU may be in any state."""
+    """Do runs until the pipe closes or a run fails: after a failure a GPU may be in any state."""
     torch.set_num_threads(threads)
     for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS"):  # for libraries that are loaded where they are used
         os.environ.setdefault(name, str(threads))
@@ -86,7 +86,7 @@ def serve(pipe: Connection, work: Work, threads: int) -> None:
 
 @dataclass
 class Clock:
-    """Whether a run that is started now will end in time, judged by the longest one like it so far."""
+    """A limit of time, and the longest run of each kind so far."""
 
     limit: float
     began: float = field(default_factory=time.monotonic)
@@ -94,30 +94,30 @@ class Clock:
 
     @property
     def left(self) -> float:
-        """Seconds left."""
+        """Return the seconds left."""
         return self.limit - (time.monotonic() - self.began)
 
     def ended(self, worker: Worker) -> None:
-        """Remember how long the run of the worker took."""
+        """Record how long the run of the worker took."""
         assert worker.run is not None
         kind = (worker.run.data, worker.run.system)
         self.longest[kind] = max(self.longest.get(kind, 0.0), time.monotonic() - worker.started)
 
     def allows(self, run: Run) -> bool:
-        """Whether there is time; a kind that was not met yet takes as long as any other."""
+        """Return True if the run would end in time; an unknown kind counts as the longest of all."""
         others = max(self.longest.values(), default=0.0)
         return self.left > 1.2 * self.longest.get((run.data, run.system), others)
 
 
 def in_turn(runs: Iterable[Run]) -> list[Run]:
-    """The runs with those of one data set together, the data sets in the order of their first run."""
+    """Sort runs by data set, the data sets in the order of their first run."""
     runs = list(runs)
     place = {pair: n for n, pair in reversed(list(enumerate((run.data, run.split) for run in runs)))}
     return sorted(runs, key=lambda run: place[run.data, run.split])
 
 
 def results(runs: list[Run], work: Work, jobs: int, clock: Clock) -> Iterator[tuple[Run, LineOrError]]:
-    """Every run with its line or what went wrong, as they end; none that would end after the time is up."""
+    """Yield runs with their lines or failures as they end; start none that would end too late."""
     waiting, busy, idle = in_turn(runs), list[Worker](), list[Worker]()
     threads = max(1, (os.cpu_count() or 1) // jobs)
     try:

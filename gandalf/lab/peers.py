@@ -81,7 +81,7 @@ OURS: dict[str, Trainer] = {
 
 
 def targets(name: str) -> PointsMaker:
-    """Training points with label points whose targets are estimated in this way."""
+    """Return a function that appends label points with this kind of targets."""
     return lambda points: augment(points, label_graph(points, GraphOptions(name)).matrix)
 
 
@@ -110,7 +110,7 @@ SOFT: dict[str, Callable[[Dataset, int], Dataset]] = {
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """What a trainer reached, and at which cost."""
+    """The scores of a trainer, and its costs."""
 
     scores: Scores
     train_seconds: float
@@ -120,7 +120,7 @@ class Measured:
 
 
 def interpreter(name: str, trainer: Trainer, venvs: Path | None = None) -> str | None:
-    """An interpreter that has the trainer: of its environment, or this one; None where neither does."""
+    """Return an interpreter with the trainer: its own environment's, or this one; None without one."""
     if trainer.on_gpu and not _has_gpu():
         return None
     for own in ("bin/python", "Scripts/python.exe"):
@@ -159,7 +159,7 @@ def run(
 
 
 def _way(trainer: Trainer, points: Dataset, soft: str | None) -> str:
-    """How the targets reach the trainer: as they are where they are hard."""
+    """Return how targets reach the trainer; hard targets need no change."""
     if not is_soft(points.targets):
         return "weights"
     if soft == "weights" and not FORMATS[trainer.format].carries_soft:
@@ -169,7 +169,7 @@ def _way(trainer: Trainer, points: Dataset, soft: str | None) -> str:
 
 
 def script(trainer: Trainer) -> Path:
-    """The trainer's script: in the package where that was installed, beside it in a copy of the sources."""
+    """Return the trainer's script, in the installed package or in a copy of the sources."""
     here = Path(__file__).parents[1]
     return next(
         path for folder in (here, here.parent) if (path := folder / "examples" / trainer.script).is_file()
@@ -177,7 +177,7 @@ def script(trainer: Trainer) -> Path:
 
 
 def measured(words: list[str], threads: int) -> tuple[Mapping[str, Any], float]:
-    """What a command tells in its last line, and its peak megabytes; what else it prints only if it fails."""
+    """Run a command; return what its last line tells, and its peak megabytes."""
     names = ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "NUMBA_NUM_THREADS", "THREADS")
     limits = dict.fromkeys(names, str(threads))
     with tempfile.TemporaryFile("w+", encoding="utf-8") as printed:
@@ -199,7 +199,7 @@ def measured(words: list[str], threads: int) -> tuple[Mapping[str, Any], float]:
 
 
 def _held_mb(process: int) -> float:
-    """The most memory that a process and those it has started have held so far; 0 where none can be asked."""
+    """Return the peak megabytes of a process and its children; 0 if they have ended."""
     try:
         lines = Path(f"/proc/{process}/status").read_text("utf-8").splitlines()
         children = Path(f"/proc/{process}/task/{process}/children").read_text("utf-8").split()
@@ -210,7 +210,7 @@ def _held_mb(process: int) -> float:
 
 
 def figures(scores: Scores) -> dict[str, float | None]:
-    """The filtered figures that tables show, and P@1 of both kinds of text."""
+    """Return the filtered figures of tables, and P@1 of known and new texts."""
     names = [f"{family}@{k}" for family in ("P", "PSP") for k in (1, 3, 5)] + ["C@5"]
     parts = {"P@1, label text": scores.label_text, "P@1, new text": scores.new_text}
     split = {name: None if part is None else part.values.get("P@1") for name, part in parts.items()}
@@ -222,7 +222,7 @@ COSTS = {"train_seconds": "train s", "predict_ms": "predict ms", "peak_mb": "pea
 
 
 def bench_report(data: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    """One row for each trainer and its points; the best of each figure is bold."""
+    """Return a row for each trainer and its points; the best of each figure is bold."""
     caption = "predict ms: for each text, all at once, the model read; peak MB: training and predicting"
     table = Table(title=escape(data), title_justify="left", caption=caption, caption_justify="left")
     table.add_column("trainer", no_wrap=True)

@@ -1,4 +1,4 @@
-"""Run the studies: what is stored is never repeated, and what is stopped goes on where it was."""
+"""Run the studies: a stored run is never repeated, and a stopped study continues."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OWN = (PREDICTIONS, FIRST_STAGES, LOCK)  # in a folder of results, beside JSON
 
 @dataclass(frozen=True)
 class StudyRequest:
-    """What a person asked for."""
+    """The studies, data, systems and settings that a person asked for."""
 
     studies: tuple[str, ...]
     data: str
@@ -73,17 +73,17 @@ class Planned:
 
     @property
     def runs(self) -> int:
-        """Different runs of all rows."""
+        """Return the number of different runs."""
         return len({entry.run for entry in self.entries})
 
     @property
     def seconds(self) -> float:
-        """About how long what is left will take."""
+        """Return the seconds that the runs left will take."""
         return sum(self.left.values()) / self.wanted.jobs
 
 
 def plan(wanted: StudyRequest, *, only_look: bool = False) -> Planned:
-    """What the studies need, and what is left of it; written down, unless this is only a look."""
+    """Plan the studies and find the runs that are left; write the plan unless `only_look`."""
     check_settings(wanted)
     if only_look and wanted.data in BENCHMARKS and not Path(wanted.data).exists():
         return _by_shape(wanted)
@@ -159,7 +159,7 @@ def refuse_to_write(wanted: StudyRequest) -> None:
 
 
 def refusal(run: Run) -> str | None:
-    """Why a system cannot have this row."""
+    """Return why a system cannot have this row, or None."""
     try:
         check_recipe(recipe_of(run))
     except DataError as error:
@@ -168,7 +168,7 @@ def refusal(run: Run) -> str | None:
 
 
 def _done(sets: dict[str, Any], lines: list[Line]) -> set[str]:
-    """Keys of the runs that are stored, of the data as it is now."""
+    """Return the keys of stored runs on the present data."""
     found: set[str] = set()
     for data, fact in sets.items():
         here = [line for line in lines if line["run"]["data"] == data]
@@ -177,7 +177,7 @@ def _done(sets: dict[str, Any], lines: list[Line]) -> set[str]:
 
 
 def _facts(wanted: StudyRequest, splits: Splits, every: Iterable[StudyRun]) -> dict[str, Any]:
-    """What the sets are like, beside those that the folder knows of already."""
+    """Return the facts of all sets; those of the folder are kept."""
     sets: dict[str, Any] = dict(read_json(wanted.folder / FACTS).get("sets", {}))
     name = short_name(wanted.data)
     for data in dict.fromkeys([name, *(entry.run.data for entry in every)]):
@@ -189,7 +189,7 @@ def _facts(wanted: StudyRequest, splits: Splits, every: Iterable[StudyRun]) -> d
 
 
 def carry_out(planned: Planned, tell: Callable[[Run, LineOrError], None] = lambda run, answer: None) -> int:
-    """Do what is left, one line on disk as each run ends; the number of runs that failed."""
+    """Do the runs left, write a line as each run ends, and return the number of failures."""
     folder, failed = planned.wanted.folder, 0
     with meter("studies", max(sum(planned.left.values()), 1e-9)) as bar:
         for run, answer in _answers(planned):
@@ -204,7 +204,7 @@ def carry_out(planned: Planned, tell: Callable[[Run, LineOrError], None] = lambd
 
 
 def _answers(planned: Planned) -> Iterator[tuple[Run, LineOrError]]:
-    """Every run that is left with its line, or what went wrong."""
+    """Yield every run left with its line or its failure."""
     wanted = planned.wanted
     work = partial(measured_to, source=wanted.data, folder=wanted.folder, first_stages=_first_stages(wanted))
     runs = sorted(planned.left, key=lambda run: (run.data.startswith(SYNTHETIC), run.data))
@@ -225,5 +225,5 @@ def _answer(work: Callable[[Run], Line], run: Run) -> LineOrError:
 
 
 def _first_stages(wanted: StudyRequest) -> Path:
-    """Where encoders of siamese stages lie, which runs with other label points share."""
+    """Return the folder of siamese encoders, which runs with other label points share."""
     return wanted.folder / FIRST_STAGES

@@ -27,7 +27,7 @@ Name = TypeVar("Name")  # of a row
 
 
 def figure(name: str, part: str | None = None) -> Column:
-    """A column: a figure of all points, or of one part of them."""
+    """Return a function that reads a figure of a line, of all points or of one part."""
 
     def of(line: Line) -> float | None:
         found = line["figures"] if part is None else line["figures"][part]
@@ -45,27 +45,27 @@ class Sample:
 
     @staticmethod
     def of(lines: Iterable[Line], column: Column) -> Sample:
-        """The figure of each line that has it."""
+        """Collect a figure from every line that has it."""
         return Sample(tuple(value for value in map(column, lines) if value is not None))
 
     @property
     def mean(self) -> float:
-        """Mean, NaN of nothing."""
+        """Return the mean, NaN of no values."""
         return float(np.mean(self.values)) if self.values else math.nan
 
     @property
     def deviation(self) -> float:
-        """Standard deviation, NaN of fewer than two."""
+        """Return the standard deviation, NaN of fewer than two values."""
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else math.nan
 
     @property
     def error(self) -> float:
-        """Standard error of the mean."""
+        """Return the standard error of the mean."""
         return self.deviation / math.sqrt(len(self.values)) if self.values else math.nan
 
 
 def pooled(samples: Iterable[Sample]) -> tuple[float, int]:
-    """The spread between seeds that the samples have in common, and its degrees of freedom."""
+    """Return the pooled standard deviation between seeds, and its degrees of freedom."""
     repeated = [sample for sample in samples if len(sample.values) > 1]
     freedom = sum(len(sample.values) - 1 for sample in repeated)
     squares = sum((len(sample.values) - 1) * sample.deviation**2 for sample in repeated)
@@ -73,7 +73,7 @@ def pooled(samples: Iterable[Sample]) -> tuple[float, int]:
 
 
 def noise(one: Sample, other: Sample, spread: tuple[float, int]) -> float:
-    """Half the 95 % interval of the difference of two means; NaN where no seed was repeated."""
+    """Return half the 95 % interval of a difference of two means; NaN if no sample has two seeds."""
     deviation, freedom = spread
     if not freedom or not one.values or not other.values:
         return math.nan
@@ -82,7 +82,7 @@ def noise(one: Sample, other: Sample, spread: tuple[float, int]) -> float:
 
 
 def best_rows(samples: Mapping[Name, Sample]) -> set[Name]:
-    """The rows that no other beats by more than noise; none where that leaves no row out."""
+    """Return the rows that no row beats by more than noise; no rows if these are all."""
     known = {name: sample for name, sample in samples.items() if sample.values}
     spread = pooled(known.values())
     if not spread[1]:
@@ -105,7 +105,7 @@ class ResultPlace(NamedTuple):
 
     @property
     def title(self) -> str:
-        """In words."""
+        """Return the place in words."""
         told = ", ".join(self.base) if len(self.base) < 4 else f"{len(self.base)} settings"
         return f"{self.data}, {self.system}" + (f" ({told})" if self.base else "")
 
@@ -149,7 +149,7 @@ class Results:
 
     @staticmethod
     def read(folder: Path) -> Results:
-        """All lines in the folder, under the studies that want them."""
+        """Read all lines of the folder, under the studies that want them."""
         lines = {line["key"]: line for line in stored_lines(folder)}
         plan = read_plan(folder)
         known = {entry.run.key for entry in plan}
@@ -171,11 +171,11 @@ class Results:
         return found
 
     def study(self, name: str) -> dict[ResultPlace, RunLines]:
-        """The rows of a study by what they are of."""
+        """Return the rows of a study by place."""
         return self._grouped.get(name, {})
 
     def rows(self, place: ResultPlace) -> RunLines:
-        """The rows of all studies at a place; those on validation data have other names."""
+        """Return the rows of all studies at a place; rows on validation data have other names."""
         found: RunLines = {}
         for study in self._grouped:
             for row, lines in () if study == "tuning" else self.study(study).get(place, {}).items():
@@ -183,16 +183,16 @@ class Results:
         return found
 
     def places(self, study: str | None = None) -> list[ResultPlace]:
-        """All that tables are about; of one study, or of any."""
+        """Return the places of one study, or of all."""
         studies = self._grouped if study is None else [study]
         return list(dict.fromkeys(place for name in studies for place in self.study(name)))
 
     def planned(self, study: str) -> int:
-        """Runs that the study wants."""
+        """Return the number of runs that the study wants."""
         return len({entry.run.key for entry in self.plan if entry.study == study})
 
     def splits(self, data: str) -> Splits | None:
-        """The data set, where it still lies where it was and is the same."""
+        """Return the data set, or None if it was moved or changed."""
         if data not in self._sets:
             self._sets[data] = None
             fact = self.facts.get(data)
@@ -203,7 +203,7 @@ class Results:
         return self._sets[data]
 
     def scores(self, lines: list[Line]) -> Scores | None:
-        """Scores with every point's part in them, the mean over seeds; None where predictions are missing."""
+        """Return the mean scores over seeds, point by point; None if predictions are missing."""
         key = tuple(line["key"] for line in lines)
         if key not in self._scores:
             found = [self._of_line(line) for line in lines]
@@ -277,12 +277,12 @@ def _points(line: Line, part: str) -> int:
 
 
 def mean(lines: list[Line], column: Column) -> float:
-    """The mean of a figure over seeds."""
+    """Return the mean of a figure over seeds."""
     return Sample.of(lines, column).mean
 
 
 def _same_points(one: list[Line], other: list[Line]) -> bool:
-    """Whether all were scored on the same points: which are held out of training depends on the seed."""
+    """Return True if all were scored on the same points: held-out points depend on the seed."""
     splits = {line["run"]["split"] for line in (*one, *other)}
     seeds = {line["run"]["seed"] for line in (*one, *other)}
     return splits == {"test"} or (len(splits) == 1 and len(seeds) == 1)

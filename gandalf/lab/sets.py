@@ -32,7 +32,7 @@ THINNING_SEED = 0  # the same points in every run
 
 
 def short_name(data: str) -> str:
-    """What a data set is called in runs: so a result is found wherever its folder lies."""
+    """Return the name of a data set in runs, which does not depend on where the folder lies."""
     return data if data in bundled() or data.startswith(SYNTHETIC) else Path(data).resolve().name
 
 
@@ -64,13 +64,13 @@ def _drawn(name: str, options: dict[str, str]) -> Splits:
 
 
 def fewer_points(points: Dataset, share: float) -> Dataset:
-    """A share of the points, drawn at random."""
+    """Draw a share of the points at random."""
     drawn = np.random.default_rng(THINNING_SEED).permutation(len(points))
     return points[np.sort(drawn[: max(1, round(share * len(points)))])]
 
 
 def fewer_pairs(points: Dataset, share: float) -> Dataset:
-    """A share of the pairs of point and label, drawn at random; points that lose all are left out."""
+    """Draw a share of the positives at random; drop points that lose all."""
     targets = points.targets.copy()
     targets.data[np.random.default_rng(THINNING_SEED).random(targets.nnz) >= share] = 0.0
     targets.eliminate_zeros()
@@ -81,7 +81,7 @@ THIN: dict[str, Callable[[Dataset, float], Dataset]] = {"points": fewer_points, 
 
 
 def parts(splits: Splits, split: str, seed: int) -> tuple[Splits, Splits]:
-    """What a run may train on, and what it is scored on."""
+    """Return the data that a run trains on, and the data that it is scored on."""
     if split == "validation":
         cut = holdout(splits.train, HELD_SHARE, seed, at_most=None)
         splits = replace(splits, train=cut.rest, test=cut.held)
@@ -89,7 +89,7 @@ def parts(splits: Splits, split: str, seed: int) -> tuple[Splits, Splits]:
 
 
 def data_hash(splits: Splits) -> str:
-    """A hash of everything that figures depend on: texts, targets and filters of both splits."""
+    """Hash the texts, targets and excluded pairs of both splits."""
     digest = hashlib.sha256()
     for points in (splits.train, splits.test):
         if points is None:
@@ -123,7 +123,7 @@ LIBRARIES = ("numpy", "scipy", "torch", "tokenizers", "transformers", "numba")
 
 
 def density(splits: Splits) -> dict[str, Any]:
-    """Sizes of a set, its mean points per label and labels per point, and its hash."""
+    """Return the sizes, densities and hash of a set."""
     train, test = splits.train, splits.test
     return {
         "name": splits.name,
@@ -137,7 +137,7 @@ def density(splits: Splits) -> dict[str, Any]:
 
 
 def graphs(splits: Splits, number: int = 5) -> dict[str, Any]:
-    """Seconds that each label graph takes, labels from head to tail with their neighbours, the diagnosis."""
+    """Return the seconds of each label graph, some labels with their neighbours, and the diagnosis."""
     seconds = {}
     for targets in TIMED:
         started = time.perf_counter()
@@ -159,7 +159,7 @@ def graphs(splits: Splits, number: int = 5) -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    """Processor and versions."""
+    """Return the processor and the versions of libraries."""
     import torch
 
     about: dict[str, Any] = {"cpu": _cpu(), "cores": os.cpu_count(), "python": platform.python_version()}

@@ -1,4 +1,4 @@
-"""Results on disk: a line for each run, its best labels beside it, and which study wants which run.
+"""Keep results on disk: a line for each run, its best labels, and which study wants the run.
 
 results.jsonl holds the lines; one that was written for other data of the same name counts for nothing.
 """
@@ -40,7 +40,7 @@ class StudyRun:
 
 
 def read_lines(*paths: Path) -> list[Line]:
-    """The lines of these files, one for each run, the last one written; what is cut short is left out."""
+    """Return the last line of each run in these files; leave out lines that were cut short."""
     found: dict[str, Line] = {}
     for path in paths:
         for number, text in enumerate(path.read_text("utf-8").splitlines() if path.exists() else (), start=1):
@@ -54,7 +54,7 @@ def read_lines(*paths: Path) -> list[Line]:
 
 
 def append(path: Path, line: Line) -> None:
-    """Add a line, which is on disk when this returns; a line that was cut short before stays by itself."""
+    """Append a line and flush it to disk; a line that was cut short before stays by itself."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "ab+") as file:
         size = file.seek(0, os.SEEK_END)
@@ -66,14 +66,14 @@ def append(path: Path, line: Line) -> None:
 
 
 def stored_lines(folder: Path) -> list[Line]:
-    """All lines in a folder of runs."""
+    """Return all lines of a folder of runs."""
     if not folder.is_dir():
         raise DataError("there is no such folder of runs", remedy="make one: gandalf reproduce", file=folder)
     return read_lines(*sorted(folder.glob("*.jsonl")))
 
 
 def of_data(lines: Iterable[Line], name: str, digest: str, points: int) -> list[Line]:
-    """The lines whose data is this: by its hash, or, where an older one has none, by name and test points."""
+    """Return the lines of this data, found by its hash; older lines by name and number of test points."""
 
     def fits(line: Line) -> bool:
         if "data_hash" in line:
@@ -85,7 +85,7 @@ def of_data(lines: Iterable[Line], name: str, digest: str, points: int) -> list[
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401  whatever was written there
-    """What a file of the folder holds; an empty object where there is none."""
+    """Return the content of a JSON file of the folder; an empty object without the file."""
     if not path.exists():
         return {}
     try:
@@ -95,13 +95,13 @@ def read_json(path: Path) -> Any:  # noqa: ANN401  whatever was written there
 
 
 def write_json(path: Path, value: Mapping[str, Any] | list[Any]) -> None:
-    """Write the file whole or not at all."""
+    """Write the file, whole or not at all."""
     with written(path) as file:
         json.dump(value, file, ensure_ascii=False, indent=1)
 
 
 def read_plan(folder: Path) -> list[StudyRun]:
-    """What the studies in the folder want."""
+    """Return the runs that the studies of the folder want."""
     stored = read_json(folder / PLAN) or []
     return [
         StudyRun(each["study"], each["row"], Run.of(each["run"]), tuple(each.get("base", ())))
@@ -110,19 +110,19 @@ def read_plan(folder: Path) -> list[StudyRun]:
 
 
 def add_to_plan(folder: Path, entries: Iterable[StudyRun]) -> None:
-    """Remember what was asked for, beside what had been; where a row has changed, the new one counts."""
+    """Add runs to the plan of the folder; a row that has changed replaces the old one."""
     every = {_place(each): each for each in (*read_plan(folder), *entries)}
     write_json(folder / PLAN, [asdict(each) for each in every.values()])
 
 
 def _place(entry: StudyRun) -> tuple[object, ...]:
-    """A row's place in a table, and which of its runs this is."""
+    """Return what identifies a run in the tables: its study, row, data, system, settings and seed."""
     run = entry.run
     return entry.study, entry.row, run.data, run.system, entry.base, run.seed
 
 
 def write_predictions(folder: Path, line: Line, ids: npt.NDArray[np.int64]) -> None:
-    """Keep the best labels of every test point, the best first; -1 where there are no more."""
+    """Write the best labels of every test point, best first; -1 fills a row."""
     path = _predictions(folder, line)
     path.parent.mkdir(parents=True, exist_ok=True)
     with written(path, "wb") as file:
@@ -130,7 +130,7 @@ def write_predictions(folder: Path, line: Line, ids: npt.NDArray[np.int64]) -> N
 
 
 def read_predictions(folder: Path, line: Line) -> npt.NDArray[np.int64] | None:
-    """The best labels of every test point, where they were kept."""
+    """Return the best labels of every test point, or None if they were not kept."""
     path = _predictions(folder, line)
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""Every table and figure of the paper, as rows of training runs; what is beyond the paper stands beside."""
+"""List every table and figure of the paper as rows of training runs, with our own rows beside them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OURS = ("shrunk", "calibrated", "auto")  # in every table, beside the paper's
 
 @dataclass(frozen=True)
 class StudyScope:
-    """What a study is to be made of."""
+    """The data, systems, seeds and settings of a study."""
 
     data: str  # as runs call it
     systems: tuple[str, ...]
@@ -58,7 +58,7 @@ class StudyScope:
 
 @dataclass(frozen=True)
 class Study:
-    """A table or figure: what it asks, its rows, and how it is drawn."""
+    """A table or figure: its question, its rows and the kind of its picture."""
 
     title: str
     asks: str
@@ -68,7 +68,7 @@ class Study:
 
 
 def _runs(names: Iterable[str]) -> Callable[[StudyScope], Iterator[tuple[str, Run]]]:
-    """Rows of these names, for every system."""
+    """Return a function that yields the rows of these names for every system."""
     names = tuple(names)
 
     def rows(asked: StudyScope) -> Iterator[tuple[str, Run]]:
@@ -80,7 +80,7 @@ def _runs(names: Iterable[str]) -> Callable[[StudyScope], Iterator[tuple[str, Ru
 
 
 def _main(asked: StudyScope) -> Iterator[tuple[str, Run]]:
-    """All variants at equal steps; beside them D at equal epochs, which means fewer steps."""
+    """Yield all variants at equal steps, and D at equal epochs, which means fewer steps."""
     yield from _runs(("D", "Z1", "G", "shrunk", "calibrated", "default", "auto"))(asked)
     for system in asked.systems:
         yield "D, equal epochs", _longer(asked, system, "D", asked.points / (asked.points + asked.labels))
@@ -97,7 +97,7 @@ def _subsample(asked: StudyScope) -> Iterator[tuple[str, Run]]:
 
 
 def _convergence(asked: StudyScope) -> Iterator[tuple[str, Run]]:
-    """Half, once and twice the steps, on held-out training points: is there a plateau, and for whom?"""
+    """Yield runs of half, once and twice the steps, scored on held-out training points."""
     for system in asked.systems:
         for name in ("D", "G", "default"):
             for times in LENGTHS:
@@ -113,7 +113,7 @@ def _density(asked: StudyScope) -> Iterator[tuple[str, Run]]:
 
 
 def _qualitative(asked: StudyScope) -> Iterator[tuple[str, Run]]:
-    """Without label points (Renee: with its own) and with them, of three systems."""
+    """Yield the baseline, G and the default of three systems."""
     for system in asked.systems[:3]:
         names = (OWN_BASELINE.get(system, "D"), "G", "default")
         yield from _runs(names)(replace(asked, systems=(system,)))
@@ -124,7 +124,7 @@ def _nothing(asked: StudyScope) -> Iterator[tuple[str, Run]]:
 
 
 def _longer(asked: StudyScope, system: str, name: str, times: float, *more: str) -> Run:
-    """The row of that name with so many times the epochs."""
+    """Return the run of a row with its epochs, or steps, multiplied."""
     run = of_variant(ROWS[name], system, asked.data, *asked.settings)
     training = recipe_of(run).training
     length = f"training.epochs={times * training.epochs:.6g}"
@@ -215,7 +215,7 @@ OF_PAPER = tuple(name for name in STUDIES if name != "tuning")
 
 
 def named(study: str) -> tuple[str, ...]:
-    """The studies of that name: one, or all of the paper's."""
+    """Return the studies of that name: one, or all of the paper's."""
     if study == ALL:
         return OF_PAPER
     if study not in STUDIES:
@@ -224,7 +224,7 @@ def named(study: str) -> tuple[str, ...]:
 
 
 def entries(studies: Iterable[str], asked: StudyScope) -> list[StudyRun]:
-    """All rows of the studies with all their seeds, seed by seed: what is cut short has whole tables."""
+    """Return the runs of the studies, seed by seed: a study that is cut short has whole tables."""
     found = []
     for number, seed in enumerate(asked.seeds):
         for study in studies:

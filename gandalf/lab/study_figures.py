@@ -1,4 +1,4 @@
-"""Studies as pictures: bars and lines, with the same figures in words for those who do not see them."""
+"""Draw studies as bars and lines, with the figures in words for those who do not see them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUERIES, PLACES = 5, 5
 
 
 def pictures(results: Results, study: str, place: ResultPlace) -> Iterator[Picture]:
-    """The figures of a study at a place."""
+    """Yield the pictures of a study at a place."""
     drawn = DRAW.get(STUDIES[study].figure)
     if drawn is not None:
         yield from drawn(results, place, results.study(study)[place])
@@ -105,7 +105,7 @@ DRAW = {
 
 
 def density_picture(results: Results, system: str, data: str) -> Picture | None:
-    """Relative gain of G against points per label."""
+    """Draw the relative gain of G against points per label."""
     found: dict[str, list[tuple[float, float]]] = {"points thinned": [], "pairs thinned": [], "drawn": []}
     for place, rows in results.study("density").items():
         base, _, query = place.data.partition("?")
@@ -138,7 +138,7 @@ RULE = "new texts of the test split, at equal distances from its first to its la
 
 
 def answers(results: Results) -> Iterator[Answers]:
-    """Texts by a rule, and what each system answers with and without label points."""
+    """Yield texts chosen by RULE, and each system's answers with and without label points."""
     by_data: dict[str, list[tuple[str, Line]]] = {}
     for place, rows in results.study("qualitative").items():
         named = [(f"{place.system}, {row}", lines[0]) for row, lines in rows.items()]

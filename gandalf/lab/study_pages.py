@@ -18,7 +18,7 @@ SAID = ("holds", "holds partly", "fails", "reduced", "not tested")  # verdicts, 
 
 
 def study_page(sections: Sequence[Section], title: str, made_by: str) -> str:
-    """The whole page."""
+    """Return the whole page."""
     links = "".join(f'<a href="#{each.name}">{escape(each.title)}</a> ' for each in sections)
     slots = {
         "title": escape(title),
@@ -113,7 +113,7 @@ PARTS = {"": None, " label text": "label_text", " new text": "new_text"}
 
 
 def markdown(sections: Sequence[Section], title: str) -> str:
-    """The report without its pictures."""
+    """Return the report in Markdown, without pictures."""
     parts = [f"# {title}\n", f"{READING}\n", f"{ROWS}\n"]
     for section in sections:
         parts.append(f"## {section.title}\n")
@@ -137,7 +137,7 @@ def _markdown_block(block: Block) -> str:
 
 
 def table_text(table: TableBlock) -> str:
-    """A table in Markdown, under its caption."""
+    """Return a table in Markdown, under its caption."""
     caption = f"{table.caption}\n\n" if table.caption else ""
     marks = ["---" if at == 0 or _holds_words(table, at) else "---:" for at in range(len(table.head))]
     rows = ["| " + " | ".join(_escaped(_markdown_cell(cell)) for cell in row) + " |" for row in table.rows]
@@ -146,7 +146,7 @@ def table_text(table: TableBlock) -> str:
 
 
 def _holds_words(table: TableBlock, column: int) -> bool:
-    """Whether a column is read rather than compared: it is sorted as words are."""
+    """Return True if a column holds words, which are sorted as such."""
     return any(isinstance(row[column].order, str) for row in table.rows)
 
 
@@ -165,7 +165,7 @@ CSV_HEAD = ("study", "row", "data", "name", "system", "seed", "split", "settings
 
 
 def runs_csv(results: Results) -> str:
-    """One line for every run of every study."""
+    """Return a line of CSV for every run of every study."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     figures = [f"{name}{part}" for part in PARTS for name in FIGURES]

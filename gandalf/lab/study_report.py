@@ -1,4 +1,4 @@
-"""The whole report as sections, whatever it will be written as."""
+"""Build the report as sections, for HTML and Markdown alike."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ RULE_OF_VERDICTS = (
 
 
 def sections(results: Results) -> list[Section]:
-    """Claims first, then every study that has results, then how to make it again."""
+    """Return the claims, every study with results, and the commands that repeat them."""
     said = verdicts(results)
     found = [
         Section("The paper's claims", [RULE_OF_VERDICTS, verdict_table(said), numbers_table(said)], "claims")
@@ -146,7 +146,7 @@ SPECIAL = {
 
 
 def _again(results: Results) -> Section:
-    """Commands that make these results, what is missing, and what they were made with."""
+    """Return the commands that make these results, the runs missing, and the machines."""
     lines = list(missing(results))
     commands = "\n".join(_commands(results))
     found = Counter(_machine(line) for line in results.lines.values())
@@ -158,7 +158,7 @@ def _again(results: Results) -> Section:
 
 
 def _machine(line: Line) -> str:
-    """What a run was made with: processors and versions."""
+    """Return the processors and versions of a run."""
     had = line.get("machine", {})
     gpu = f"{had['gpu']}, " if line["device"] == "cuda" and "gpu" in had else ""
     others = [f"{name} {value}" for name, value in had.items() if name not in ("cpu", "cores", "gpu")]

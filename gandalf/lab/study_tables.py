@@ -33,7 +33,7 @@ CHANCE = "≈"  # beside a figure
 
 
 def study_table(results: Results, study: str, place: ResultPlace) -> TableBlock:
-    """The rows of a study at a place."""
+    """Return the table of a study at a place."""
     rows, shown = results.study(study)[place], OF_STUDY.get(study, FIGURES)
     base = next(iter(rows))
     cells: dict[str, list[Cell]] = {row: [words(row)] for row in rows}
@@ -67,13 +67,13 @@ def _column(results: Results, rows: RunLines, base: str, name: str, part: str) -
 
 
 def _real(results: Results, rows: RunLines, row: str, base: str, name: str, part: str) -> bool:
-    """Whether the difference to the first row is more than chance; True where nothing tells."""
+    """Return True if the difference to the first row exceeds chance, or if chance is unknown."""
     found = results.contrast(rows[row], rows[base], name, part)
     return found.real or not found.by
 
 
 def _cost(lines: list[Line]) -> list[Cell]:
-    """Time and memory of runs on one kind of device; dashes where there are none."""
+    """Return the time and memory of runs on one kind of device; dashes without runs."""
     latencies = [line["latency_ms"] for line in lines if line.get("latency_ms") is not None]
     seconds, memory = [line["seconds"] for line in lines], [line["peak_memory"] for line in lines]
     return [
@@ -93,7 +93,7 @@ def _name(rows: RunLines) -> str:
 
 
 def caption(results: Results, study: str, place: ResultPlace) -> str:
-    """Encoder, length, evidence of a plateau, seeds, and what is missing."""
+    """Return the encoder, length, seeds and evidence of a plateau."""
     rows = results.study(study)[place]
     lines = [line for of_row in rows.values() for line in of_row]
     recipe = lines[0]["recipe"]
@@ -128,7 +128,7 @@ def _spread(values: Sequence[float], form: str = ",") -> str:
 
 
 def bin_table(results: Results, place: ResultPlace) -> TableBlock:
-    """What bins of labels from head to tail add to P@5."""
+    """Return the table of what bins of labels from head to tail add to P@5."""
     rows, head, cells = results.study("bins")[place], [""], []
     for row, lines in rows.items():
         bins = [line["figures"]["bins"] for line in lines]
@@ -144,7 +144,7 @@ def _upper(text: str) -> str:
 
 
 def cost_table(results: Results, place: ResultPlace) -> TableBlock:
-    """Time of an epoch, memory and latency with and without label points."""
+    """Return the table of time, memory and latency with and without label points."""
     rows = results.study("cost")[place]
     cells = []
     for row, lines in rows.items():
@@ -158,7 +158,7 @@ def cost_table(results: Results, place: ResultPlace) -> TableBlock:
 
 
 def graph_table(results: Results, data: str) -> TableBlock | None:
-    """Seconds that each label graph takes."""
+    """Return the table of seconds that each label graph takes."""
     found = results.facts.get(data, {}).get("graph_seconds")
     if not found:
         return None
@@ -170,7 +170,7 @@ def graph_table(results: Results, data: str) -> TableBlock | None:
 
 
 def density_table(results: Results, system: str, data: str) -> TableBlock:
-    """Gains of thinned and drawn sets beside their densities."""
+    """Return the table of gains on thinned and drawn sets beside their densities."""
     rows = []
     for place, found in results.study("density").items():
         if place.system != system or not {"D", "G"} <= found.keys() or not _belongs(place.data, data):
@@ -190,7 +190,7 @@ def _belongs(data: str, whole: str) -> bool:
 
 
 def verdict_table(found: list[Verdict]) -> TableBlock:
-    """A row for each claim, and what each data set says of it, of all texts and of new ones."""
+    """Return a row for each claim, a column for each data set and kind of text."""
     said = {(each.claim, each.data, each.part): each for each in found}
     places = list(dict.fromkeys((each.data, each.part) for each in found))
     titles = [data if part == "all" else f"{data}, new texts" for data, part in places]
@@ -202,7 +202,7 @@ def verdict_table(found: list[Verdict]) -> TableBlock:
 
 
 def _said(verdict: Verdict | None) -> Cell:
-    """A verdict, and what its intervals are over."""
+    """Return a cell with a verdict and the kind of its intervals."""
     if verdict is None:
         return words("–")
     tested = verdict.says != "not tested" and bool(verdict.findings)
@@ -210,7 +210,7 @@ def _said(verdict: Verdict | None) -> Cell:
 
 
 def numbers_table(found: list[Verdict]) -> TableBlock:
-    """The numbers behind every verdict, and what it rests on."""
+    """Return the numbers and the basis of every verdict."""
     rows = tuple(
         (
             words(each.claim),
@@ -228,7 +228,7 @@ def numbers_table(found: list[Verdict]) -> TableBlock:
 
 
 def missing(results: Results) -> Iterator[str]:
-    """Studies that are not complete."""
+    """Yield a sentence for each study that is not complete."""
     for study in STUDIES:
         wanted = results.planned(study)
         made = len({entry.run.key for entry in results.plan if entry.study == study} & results.lines.keys())
@@ -250,7 +250,7 @@ ROWS = ("G", "default")
 
 
 def length_table(results: Results, places: list[ResultPlace]) -> TableBlock:
-    """A line for each system and each of its rows; what was not run says so."""
+    """Return a line for each system and row; a row that was not run says so."""
     lines = [_line(Lengths.of(results, place), place, row) for place in places for row in ROWS]
     return TableBlock(HEAD, tuple(lines), CAPTION)
 
@@ -281,11 +281,11 @@ def _figures() -> dict[str, Any]:
 
 
 def published(data: str, study: str, system: str) -> dict[str, dict[str, float]]:
-    """Rows of the paper's table of that study, in percent; nothing for sets that the paper has not."""
+    """Return the rows of the paper's table of a study, in percent; none for other sets."""
     found: dict[str, dict[str, float]] = _figures().get(data, {}).get(study, {}).get(system, {})
     return found
 
 
 def sets() -> tuple[str, ...]:
-    """The paper's data sets."""
+    """Return the names of the paper's data sets."""
     return tuple(_figures())

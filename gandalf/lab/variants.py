@@ -1,4 +1,4 @@
-"""A training run as a short list of differences from a system's recipe, and the variants it may be of."""
+"""Describe a training run by its differences from a system's recipe, and name the paper's variants."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Run:
 
     @property
     def key(self) -> str:
-        """What results are found by."""
+        """Return the hash by which results of the run are found."""
         return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
 
     @staticmethod
     def of(stored: Mapping[str, Any]) -> Run:
-        """The run that a line of results tells of."""
+        """Return the run of a stored line."""
         return Run(**{**stored, "settings": tuple(stored.get("settings", ()))})
 
     def __str__(self) -> str:
@@ -70,13 +70,13 @@ OWN_BASELINE = {"renee": "Z1"}  # of a system whose published rows have label po
 
 
 def of_variant(variant: Variant, system: str, data: str, *settings: str) -> Run:
-    """A run of the variant, with settings of its own."""
+    """Return a run of the variant, with more settings."""
     targets, keep, own = variant
     return Run(data, system, targets, keep, (*own, *settings))
 
 
 def variant_name(run: Run) -> str | None:
-    """The name of the variant that the run is of."""
+    """Return the name of the run's variant, or None."""
     for name, (targets, keep, settings) in VARIANTS.items():
         if (run.targets, run.keep) == (targets, keep) and set(settings) <= set(run.settings):
             return name
@@ -84,17 +84,17 @@ def variant_name(run: Run) -> str | None:
 
 
 def seeded(runs: Iterable[Run], seeds: Iterable[int]) -> list[Run]:
-    """Every run with each of the seeds, seed by seed: a study that is cut short has whole tables."""
+    """Return every run with each seed, seed by seed: a study that is cut short has whole tables."""
     return [replace(run, seed=seed) for seed, run in product(seeds, list(runs))]
 
 
 def on_validation(runs: Iterable[Run]) -> list[Run]:
-    """The same runs on training points alone, scored on a share of them."""
+    """Return the runs trained on a part of the training points and scored on the others."""
     return [replace(run, split="validation") for run in runs]
 
 
 def settings_of(given: Mapping[str, Any], prefix: str = "") -> tuple[str, ...]:
-    """The settings of a file as `--set` takes them, without what the rows of a study say themselves."""
+    """Return the settings of a file as `--set` takes them, without those that a study's rows set."""
     found: list[str] = []
     for name, value in given.items():
         if isinstance(value, Mapping):
@@ -106,6 +106,6 @@ def settings_of(given: Mapping[str, Any], prefix: str = "") -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)  # rows of several studies are one run
 def recipe_of(run: Run) -> Recipe:
-    """The recipe of the run's system, changed as the run says."""
+    """Return the recipe of the run's system with the run's settings."""
     changes = (f"seed={run.seed}", f"targets.targets={run.targets}", f"targets.keep={run.keep}")
     return override(recipe(run.system), (*changes, "validation.share=0", *run.settings))
