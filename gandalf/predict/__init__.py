@@ -1,1 +1,1 @@
-"""Texts become labels and probabilities: exact top k, calibration, and whole files."""
+"""Predict labels and probabilities of texts, exactly or by an index, and write them to files."""

@@ -1,4 +1,4 @@
-"""Scores as probabilities: a logistic curve fitted on points that the model was not trained on."""
+"""Fit the calibration of a model: a logistic curve on points that the model was not trained on."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from gandalf.model import Calibration
 
 __all__ = ["Calibration", "fit_calibration"]
 
-# Of the mean square change of a logit: a pull towards the plain sigmoid, one-vs-all training's own aim.
+# Penalty on the mean square change of a logit. It pulls towards the plain sigmoid, which one-vs-all training
+# aims at.
 RIDGE = 1.0
-LEAST_SLOPE = 1e-3  # scores that mean nothing become one probability, never the opposite order
+LEAST_SLOPE = 1e-3  # useless scores get nearly one probability, never the opposite order
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,11 +29,11 @@ def fit_calibration(
     truth: csr_array,
     exclude: csr_array | None = None,
 ) -> Calibration:
-    """Fit on the top k of held-out points: N x k label ids (-1 for none) and scores, and their true targets.
+    """Fit on the k best labels of held-out points: N x k label numbers (-1: no label), scores, and targets.
 
-    Two numbers are fitted to all pairs by likelihood, so a few hundred pairs will do. Platt's smoothed
-    targets and a weak pull towards the plain sigmoid keep them finite where the pairs are few or perfectly
-    separated; with no pairs at all the sigmoid is what remains.
+    Two numbers are fitted to all pairs by likelihood, so a few hundred pairs suffice. Platt's smoothed
+    targets and a weak pull towards the plain sigmoid keep the numbers finite if pairs are few or perfectly
+    separated. Without any pair the result is the plain sigmoid.
     """
     if ids.shape != scores.shape or len(ids) != truth.shape[0]:
         raise DataError(
@@ -48,7 +49,7 @@ def fit_calibration(
 
 
 def _targets(truth: csr_array, rows: npt.NDArray[np.int64], labels: npt.NDArray[np.int64]) -> Floats:
-    """The true target of each pair, 0 where there is none."""
+    """Return the true target of each pair, or 0."""
     truth = truth.sorted_indices()
     at = find_pairs(truth, rows, labels)
     values = np.append(truth.data.astype(np.float64), 0.0)  # position -1 is the zero at the end
@@ -60,7 +61,7 @@ def _fitted(scores: Floats, observed: Floats) -> Calibration:
     low, high = 1 / (len(observed) - positives + 2), (positives + 1) / (positives + 2)
     smoothed = low + (high - low) * observed
 
-    from scipy.optimize import minimize  # not above: it takes a fifth of a second
+    from scipy.optimize import minimize  # imported here because the import takes 0.2 s
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         slope, offset = weights

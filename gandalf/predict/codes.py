@@ -1,10 +1,10 @@
-"""The best labels by four-bit codes of all rows: every label is looked at, in an eighth of the bytes or less.
+"""Search the best labels by four-bit codes of all rows, in an eighth of the bytes or less.
 
-faiss rounds numbers of a row to one of sixteen places, and adds up scores from tables that fit a processor's
-registers. The labels that score best so are scored again with the head's own rows. No graph has to be built,
-so that an index is made in seconds whenever a server starts.
+faiss rounds each number of a row to one of sixteen values, and sums scores from tables that fit into a
+processor's registers. The labels with the best rounded scores are scored again with the head's own rows.
+No graph is built, so a server makes this index in seconds at each start.
 
-Of many labels the rows are first turned: axes along which rows and texts differ most come first, and those
+With many labels the rows are first rotated. Axes along which rows and texts differ most come first; axes
 that hardly change a score are left out. Two numbers then share a code, which takes a third of the bytes.
 """
 
@@ -26,39 +26,39 @@ from gandalf.predict.index import (
     Ints,
     RecallTest,
     RowsKind,
-    asked,
     row_blocks,
+    sample_label_texts,
     with_one,
 )
 
-DEPTHS = (50, 100, 300, 1_000, 3_000)  # labels of a text that are scored again: the first that suffices
-MANY = 20_000  # labels from which on rows are turned; a search of fewer takes a tenth of a millisecond
-AXES = 384  # that are kept
-TEXTS = 4_096  # of labels, by which it is known how far texts go along each axis
-DEPTHS_TURNED = (100, 200, 300)  # more would take longer than all axes
-RIDGE = 1e-4  # of the mean square of a text's numbers: no axis is without texts
+DEPTHS = (50, 100, 300, 1_000, 3_000)  # labels to score again; the first depth with enough recall is taken
+MANY = 20_000  # labels from which on rows are rotated; a search of fewer labels takes 0.1 ms
+AXES = 384  # axes that are kept
+TEXTS = 4_096  # label texts that show how far texts extend along each axis
+DEPTHS_TURNED = (100, 200, 300)  # a greater depth takes longer than a search with all axes
+RIDGE = 1e-4  # share of the mean square of a text's numbers that each axis has at least
 
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """Codes of the first labels of a head, how many of the best are scored again, and the recall it gave."""
+    """Codes of the first labels of a head, the number of labels to score again, and the measured recall."""
 
-    scan: Any  # faiss.IndexPQFastScan, of rows with the bias as one more number
+    scan: Any  # faiss.IndexPQFastScan of rows with the bias as one more number
     labels: int
     depth: int
     recall: float = 0.0
-    queries: int = 0  # that the recall was measured with
-    turn: Floats | None = None  # (dim + 1) x axes, of a text's numbers; None: the rows were not turned
+    queries: int = 0  # number of texts that measured the recall
+    turn: Floats | None = None  # rotation of a text's numbers, (dim + 1) x axes; None: rows are not rotated
     exact_scores: bool = False
 
     def candidates(self, x: Floats, number: int) -> tuple[Floats, Ints]:
-        """The best by their codes."""
-        places = min(max(self.depth, number), self.labels)
-        asked = with_one(x, self.scan.d) if self.turn is None else with_one(x) @ self.turn
-        return search_scan(self.scan, asked, places)
+        """Return the best labels by their codes."""
+        depth = min(max(self.depth, number), self.labels)
+        queries = with_one(x, self.scan.d) if self.turn is None else with_one(x) @ self.turn
+        return search_scan(self.scan, queries, depth)
 
     def over(self, head: RowBlocks) -> IndexSearch:
-        """Search the head with it; the head may have more labels than there are codes."""
+        """Return a search of the head by these codes; the head may have more labels than there are codes."""
         return IndexSearch(self, head)
 
     def __str__(self) -> str:
@@ -69,10 +69,10 @@ class Codes:
 
 
 def build_codes(model: Model, rows: RowsKind = "float32") -> Codes:
-    """Make the codes, and score as many labels again as the recall asks for."""
+    """Make the codes, and choose the least depth with enough recall."""
     test = RecallTest(model, rows)
     if model.num_labels >= MANY:
-        harder = RecallTest(model, rows, halves(asked(model)))
+        harder = RecallTest(model, rows, halves(sample_label_texts(model)))
         found = _deep_enough(_turned(model, len(harder.x)), DEPTHS_TURNED, harder)
         if found.recall >= ENOUGH:
             return found
@@ -81,9 +81,9 @@ def build_codes(model: Model, rows: RowsKind = "float32") -> Codes:
 
 
 def halves(texts: Sequence[str]) -> list[str]:
-    """Return texts that begin as one of the given and end as another.
+    """Return texts that begin like one given text and end like another.
 
-    Labels' own texts were trained on: of texts that were not, axes that are left out miss more labels.
+    The model was trained on label texts. On other texts, leaving axes out misses more labels.
     """
     others = np.random.default_rng(0).permutation(len(texts)).tolist()
     both = ((text.split(), texts[other].split()) for text, other in zip(texts, others, strict=True))
@@ -91,7 +91,7 @@ def halves(texts: Sequence[str]) -> list[str]:
 
 
 def _deep_enough(codes: Codes, depths: Sequence[int], test: RecallTest) -> Codes:
-    """Return the codes with the first depth at which enough is found, or with the last."""
+    """Return the codes with the first depth that has enough recall, or with the last depth."""
     found = codes
     for depth in depths:
         found = replace(found, depth=min(depth, codes.labels))
@@ -106,24 +106,25 @@ def _turned(model: Model, queries: int) -> Codes:
     blocks = row_blocks(model.head)
     mean = np.mean([block.mean(axis=0) for block in blocks], axis=0, dtype=np.float32)
     some = np.concatenate([block[:: max(1, model.num_labels // SAMPLE)] for block in blocks]) - mean
-    of_rows, of_texts = axes(some, with_one(model.vectors(asked(model, TEXTS)).cpu().numpy()), AXES)
+    texts = with_one(model.vectors(sample_label_texts(model, TEXTS)).cpu().numpy())
+    of_rows, of_texts = axes(some, texts, AXES)
     scan = make_short_scan(some @ of_rows)
     for block in blocks:
-        scan.add((block - mean) @ of_rows)  # the mean row adds the same to all scores of a text
+        scan.add((block - mean) @ of_rows)  # the mean row changes all scores of a text alike
     return Codes(scan, model.num_labels, DEPTHS_TURNED[0], queries=queries, turn=of_texts)
 
 
 def axes(rows: Floats, texts: Floats, number: int) -> tuple[Floats, Floats]:
-    """Return what turns rows, and what turns texts, such that the products of both stay.
+    """Return a rotation of rows and a rotation of texts that keep the products of rows and texts.
 
-    Rows are weighed by how far texts go along each axis; of the axes of the weighed rows the longest are
-    kept. A long axis stands beside a short one, so that each pair has about as much to tell.
+    Rows are weighted by how far texts extend along each axis. The longest axes of the weighted rows are
+    kept. Each pair has a long and a short axis, so that all pairs carry about the same information.
     """  # shape of both: (width, number)
     moment = texts.T.astype(np.float64) @ texts / len(texts)
     lengths, directions = np.linalg.eigh(moment)
     lengths = np.sqrt(np.maximum(lengths, RIDGE * np.trace(moment) / len(moment)))
-    weighed = rows @ (directions * lengths)
-    values, turned = np.linalg.eigh(weighed.T @ weighed)
+    weighted = rows @ (directions * lengths)
+    values, turned = np.linalg.eigh(weighted.T @ weighted)
     kept = turned[:, ::-1][:, : min(number, len(values)) // 2 * 2]
     half = kept.shape[1] // 2
     kept = kept[:, np.column_stack([np.arange(half), 2 * half - 1 - np.arange(half)]).ravel()]

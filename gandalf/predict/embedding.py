@@ -1,4 +1,4 @@
-"""Texts as vectors, for search and clustering elsewhere."""
+"""Write the vectors of texts, for search and clustering elsewhere."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Embedded = Dense | csr_array
 
 
 def embed(model: Part, texts: str | Sequence[str]) -> Embedded:
-    """Return vectors of length 1, whose products say how alike two texts are: one row for each text.
+    """Return one vector of length 1 for each text; the product of two vectors is the texts' similarity.
 
-    Of a network they are dense, of a linear model of words sparse TF-IDF rows. A mix gives those of its
-    heaviest network. One text gives one row too.
+    A network gives dense vectors, a linear model of words gives sparse TF-IDF rows. A mix gives the vectors
+    of its heaviest network. One text gives a matrix with one row.
     """  # shape: (N, dim)
     asked = [texts] if isinstance(texts, str) else texts
     check_texts(asked)
@@ -43,7 +43,7 @@ def embed(model: Part, texts: str | Sequence[str]) -> Embedded:
 
 
 def dense_vectors(model: Part, texts: Sequence[str]) -> Dense:
-    """Return the vectors of a model that has dense ones."""
+    """Return the dense vectors of texts; raise a DataError if the model has sparse vectors."""
     found = embed(model, texts)
     if isinstance(found, csr_array):
         what = "a model of words has sparse vectors, one number for each word"
@@ -57,7 +57,7 @@ def write_vectors(path: Path, model: Part, chunks: Iterable[InputChunk]) -> int:
 
 
 def check_vectors_file(path: Path) -> None:
-    """Refuse, before any work is done, a name that no writer goes by."""
+    """Refuse a file name whose ending no writer knows, before any work is done."""
     _writer(path)
 
 

@@ -1,4 +1,4 @@
-"""Why a text gets a label: the words that carry the score, and the training points behind it."""
+"""Explain why a text gets a label: the words that carry its score, and the training points behind it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gandalf.model.part import Vectors, largest
 from gandalf.predict.predictor import Predictor
 from gandalf.wide.mixing import Share
 
-MOST_WORDS = 64  # left out in turn; each is one more text to encode
+MOST_WORDS = 64  # words that are left out in turn; each costs one more text to encode
 SHOWN = 5  # points and labels of each kind
 
 Floats = npt.NDArray[np.floating]
@@ -30,23 +30,23 @@ Floats = npt.NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Word:
-    """A word of the text, where it stands, and what the label is worth without it."""
+    """A word of the text, its position, and the label's probability without the word."""
 
     word: str
     start: int
     end: int
-    without: float  # the label's probability
-    effect: float  # by how much its score, before the sigmoid, is higher with the word than without
+    without: float  # probability of the label without the word
+    effect: float  # the label's score before the sigmoid with the word, minus the score without it
 
 
 @dataclass(frozen=True)
 class Point:
-    """A training point: how near its text is, and its target for the label."""
+    """A training point, its similarity to the explained text, and its target for the label."""
 
     point: int
     text: str
-    similarity: float  # cosine of the vectors of the encoder, or of the words
-    target: float  # 0 where it does not have the label
+    similarity: float  # cosine of the vectors
+    target: float  # 0 if the point does not have the label
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class Teacher:
     label: int
     text: str
     target: float
-    similarity: float  # of its text to the explained text
+    similarity: float  # cosine of its text and the explained text
 
 
 @dataclass(frozen=True)
 class Alike:
-    """A label whose row points the same way, or whose text has the same words."""
+    """A label with a similar row, or with similar words in its text."""
 
     label: int
     text: str
@@ -70,29 +70,29 @@ class Alike:
 
 @dataclass(frozen=True)
 class Remembered:
-    """A remembered point that speaks for the label, or against it."""
+    """A remembered point that votes for or against the label."""
 
     text: str
     kind: str  # point, label or example
-    id: str | None  # of an example
+    id: str | None  # id of an example
     similarity: float  # cosine of the vectors
-    share: float  # what it adds to the probability before calibration
+    share: float  # change of the probability before calibration
 
 
 @dataclass(frozen=True)
 class Near:
-    """Labels around one: in the graph, where the training data is known, else by their rows."""
+    """The neighbours of a label: by the label graph, or by rows if the training data is unknown."""
 
     label: int
     text: str
     by: Literal["graph", "rows"]
-    neighbours: tuple[Alike, ...]  # similarity: the target that the graph gives, or the cosine
-    links: tuple[tuple[int, int, float], ...]  # targets among the neighbours, from label to label
+    neighbours: tuple[Alike, ...]  # similarity: the target in the graph, or the cosine of rows
+    links: tuple[tuple[int, int, float], ...]  # targets among the neighbours: from label, to label, target
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything there is to say; what needs the training data is None where that was not given."""
+    """A full explanation; fields that need the training data are None without it."""
 
     text: str
     label: int
@@ -101,23 +101,26 @@ class Explanation:
     words: tuple[Word, ...]  # in the order of the text
     alike: tuple[Alike, ...]
     nearest: tuple[Point, ...] | None  # training points, the nearest first
-    with_label: tuple[Point, ...] | None  # the same of those that have the label
-    teachers: tuple[Teacher, ...] | None  # by target times similarity
-    shares: tuple[Share, ...] = ()  # what each part of a mix says of the label, the part that adds most first
+    with_label: tuple[Point, ...] | None  # training points with the label, the nearest first
+    teachers: tuple[Teacher, ...] | None  # ordered by target times similarity
+    shares: tuple[Share, ...] = ()  # weight and probability by each part, the part that adds most first
     remembered: tuple[Remembered, ...] | None = None  # None: the model has no memory
 
 
 @dataclass(frozen=True, eq=False)
 class Background:
-    """What a model was trained on: its points, their vectors, and the label graph."""
+    """The training data of a model: its points, their vectors, and the label graph."""
 
     points: Dataset
     graph: csr_array  # L x L
-    vectors: Vectors  # of the points' texts, of length 1; shape: (N, dim)
+    vectors: Vectors  # unit vectors of the points' texts; shape: (N, dim)
 
 
 def background(model: Part, points: Dataset, graph: csr_array) -> Background:
-    """Encode the training points; a model may have more labels than they do, if those were added later."""
+    """Encode the training points; raise a DataError if the model was trained on other labels.
+
+    The model may have further labels that were added later.
+    """
     texts, label_texts = points.need_texts("an explanation by training points")
     trained = model.num_labels - count_added(model.config)
     same = sum(map(str.__eq__, label_texts, model.label_texts))
@@ -130,13 +133,13 @@ def background(model: Part, points: Dataset, graph: csr_array) -> Background:
 
 
 class Explainer:
-    """Explains what a predictor predicts, with the training data where there is a background."""
+    """Explains a predictor's predictions; a background adds what the training data tells."""
 
     def __init__(self, predictor: Predictor, background: Background | None = None) -> None:
         self.predictor, self.model, self.background = predictor, predictor.model, background
 
     def explain(self, text: str, label: int, shown: int = SHOWN) -> Explanation:
-        """Return why the text gets the label, or would get it."""
+        """Explain the probability of the label for the text."""
         self._check(label)
         text = clean(text)
         logits, places = self._left_out(text, label)
@@ -160,7 +163,7 @@ class Explainer:
         )
 
     def near(self, label: int, shown: int = 12) -> Near:
-        """The label's neighbours: what its text was taught, or labels with rows alike."""
+        """Return the label's neighbours in the label graph or, without training data, by rows."""
         self._check(label)
         text, names = self.model.label_texts[label], self.model.label_texts
         if self.background is None or label >= self.background.points.num_labels:
@@ -183,7 +186,7 @@ class Explainer:
         )
 
     def _remembered(self, text: str, label: int, shown: int) -> tuple[Remembered, ...] | None:
-        """Return the remembered points that speak loudest; all their shares sum to that of the memory."""
+        """Return the strongest votes of remembered points; the shares of all votes sum to the memory's."""
         if not isinstance(self.model, ModelWithMemory):
             return None
         return tuple(
@@ -202,7 +205,7 @@ class Explainer:
             raise DataError(f"there is no label {label:,}; the model has {self.model.num_labels:,}")
 
     def _left_out(self, text: str, label: int) -> tuple[npt.NDArray[np.float64], list[tuple[int, int]]]:
-        """Return scores of the text and of the text without each of its words, and where the words stand."""
+        """Return scores of the text and of the text without each word, and the positions of the words."""
         places = word_places(text)[:MOST_WORDS]
         texts = [text, *(f"{text[:start]} {text[end:]}" for start, end in places)]
         scores = self.predictor.score(texts, np.full((len(texts), 1), label))
@@ -232,11 +235,11 @@ class Explainer:
         return tuple(Point(at, texts[at], value, float(targets[at])) for at, value in found)
 
     def _teachers(self, one: Vectors | None, label: int, shown: int) -> tuple[Teacher, ...] | None:
-        """Return labels whose texts have this one as a target, those first that count most here."""
+        """Return labels whose texts have this label as a target, ordered by target times similarity."""
         if self.background is None or one is None:
             return None
         if label >= self.background.points.num_labels:
-            return ()  # nothing was taught of a label that was added later
+            return ()  # an added label was no target in training
         column = self.background.graph[:, [label]].tocoo()
         kept = column.row != label
         labels, targets = column.row[kept].tolist(), column.data[kept].tolist()
@@ -250,7 +253,7 @@ class Explainer:
 
 
 def cosines(vectors: Vectors, one: Vectors) -> Floats:
-    """Return the cosine of each row with the only row of `one`; all have length 1."""  # shape: (N,)
+    """Return the cosine of each row with the only row of `one`; all rows have length 1."""  # shape: (N,)
     if isinstance(vectors, Tensor) and isinstance(one, Tensor):
         return np.asarray((vectors @ one[0]).cpu().numpy())
     return np.asarray((csr_array(vectors) @ csr_array(one).T).toarray()[:, 0])

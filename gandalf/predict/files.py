@@ -1,4 +1,4 @@
-"""Predictions as files that `gandalf evaluate` and everybody else can read."""
+"""Write predictions to files, in formats that `gandalf evaluate` and other tools read."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from gandalf.predict.inputs import InputChunk
 from gandalf.predict.predictor import Ids, Predictor, Probabilities
 from gandalf.predict.tables import NAMES, Columns, label_columns
 
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet computes
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # first characters of a cell that a spreadsheet computes
 
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """A chunk of texts and what was predicted for each."""
+    """A chunk of texts with its predictions."""
 
     chunk: InputChunk
-    ids: Ids  # shape: (n, k), -1 for none
+    ids: Ids  # label numbers; -1: no label; shape: (n, k)
     scores: Probabilities  # shape: (n, k)
 
     def rows(self) -> Iterator[tuple[str, str | None, list[int], list[str]]]:
-        """Text, the input's own id, labels and scores of each text, best first."""
+        """Yield the text, its id in the input, its labels and their scores, best first."""
         names = repeat(None, len(self.chunk.texts)) if self.chunk.ids is None else self.chunk.ids
         places = zip(self.ids.tolist(), self.scores.tolist(), strict=True)
         for text, name, (labels, scores) in zip(self.chunk.texts, names, places, strict=True):
-            found = len(labels) - labels.count(-1)  # none stand last
-            # Nine digits are all that a float32 has.
+            found = len(labels) - labels.count(-1)  # the numbers -1 stand last
+            # Nine digits keep every float32 exactly.
             yield text, name, labels[:found], [f"{score:.9g}" for score in scores[:found]]
 
     def columns(self, model: Part, first_row: int) -> Columns:
-        """Columns of a table with one row for each label."""
+        """Return the columns of a table with one row for each predicted label."""
         return label_columns(model, self.chunk.texts, self.ids, self.scores, self.chunk.ids, first_row)
 
 
 def predict_chunks(
     predictor: Predictor, chunks: Iterable[InputChunk], k: int, threshold: float | None = None
 ) -> Iterator[Predicted]:
-    """Predict chunk by chunk, as they are asked for."""
+    """Predict the chunks one by one, each when the caller asks for it."""
     k = min(k, predictor.model.num_labels)
     for chunk in chunks:
         ids, scores = predictor.predict(chunk.texts, k, chunk.exclude, threshold)
@@ -58,9 +58,9 @@ def predict_chunks(
 def write_predictions(
     path: Path, predicted: Iterable[Predicted], model: Part, *, escape_formulas: bool = False
 ) -> int:
-    """Write `.npz`, `.jsonl` or `.csv`, as its name says, wholly or not at all; count the texts.
+    """Write the format that the file name ends in, completely or not at all; return the number of texts.
 
-    With `escape_formulas`, a cell of a `.csv` that a spreadsheet would compute gets an apostrophe in front.
+    With `escape_formulas`, a cell of a CSV file that a spreadsheet would compute gets a leading apostrophe.
     """
     check_output(path, escape_formulas)
     writer = partial(_write_csv, shown=escaped) if escape_formulas else _writer(path)
@@ -68,14 +68,14 @@ def write_predictions(
 
 
 def check_output(path: Path, escape_formulas: bool = False) -> None:
-    """Refuse, before any work is done, a name that no writer goes by, and formulas where there are none."""
+    """Refuse, before any work, an unknown ending, and `escape_formulas` with a format other than CSV."""
     if _writer(path) is not _write_csv and escape_formulas:
         what, remedy = "only cells of a CSV file are taken for formulas", "leave --escape-formulas out"
         raise DataError(what, remedy=remedy, file=path)
 
 
 def escaped(cell: object) -> object:
-    """Return a text that a spreadsheet will not compute."""
+    """Return the cell; a text that a spreadsheet would compute gets a leading apostrophe."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULAS) else cell
 
 
@@ -88,7 +88,7 @@ def _writer(path: Path) -> Callable[[Path, Iterable[Predicted], Part], int]:
 
 
 def _write_npz(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
-    """A SciPy CSR matrix of scores, one row for each text and one column for each label."""
+    """Write a SciPy CSR matrix of scores, one row for each text and one column for each label."""
     labels, scores = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.float32)]
     lengths = [np.zeros(1, dtype=np.int64)]
     for each in predicted:
@@ -122,7 +122,7 @@ def json_lines(predicted: Iterable[Predicted], model: Part) -> Iterator[str]:
 
 
 def _write_json_lines(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
-    """Write one object a text, its labels by number, id and text."""
+    """Write one JSON object for each text, with labels by number, id and text."""
     written_texts = 0
     with written(path) as file:
         for line in json_lines(predicted, model):
@@ -151,7 +151,7 @@ def _write_csv(
 
 
 def _write_parquet(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
-    """Write the rows of the CSV file with their types."""
+    """Write the same rows as a CSV file, with typed columns."""
     try:
         import pyarrow
         from pyarrow import parquet
@@ -175,4 +175,4 @@ _WRITERS: dict[str, Callable[[Path, Iterable[Predicted], Part], int]] = {
     ".csv": _write_csv,
     ".parquet": _write_parquet,
 }
-_BINARY = (".npz", ".parquet")  # have compression of their own
+_BINARY = (".npz", ".parquet")  # formats that compress themselves, so .npz.gz is refused

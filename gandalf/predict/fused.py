@@ -1,8 +1,9 @@
-"""Exact top k on a GPU without a score for every pair: low precision finds who may be in it, float32 decides.
+"""Find the exact top k on a GPU: low precision finds candidates, float32 ranks them.
 
-A score of bfloat16 numbers is off by at most `SLACK` times the lengths of the two vectors, so a label whose
-score and slack together do not reach the k-th best score so far cannot be among the best. Blocks of labels
-double in size, so that about as many survive in each: the threshold is nearly final when the large ones come.
+The error of a bfloat16 score is at most `SLACK` times the lengths of the two vectors. If a label's score plus
+this slack is below the k-th best score so far, the label cannot be among the k best. Each block of labels is
+twice as large as the block before. The threshold is nearly final when the large blocks come, so about as many
+labels survive in each block.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from torch import Tensor
 from gandalf.errors import DataError
 from gandalf.model.exact import BATCH, BestLabels, Floats, Ints, RowBlocks, pair_scores, plain_best
 
-# Two roundings to 8 bits, each off by 2**-8 at most; their product, and sums of thousands in float32.
+# Two roundings to 8 bits with an error of at most 2**-8 each; the product of the errors and float32 sums.
 SLACK = 2**-7 + 2**-13
-FIRST = 8_192  # labels that are scored plainly, for the first threshold
-ROOM = 8  # times k: labels of a block that may survive for a point
-TILES = (128, 128, 64)  # points, labels, numbers of the vectors: with more, a core has too few registers
+FIRST = 8_192  # labels that are scored in float32, for the first threshold
+ROOM = 8  # times k: most labels of a block that may survive for a point
+TILES = (128, 128, 64)  # points, labels, dimensions; larger tiles do not fit into the registers of a core
 PAYS_FROM = 65_536  # labels: measured at 1.3 million (docs/lab/gpu_log.md); few end before launches count
 
 
 def refusal(rows: Tensor) -> str | None:
-    """Why the kernel cannot search these rows; None where it can."""
+    """Return the reason why the kernel cannot search these rows, or None if it can."""
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
     if rows.device.type != "cuda" or torch.cuda.get_device_capability(rows.device)[0] < 9:
@@ -37,7 +38,7 @@ def refusal(rows: Tensor) -> str | None:
 
 
 class FusedSearch:
-    """All labels of a head, ready to be searched; their rows are held once more, in low precision."""
+    """A search of all labels of a head; it holds a copy of the rows in low precision."""
 
     def __init__(self, head: RowBlocks, dtype: torch.dtype = torch.bfloat16) -> None:
         self.head, self.tiles, self.first = head, TILES, FIRST
@@ -50,7 +51,7 @@ class FusedSearch:
         self.programs = torch.cuda.get_device_properties(rows.device).multi_processor_count if cuda else 4
 
     def __call__(self, x: Tensor, k: int, exclude: csr_array | None) -> tuple[Ints, Floats]:
-        """What `top_k` gives: -1 and -inf where fewer than k labels remain."""
+        """Return label numbers and scores like `top_k`: -1 and -inf if fewer than k labels remain."""
         ids = np.full((len(x), k), -1, dtype=np.int64)  # shape: (N, k)
         scores = np.full((len(x), k), -np.inf, dtype=np.float32)  # shape: (N, k)
         for start in range(0, len(x), BATCH):
@@ -65,7 +66,7 @@ class FusedSearch:
 
     @torch.no_grad()
     def best(self, x: Tensor, k: int, exclude: csr_array | None = None) -> BestLabels:
-        """Label ids and scores of the k best of each point, best first, ties to the smaller label."""
+        """Return numbers and scores of the k best labels of each point, ties to the smaller label."""
         x = x.to(self.low.device).float()
         spare = 0 if exclude is None else int(np.diff(exclude.indptr).max(initial=0))
         wanted = min(k + spare, self.head.num_labels)
@@ -76,27 +77,27 @@ class FusedSearch:
         return _first_left(*found, k, exclude)
 
     def _ends(self, wanted: int) -> list[int]:
-        """Where blocks end: the first large enough for a threshold, others as large as all before them."""
+        """Return the ends of the blocks; each block but the first is as large as all blocks before it."""
         ends = [min(max(self.first, 2 * wanted), self.head.num_labels)]
         while ends[-1] < self.head.num_labels:
             ends.append(min(2 * ends[-1], self.head.num_labels))
         return ends
 
     def _with_block(self, x: Tensor, found: BestLabels, block: tuple[int, int], wanted: int) -> BestLabels:
-        """The best of what was found before and of a block."""
+        """Return the best labels of `found` and of a block."""
         number = len(x)
         capacity = ROOM * wanted
         counts = torch.zeros(number, dtype=torch.int32, device=x.device)
         ids = torch.full((number, capacity), -1, dtype=torch.int32, device=x.device)
         self._launch(x, (found[1][:, -1].contiguous(), counts, ids), block)
         most = int(counts.max())
-        fits = most <= capacity  # else many labels are much alike, and each has to be looked at
+        fits = most <= capacity  # else too many labels are alike, and the whole block is scored in float32
         new = ids[:, :most].long() if fits else plain_best(x, self.head, block, wanted)[0]
         return self._scored(x, torch.cat([found[0], new], dim=1), wanted)
 
     def _scored(self, x: Tensor, ids: Tensor, wanted: int) -> BestLabels:
-        """The best of these labels by their scores in float32; -1 is no label."""
-        ids = torch.sort(ids, dim=1).values  # so that equal scores go to the smaller one
+        """Return the best of these labels by their scores in float32; -1 is no label."""
+        ids = torch.sort(ids, dim=1).values  # so that ties go to the smaller label
         scores = pair_scores(x, self.head, ids.clamp_min(0)).masked_fill(ids < 0, -torch.inf)
         scores, order = torch.sort(scores, dim=1, descending=True, stable=True)
         return ids.gather(1, order[:, :wanted]), scores[:, :wanted]
@@ -136,9 +137,9 @@ class FusedSearch:
 
 
 def _first_left(ids: Tensor, scores: Tensor, k: int, exclude: csr_array | None) -> BestLabels:
-    """The first k of each point that are not excluded."""
+    """Return the first k labels of each point that are not excluded."""
     if exclude is not None and exclude.nnz:
-        # A pair as one number: what is excluded is found by its place among them.
+        # Each pair of point and label becomes one number, which is searched among the excluded numbers.
         labels = exclude.shape[1]
         row = np.repeat(np.arange(exclude.shape[0]), np.diff(exclude.indptr))
         pairs = torch.from_numpy(np.sort(row * labels + exclude.indices.astype(np.int64))).to(ids.device)

@@ -1,4 +1,4 @@
-"""The Triton kernel of exact prediction on a GPU: scores are looked at where they are made, and few leave."""
+"""Define the Triton kernel of exact prediction: it compares scores in registers and stores few labels."""
 
 # mypy: ignore-errors
 
@@ -10,18 +10,18 @@ import triton.language as tl
 
 @triton.jit
 def survivors_kernel(
-    points,  # (B, dim), at low precision
-    rows,  # (C, dim), of this block, at low precision
+    points,  # (B, dim), in low precision
+    rows,  # (C, dim), rows of this block in low precision
     bias,  # (C,)
-    slack,  # (C,), how far a score may be off for a point of length 1
-    lengths,  # (B,), of the points
-    thresholds,  # (B,), a score below is of no use
-    counts,  # (B,), labels that survived
-    ids,  # (B, capacity), which, in any order
+    slack,  # (C,), largest error of a score for a point of length 1
+    lengths,  # (B,), lengths of the points
+    thresholds,  # (B,), lowest useful score of each point
+    counts,  # (B,), output: number of surviving labels
+    ids,  # (B, capacity), output: surviving labels in any order
     num_points,
     num_labels,
     dim,
-    first_id,  # of the block
+    first_id,  # first label of the block
     capacity,
     PROGRAMS: tl.constexpr,
     TILE_POINTS: tl.constexpr,
@@ -29,7 +29,7 @@ def survivors_kernel(
     TILE_DIM: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Labels of a block whose score may reach the threshold of a point, as many as there is room for."""
+    """Store the labels of a block whose score may reach a point's threshold, at most `capacity` of them."""
     across = tl.cdiv(num_points, TILE_POINTS)
     tiles = across * tl.cdiv(num_labels, TILE_LABELS)
     for tile in tl.range(tl.program_id(0), tiles, PROGRAMS, flatten=True):

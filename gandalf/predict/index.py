@@ -1,8 +1,8 @@
-"""The best labels by an index: a small part of the rows is looked at, and a few labels are missed.
+"""Find the best labels by an index, which reads a small part of the rows and misses a few labels.
 
-faiss builds and walks the graph of HNSW. What an index finds has the score of the exact search: rounded rows
-are scored again with the head's own. Only a label that was not found at all can be missing. Labels that were
-added since the index was built are few, and all of them are looked at.
+faiss builds and searches the HNSW graph. Labels that an index finds have the scores of the exact search:
+candidates of rounded rows are scored again with the head's own rows. Labels that were added after the index
+was built are few, and all of them are scored.
 """
 
 from __future__ import annotations
@@ -24,60 +24,60 @@ from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 
 RowsKind = Literal["float32", "int8"]
-LINKS, BUILD_WIDTH = 32, 200  # of a label, and how many are held in hand while the graph is built
-WIDTHS = (64, 128, 256, 512, 1_024)  # held in hand while searching: the first with enough recall
-ENOUGH, AT = 0.98, 10  # recall wanted, among so many labels
-QUERIES = 1_000  # texts of labels that recall is measured with
-TOGETHER = 64  # of them, asked at once
+LINKS, BUILD_WIDTH = 32, 200  # links of a label; candidates kept while the graph is built (efConstruction)
+WIDTHS = (64, 128, 256, 512, 1_024)  # candidates kept in a search (efSearch); the first with enough recall
+ENOUGH, AT = 0.98, 10  # recall to reach, and the number of best labels that it is measured on
+QUERIES = 1_000  # label texts that measure the recall
+TOGETHER = 64  # label texts that are searched at once
 SPARE = 16  # candidates beyond 2k that are scored again
-FEW = 128  # candidates that are all scored again: narrowing them down first would take longer
-STEP = 1 << 14
+FEW = 128  # at most so many candidates are all scored again; narrowing them down first takes longer
+STEP = 1 << 14  # rows that are copied at once
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
 
 class Index(Protocol):
-    """Finds labels that may be among the best; how many of them it finds was measured when it was built."""
+    """An index that finds candidates for the best labels; its recall was measured when it was built."""
 
     @property
     def labels(self) -> int:
-        """Labels of a head, from the first on, that are in it."""
+        """Return the number of labels in the index; they are the first labels of the head."""
         ...
 
     @property
     def exact_scores(self) -> bool:
-        """Whether scores of what it finds are the head's own."""
+        """Return True if the index gives the head's own scores."""
         ...
 
     @property
     def recall(self) -> float:
-        """The share of exact search's best labels that it found."""
+        """Return the share of the exact search's best labels that the index found."""
         ...
 
     def candidates(self, x: Floats, number: int) -> tuple[Floats, Ints]:
-        """Scores and labels of at least so many that may be the best of each; -1 is no label."""
+        """Return scores and numbers of at least `number` candidates for each vector; -1 is no label."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Hnsw:
-    """A graph over the first labels of a head, how widely it is searched, and the recall that this gave."""
+    """An HNSW graph over the first labels of a head, its search width, and the measured recall."""
 
-    graph: Any  # faiss.IndexHNSWFlat or IndexHNSWSQ, of rows with the bias as one more number
-    labels: int  # that are in it
+    graph: Any  # faiss.IndexHNSWFlat or IndexHNSWSQ of rows with the bias as one more number
+    labels: int  # number of labels in the graph
     width: int
     recall: float
-    queries: int  # that the recall was measured with
+    queries: int  # number of texts that measured the recall
     rows: RowsKind = "float32"
 
     @property
     def exact_scores(self) -> bool:
-        """Whether the rows in it are the head's own."""
+        """Return True if the graph holds the head's own rows, not rounded rows."""
         return self.rows == "float32"
 
     def candidates(self, x: Floats, number: int) -> tuple[Floats, Ints]:
-        """The best that a walk through the graph comes by."""
+        """Return the best labels that a search of the graph reaches."""
         import faiss
 
         library: Any = faiss
@@ -86,7 +86,7 @@ class Hnsw:
         return found
 
     def over(self, head: RowBlocks) -> IndexSearch:
-        """Search the head with it; the head may have more labels than the graph."""
+        """Return a search of the head by this graph; the head may have more labels than the graph."""
         return IndexSearch(self, head)
 
     def __str__(self) -> str:
@@ -94,14 +94,14 @@ class Hnsw:
 
 
 class IndexSearch:
-    """A `Search` for a `Predictor`."""
+    """A search of a head by an index, for a `Predictor`."""
 
     def __init__(self, index: Index, head: RowBlocks) -> None:
         self.index, self.head = index, head
 
     @torch.no_grad()
     def __call__(self, x: Tensor, k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
-        """Ids and scores of the k best labels that are found, as `top_k` gives them."""
+        """Return numbers and scores of the k best labels that are found, in the form of `top_k`."""
         if exclude is None and self.index.exact_scores and self.head.num_labels == self.index.labels:
             return self._as_found(x, k)
         if len(x) == 1 and exclude is None:
@@ -111,7 +111,7 @@ class IndexSearch:
         denied = 0 if exclude is None else int(np.diff(exclude.indptr).max(initial=0))
         number = 2 * k + SPARE + denied
         if number >= self.index.labels // 2:
-            return top_k(x, self.head, k, exclude=exclude)  # most of them are asked for anyway
+            return top_k(x, self.head, k, exclude=exclude)  # an index saves nothing for half of the labels
         ids = self.index.candidates(x.float().cpu().numpy(), number)[1]  # shape: (N, number or more)
         ids = ids if ids.shape[1] <= max(number, FEW) else self._narrowed(x, ids, number)
         later = np.arange(self.index.labels, self.head.num_labels)
@@ -125,7 +125,8 @@ class IndexSearch:
         return _first(ids, scores, k)
 
     def of_one(self, x: Floats, k: int) -> tuple[Ints, Floats] | None:
-        """Return what a call does, for one vector; None if most labels are asked for."""  # shape: (dim,)
+        """Return the k best labels of one vector, or None if k asks for half of the labels or more."""
+        # shape: (dim,)
         number, known = 2 * k + SPARE, self.index.labels
         if number >= known // 2:
             return None
@@ -135,7 +136,7 @@ class IndexSearch:
         if len(ids) > number:
             kept = np.argpartition(rows @ x + bias, len(ids) - number)[len(ids) - number :]
             ids, rows, bias = ids[kept], rows[kept], bias[kept]
-        scores = (rows * x).sum(axis=1) + bias  # in one order for all: equal rows have equal scores
+        scores = (rows * x).sum(axis=1) + bias  # sums in one order, so that equal rows have equal scores
         order = np.lexsort((ids, -scores))[:k]  # ties to the smaller label
         return padded(ids[order], scores[order], k)
 
@@ -148,16 +149,16 @@ class IndexSearch:
         return rows, bias
 
     def _narrowed(self, x: Tensor, ids: Ints, number: int) -> Ints:
-        """The best of many candidates, by scores that may be off in their last digits."""  # (N, number)
+        """Return the best of many candidates, by scores whose last digits may differ."""  # (N, number)
         kept = ids[:, :number].copy()
         for at, (vector, own) in enumerate(zip(x, torch.from_numpy(ids).to(x.device), strict=True)):
-            rows, bias = self.head.at(own.clamp_min(0))  # those of one text stay in a processor's cache
+            rows, bias = self.head.at(own.clamp_min(0))  # the rows of one text stay in the processor's cache
             scores = (rows.float() @ vector.float() + bias.float()).masked_fill(own < 0, -torch.inf)
             kept[at] = own[torch.topk(scores, number).indices].cpu().numpy()
         return kept
 
     def _as_found(self, x: Tensor, k: int) -> tuple[Ints, Floats]:
-        """What the graph gives: its rows are the head's own, so are its scores."""
+        """Return the result of the index without scoring again: its scores are the head's own."""
         scores, ids = self.index.candidates(x.float().cpu().numpy(), min(k, self.index.labels))
         order = np.argsort(ids, axis=1)  # so that ties go to the smaller label
         scores = np.where(ids < 0, -np.inf, scores).astype(np.float32)
@@ -165,7 +166,7 @@ class IndexSearch:
 
 
 def build_hnsw(model: Model, rows: RowsKind = "float32") -> Hnsw:
-    """Build the graph, and search it as widely as the recall asks for."""
+    """Build the graph, and choose the least search width with enough recall."""
     test = RecallTest(model, rows)
     found = Hnsw(_graph(model.head, rows), model.num_labels, WIDTHS[0], 0.0, len(test.x), rows)
     for width in WIDTHS:
@@ -177,30 +178,30 @@ def build_hnsw(model: Model, rows: RowsKind = "float32") -> Hnsw:
 
 
 class RecallTest:
-    """Asks an index over rows as they are served, and exact search over the model's own."""
+    """Measures the recall of an index on served rows, against the exact search on the model's rows."""
 
     def __init__(self, model: Model, rows: RowsKind, texts: Sequence[str] | None = None) -> None:
         self.head: RowBlocks = model.head
         if rows == "int8" and isinstance(model.head, Table):
             self.head = Int8Table.of(model.head)
-        self.x = model.vectors(asked(model) if texts is None else texts)
+        self.x = model.vectors(sample_label_texts(model) if texts is None else texts)
         self.exact = top_k(self.x, model.head, min(AT, model.num_labels))[0]
 
     def __call__(self, index: Index) -> float:
-        """The share of exact search's labels that it finds."""
+        """Return the share of the exact search's labels that the index finds."""
         search = IndexSearch(index, self.head)
         best = [search(part, self.exact.shape[1])[0] for part in torch.split(self.x, TOGETHER)]
         return recalled(np.concatenate(best), self.exact)
 
 
 def recalled(found: Ints, exact: Ints) -> float:
-    """Share of the labels of an exact search that were found."""
+    """Return the share of the exact search's labels that were found."""
     hits = sum(len(np.intersect1d(one, other)) for one, other in zip(found, exact, strict=True))
     return hits / max(exact.size, 1)
 
 
 def empty_graph(dim: int, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has no types
-    """A graph without labels."""
+    """Return an HNSW graph without labels."""
     library = need_faiss()
     kind, eight_bits = library.METRIC_INNER_PRODUCT, library.ScalarQuantizer.QT_8bit
     graph: Any = (
@@ -213,7 +214,7 @@ def empty_graph(dim: int, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has no 
 
 
 def row_blocks(head: RowBlocks) -> list[Floats]:
-    """All rows with their biases as one more number, in blocks."""  # shape of each: (C, dim + 1)
+    """Return all rows with the bias as one more number, in blocks."""  # shape of each: (C, dim + 1)
     edges = range(0, head.num_labels, STEP)
     blocks = (head.block(start, min(start + STEP, head.num_labels)) for start in edges)
     return [
@@ -226,20 +227,20 @@ def _graph(head: RowBlocks, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has n
     blocks = row_blocks(head)
     graph = empty_graph(blocks[0].shape[1] - 1, rows)
     if not graph.is_trained:
-        graph.train(np.concatenate(blocks[:8]))  # the range of each number
+        graph.train(np.concatenate(blocks[:8]))  # finds the range of each number
     for block in blocks:
         graph.add(block)
     return graph
 
 
-def asked(model: Model, number: int = QUERIES) -> list[str]:
-    """Texts that recall is measured with: labels', at equal distances."""
-    places = np.unique(np.linspace(0, model.num_labels - 1, number).astype(np.int64))
-    return [model.label_texts[place] for place in places.tolist()]
+def sample_label_texts(model: Model, number: int = QUERIES) -> list[str]:
+    """Return the texts of at most `number` labels at equal distances."""
+    labels = np.unique(np.linspace(0, model.num_labels - 1, number).astype(np.int64))
+    return [model.label_texts[label] for label in labels.tolist()]
 
 
 def with_one(x: Floats, width: int | None = None) -> Floats:
-    """Vectors as rows with biases are multiplied by them, with zeros behind up to some width."""
+    """Append a 1 to each vector, for rows with a bias as their last number, and zeros up to `width`."""
     dim = x.shape[1]
     found: Floats = np.zeros((len(x), width or dim + 1), dtype=np.float32)
     found[:, :dim], found[:, dim] = x, 1.0
@@ -247,7 +248,7 @@ def with_one(x: Floats, width: int | None = None) -> Floats:
 
 
 def _pairs(ids: Ints, exclude: csr_array) -> npt.NDArray[np.bool_]:
-    """Which of the candidates are excluded."""  # shape: (N, C)
+    """Return True for each candidate that is excluded."""  # shape: (N, C)
     found = np.zeros(ids.shape, dtype=bool)
     for at, row in enumerate(ids):
         found[at] = np.isin(row, exclude.indices[exclude.indptr[at] : exclude.indptr[at + 1]])
@@ -255,7 +256,7 @@ def _pairs(ids: Ints, exclude: csr_array) -> npt.NDArray[np.bool_]:
 
 
 def padded(ids: Ints, scores: Floats, k: int) -> tuple[Ints, Floats]:
-    """Return one row of k places, filled up with -1 and -inf, and -1 where a score is -inf."""
+    """Return one row of length k, padded by -1 and -inf; a label with score -inf becomes -1."""
     # shape: (k or fewer,) -> (1, k)
     all_ids = np.full((1, k), -1, dtype=np.int64)
     all_scores = np.full((1, k), -np.inf, dtype=np.float32)
@@ -265,7 +266,7 @@ def padded(ids: Ints, scores: Floats, k: int) -> tuple[Ints, Floats]:
 
 
 def _first(ids: Ints, scores: Floats, k: int) -> tuple[Ints, Floats]:
-    """N x k by falling score, of equal ones what stands first; -1 and -inf where fewer were found."""
+    """Return the k best of each row, ties to the first; -1 and -inf if fewer were found."""
     best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     all_ids = np.full((len(ids), k), -1, dtype=np.int64)
     all_scores = np.full((len(ids), k), -np.inf, dtype=np.float32)

@@ -1,4 +1,4 @@
-"""An index kept in the folder of its model: the links alone, since the rows are there already."""
+"""Keep an index in its model folder: the links alone, since the folder holds the rows already."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from gandalf.predict.index import LINKS, Hnsw, RowsKind, build_hnsw, empty_graph
 from gandalf.wide.folder import read_json
 
 FORMAT = "gandalf hnsw index"
-WIDEST = 1 << 20  # search; faiss counts in 32 bits
+WIDEST = 1 << 20  # largest search width that is accepted; faiss counts in 32 bits
 
 
 def stored_or_built(model: Model, folder: Path, rows: RowsKind) -> tuple[Hnsw, bool]:
-    """The folder's index, or a new one that is left there; and whether it is new."""
+    """Return the folder's index and False, or a new index and True; a new index is stored if possible."""
     blocks = row_blocks(model.head)
-    mark = _mark(blocks)
-    found = _read(folder, blocks, rows, mark)
+    checksum = _checksum(blocks)
+    found = _read(folder, blocks, rows, checksum)
     if found is not None:
         return found, False
     made = build_hnsw(model, rows)
-    # A folder that may only be read, or is being replaced, is no reason not to serve.
+    # The server works without storing it, for example in a read-only folder.
     with suppress(DataError, OSError), only_writer(folder):
-        _write(made, folder, rows, mark)
+        _write(made, folder, rows, checksum)
     return made, True
 
 
-def _mark(blocks: list[npt.NDArray[np.float32]]) -> int:
-    """What tells these rows from others."""
+def _checksum(blocks: list[npt.NDArray[np.float32]]) -> int:
+    """Return a checksum of all rows."""
     found = 0
     for block in blocks:
         found = zlib.crc32(block.tobytes(), found)
     return found
 
 
-def _write(index: Hnsw, folder: Path, rows: RowsKind, mark: int) -> None:
+def _write(index: Hnsw, folder: Path, rows: RowsKind, checksum: int) -> None:
     import faiss
 
     hnsw = index.graph.hnsw
@@ -63,7 +63,7 @@ def _write(index: Hnsw, folder: Path, rows: RowsKind, mark: int) -> None:
         "rows": rows,
         "labels": index.labels,
         "links": LINKS,
-        "mark": mark,
+        "mark": checksum,
         "entry": int(hnsw.entry_point),
         "height": int(hnsw.max_level),
         "search_width": index.width,
@@ -75,8 +75,8 @@ def _write(index: Hnsw, folder: Path, rows: RowsKind, mark: int) -> None:
     list_files(folder, INDEX, INDEX_FACTS)
 
 
-def _read(folder: Path, blocks: list[npt.NDArray[np.float32]], rows: RowsKind, mark: int) -> Hnsw | None:
-    """What is stored, if it is an index of these very rows."""
+def _read(folder: Path, blocks: list[npt.NDArray[np.float32]], rows: RowsKind, checksum: int) -> Hnsw | None:
+    """Return the stored index if it was made of exactly these rows, else None."""
     if not (folder / INDEX).is_file() or not (folder / INDEX_FACTS).is_file():
         return None
     facts = read_json(folder / INDEX_FACTS)
@@ -88,30 +88,30 @@ def _read(folder: Path, blocks: list[npt.NDArray[np.float32]], rows: RowsKind, m
         facts.get("links"),
         facts.get("mark"),
     )
-    if known != (FORMAT, rows, labels, LINKS, mark):
+    if known != (FORMAT, rows, labels, LINKS, checksum):
         return None
     try:
         arrays = load_file(folder / INDEX)
         graph = _restored(blocks, rows, facts, arrays)
         recall, width, queries = facts["recall@10"], facts["search_width"], facts["recall_queries"]
         if not 1 <= int(width) <= WIDEST:
-            raise ValueError("no search is as wide")
+            raise ValueError("the search width is out of range")
         return Hnsw(graph, labels, int(width), float(recall), int(queries), rows)
     except (SafetensorError, OSError, KeyError, ValueError, TypeError, OverflowError):
-        return None  # damaged: it is built again
+        return None  # a damaged index is built again
 
 
 def _restored(
     blocks: list[npt.NDArray[np.float32]], rows: RowsKind, facts: dict[str, Any], arrays: dict[str, Any]
 ) -> Any:  # noqa: ANN401  faiss has no types
-    """The graph of stored links; every one of them is checked, since faiss follows them blindly."""
+    """Rebuild the graph from stored links; check each link, since faiss does not."""
     import faiss
 
     levels, offsets, neighbours = arrays["levels"], arrays["offsets"], arrays["neighbors"]
     labels, entry, height = sum(map(len, blocks)), facts["entry"], facts["height"]
     graph = empty_graph(blocks[0].shape[1] - 1, rows)
     per_level = faiss.vector_to_array(graph.hnsw.cum_nneighbor_per_level)
-    sound = (
+    is_valid = (
         levels.shape == (labels,)
         and levels.min() >= 1
         and levels.max() < len(per_level)
@@ -125,7 +125,7 @@ def _restored(
         and 0 <= entry < labels
         and levels[entry] == height + 1 == levels.max()
     )
-    if not sound or not _links_within_levels(levels, offsets, neighbours, per_level):
+    if not is_valid or not _links_within_levels(levels, offsets, neighbours, per_level):
         raise ValueError("the links are not those of a graph")
     if not graph.is_trained:
         graph.train(np.concatenate(blocks[:8]))
@@ -148,8 +148,8 @@ def _links_within_levels(
     neighbours: npt.NDArray[np.int32],
     per_level: npt.NDArray[np.int32],
 ) -> bool:
-    """Whether a link of some level leads to labels that are on that level too."""
-    place = np.arange(len(neighbours)) - np.repeat(offsets[:-1], np.diff(offsets))  # within the label's links
-    level = np.searchsorted(per_level, place, side="right") - 1
+    """Return True if each link of a level leads to a label that is on that level too."""
+    position = np.arange(len(neighbours)) - np.repeat(offsets[:-1], np.diff(offsets))  # in the label's links
+    level = np.searchsorted(per_level, position, side="right") - 1
     linked = neighbours >= 0
     return bool((levels[neighbours[linked]] > level[linked]).all())

@@ -1,4 +1,4 @@
-"""What predictions are asked for: one text, a file of texts, or the test split of a data set."""
+"""Read the input of predictions: one text, a file of texts, or the test split of a data set."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from gandalf.progress import track
 if TYPE_CHECKING:  # a text alone needs no PyTorch
     from gandalf.model import Part
 
-CHUNK = 8_192  # texts handed on at once
-LINES = ".txt"  # one text a line
+CHUNK = 8_192  # texts in a chunk
+LINES = ".txt"  # ending of files with one text on each line
 
 Item = TypeVar("Item")
 
@@ -34,18 +34,18 @@ _PATH_STARTS = ("/", "./", "../", "~/")
 
 @dataclass(frozen=True)
 class InputChunk:
-    """Some texts in the order of the input, and what is known of them."""
+    """Consecutive texts of the input, with their ids and excluded pairs."""
 
     texts: list[str]
-    ids: list[str] | None = None  # the input's own names for them
-    exclude: csr_array | None = None  # pairs never to be predicted; shape: (len(texts), L)
+    ids: list[str] | None = None  # ids of the texts in the input
+    exclude: csr_array | None = None  # excluded pairs; shape: (len(texts), L)
 
 
 def is_text(given: str) -> bool:
-    """Whether what was given is a text itself, not the name of something that holds texts.
+    """Return True if the argument is a text, False if it names an existing file, folder or bundled set.
 
-    What exists is a name. What does not is one only if it looks like one, so that a mistyped name is not
-    answered with predictions for its letters.
+    If it looks like a path and nothing exists there, raise a DataError: a mistyped name must not be
+    predicted as a text.
     """
     if given in bundled() or _exists(given):
         return False
@@ -60,26 +60,26 @@ def is_text(given: str) -> bool:
 
 
 def is_text_file(path: Path) -> bool:
-    """Whether the file holds texts by its name: lines of text, or a table with a column of them."""
+    """Return True if the path is a file whose name ends like a file of lines or a table."""
     return path.is_file() and _suffix(path.name) in _SUFFIXES
 
 
 def texts_of_file(
     path: Path, text_column: str | None = None, usual: str | None = None
 ) -> Iterator[InputChunk]:
-    """Yield the texts of a file in chunks; `usual` is the column that the model learnt from."""
+    """Yield the texts of a file in chunks; `usual` is the text column of the model's training table."""
     if _suffix(path.name) != LINES:
         yield from _of_table(open_table(path, Findings()), text_column, usual)
         return
     if text_column is not None:
         what = "holds one text a line, and --text-column names a column of a table"
         raise DataError(what, remedy="leave it out", file=path)
-    for texts in _cut(clean(line) for _, line in read_lines(path, Findings())):
+    for texts in _chunked(clean(line) for _, line in read_lines(path, Findings())):
         yield InputChunk(texts)
 
 
 def texts_of_test_split(splits: Splits, model: Part) -> Iterator[InputChunk]:
-    """The test points in their order, with the pairs that their filter excludes."""
+    """Yield the test points in their order, with their excluded pairs."""
     test = splits.test
     if test is None or test.texts is None:
         missing = "test split" if test is None else "texts"
@@ -97,7 +97,7 @@ def texts_of_test_split(splits: Splits, model: Part) -> Iterator[InputChunk]:
 
 def _of_table(table: TableKind, said: str | None, usual: str | None) -> Iterator[InputChunk]:
     text, id = columns_of(table, said, usual)
-    for rows in _cut(table.rows):
+    for rows in _chunked(table.rows):
         texts = Texts(table.path, Findings())
         for line, row in rows:
             texts.add_cell(row.get(text), line)
@@ -105,7 +105,7 @@ def _of_table(table: TableKind, said: str | None, usual: str | None) -> Iterator
 
 
 def columns_of(table: TableKind, said: str | None, usual: str | None = None) -> tuple[str, str | None]:
-    """Return the columns of texts and ids; `usual` is looked for before others are guessed."""
+    """Return the columns of texts and ids: the text column `said`, else `usual`, else a common name."""
     guessed = TEXT_COLUMNS if usual is None else (usual, *TEXT_COLUMNS)
     text = find_column(table, guessed if said is None else (said,))
     if text is None:
@@ -120,9 +120,9 @@ def columns_of(table: TableKind, said: str | None, usual: str | None = None) -> 
 
 
 def check_labels(splits: Splits, model: Part, instead: str | None = None) -> None:
-    """Refuse data whose labels are not those of the model: label 7 of one must be label 7 of the other.
+    """Refuse data with other labels than the model: label 7 of the data must be label 7 of the model.
 
-    `instead` names what else could be given in place of the data.
+    `instead` names, for the message, what else the user could give.
     """
     labels = splits.train.num_labels
     remedy = "give the data that the model was trained on" + ("" if instead is None else f", or {instead}")
@@ -139,12 +139,12 @@ def check_labels(splits: Splits, model: Part, instead: str | None = None) -> Non
     if texts is None:
         return
     same = sum(map(str.__eq__, texts, model.label_texts))
-    if 2 * same < labels:  # a few texts may have been mended since
+    if 2 * same < labels:  # some label texts may have been corrected since the training
         what = f"{splits.name!r} has other labels than the model: {same:,} of {labels:,} texts are the same"
         raise DataError(what, remedy=remedy)
 
 
-def _cut(items: Iterable[Item]) -> Iterator[list[Item]]:
+def _chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
     items = iter(items)
     while chunk := list(islice(items, CHUNK)):
         yield chunk
@@ -157,5 +157,5 @@ def _suffix(name: str) -> str:
 def _exists(given: str) -> bool:
     try:
         return bool(given.strip()) and Path(given).exists()
-    except (OSError, ValueError):  # too long for a name, or with a zero byte
+    except (OSError, ValueError):  # the text is too long for a path, or holds a zero byte
         return False

@@ -1,4 +1,4 @@
-"""One text through a network of words in NumPy: PyTorch's calls would take longer than the arithmetic."""
+"""Predict one text by a network of words in NumPy; PyTorch's calls take longer than the arithmetic."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from gandalf.predict.index import Floats, IndexSearch, Ints, padded
 from gandalf.wide.plain import first_of_one, scores_of_one
 from gandalf.wide.rounded import Rounded
 
-FEW = 10  # texts that are asked one by one, after which rounding the rows pays
-# Numbers of a table. Below, the product with all rows is as fast as with codes; above, rounding the rows
-# takes longer than somebody should wait who asked for one text.
+FEW = 10  # the rows are rounded at this single text; for fewer texts rounding does not pay
+# Sizes of a table (L x dim) that are rounded. With fewer numbers, the product with all rows is as fast as
+# with rounded rows. With more numbers, rounding takes too long for a user who waits for one text.
 LEAST, MOST = 1 << 20, 1 << 24
 
 
 class OneText:
-    """Finds the best labels of one text, as `Predictor.best` finds those of many.
+    """A fast way to the best labels of one text, with the results of `Predictor.best`.
 
-    Rows are rounded once so many texts were asked for that it pays, or when `prepare` is called.
+    The rows are rounded after FEW texts, or by a call of `prepare`.
     """
 
     def __init__(self, network: Model, search: IndexSearch | None, rounded: Rounded | None = None) -> None:
         self._network, self._search = network, search
         self.rounded = rounded
-        self._made_of: object = None  # the rows, where they were rounded here
+        self._made_of: object = None  # state of the rows when they were rounded here; None: given rounded
         self._asked = 0
 
     def best(self, text: str, k: int) -> tuple[Ints, Floats] | None:
-        """Return ids and scores, 1 x k, or None if the model calls for the usual way."""
+        """Return label numbers and scores, 1 x k, or None if the model needs the general way."""
         encoder, tokens = self._network.encoder, self._network.tokens
         plain = encoder.plain()
         if plain is None:
@@ -41,7 +41,7 @@ class OneText:
         return self._exactly(x, k) if self._search is None else self._search.of_one(x, k)
 
     def prepare(self) -> None:
-        """Round the rows now, so that no text waits for it, if they are many."""
+        """Round the rows now if they are many, so that no later text waits for it."""
         arrays = self._arrays()
         if arrays is not None and arrays[0].size >= LEAST:
             self._round(*arrays)
@@ -72,7 +72,7 @@ class OneText:
         return self._made_of is None or self._made_of == self._state()
 
     def _state(self) -> tuple[int, int]:
-        """Return numbers that differ once the rows have other memory or were written to."""
+        """Return numbers that change when the rows are replaced or written to."""
         rows = self._network.head.rows
         return rows.data_ptr(), rows._version
 

@@ -1,4 +1,4 @@
-"""Texts in, labels and probabilities out: one text or many."""
+"""Predict labels and probabilities of one text or many with a trained model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from gandalf.text.tokens import check_texts
 from gandalf.wide.mixing import NO_LABEL, PROPOSED
 from gandalf.wide.rounded import Rounded
 
-CHUNK = 8_192  # texts whose vectors are held at once
+CHUNK = 8_192  # texts whose vectors are in memory at once
 
 Ids = npt.NDArray[np.int64]
 Probabilities = npt.NDArray[np.float32]
@@ -35,20 +35,22 @@ Named = list[tuple[str, float]]  # label text and score, best first
 
 
 class Search(Protocol):
-    """Finds the best labels of vectors: exactly, or by an index that misses some."""
+    """A search for the best labels of vectors: exact, or by an index that misses some."""
 
     def __call__(self, x: Tensor, k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
-        """Ids and scores, before the sigmoid, of the k best labels of each, as `top_k` gives them."""
+        """Return numbers and scores, before the sigmoid, of the k best labels, in the form of `top_k`."""
         ...
 
 
 class Predictor:
-    """Predicts with a trained model; scores are probabilities as far as its calibration goes.
+    """Predicts labels and probabilities with a trained model.
 
-    A model without a calibration gives the plain sigmoid of its scores. `precision` below float32 finds
-    candidates faster where the hardware has it (see `top_k`). `head` stands in for the model's own, and
-    `search` for the exact search over it. That one is fused on a GPU that can (`FusedSearch`). `rounded` is
-    what `prepare` returned for the first labels of the model.
+    Probabilities are the model's calibrated scores; without a calibration they are plain sigmoids of scores.
+
+    `precision`: below float32 it finds candidates faster on suitable hardware (see `top_k`).
+    `head`: replaces the model's head.
+    `search`: replaces the exact search of the head, which is a `FusedSearch` on a suitable GPU.
+    `rounded`: the result of `prepare` of a predictor for the first labels of the model.
     """
 
     def __init__(
@@ -62,12 +64,13 @@ class Predictor:
     ) -> None:
         self.model, self.precision = model, precision
         self._given_head = head
-        self._fused: FusedSearch | None = None  # over the rows as they were at first
+        self._fused: FusedSearch | None = None  # holds a copy of the rows at its first use
         self._search = search
-        self._one_text = self._short_way(rounded)
+        self._one_text = self._one_text_search(rounded)
         self.calibration = model.calibration or Calibration()
 
-    def _short_way(self, rounded: Rounded | None) -> OneText | None:
+    def _one_text_search(self, rounded: Rounded | None) -> OneText | None:
+        """Return the fast search for single texts, or None if the model or an option rules it out."""
         known = self._search is None or isinstance(self._search, IndexSearch)
         if not isinstance(self.model, Model) or not known or self.precision != torch.float32:
             return None
@@ -76,7 +79,7 @@ class Predictor:
         return OneText(self.model, self._search if isinstance(self._search, IndexSearch) else None, rounded)
 
     def prepare(self) -> Rounded | None:
-        """Make now what finds the labels of one text fast, and return it for a predictor of more labels."""
+        """Round the rows now for fast single texts; return them for a predictor with further labels."""
         if self._one_text is None or self._search is not None:
             return None
         self._one_text.prepare()
@@ -84,7 +87,7 @@ class Predictor:
 
     @property
     def network(self) -> Model:
-        """The model, or the model behind a memory, where it is one encoder with one table of rows."""
+        """Return the network of the model, which may have a memory; raise a DataError for other models."""
         network = without_memory(self.model)
         if not isinstance(network, Model):
             what = "a mix or label trees have no single table of rows"
@@ -93,12 +96,12 @@ class Predictor:
 
     @property
     def search(self) -> Search:
-        """What finds the best labels of vectors."""
+        """Return the search for the best labels of vectors."""
         return self._exact if self._search is None else self._search
 
     @property
     def head(self) -> RowBlocks:
-        """The rows that are searched."""
+        """Return the head whose rows are searched."""
         return self.network.head if self._given_head is None else self._given_head
 
     def predict(
@@ -108,11 +111,11 @@ class Predictor:
         exclude: csr_array | None = None,
         threshold: float | None = None,
     ) -> tuple[Ids, Probabilities]:
-        """Ids and scores of the k best labels, best first: one text gives 1-d arrays, several N x k.
+        """Return numbers and probabilities of the k best labels, best first.
 
-        Pairs in `exclude` (N x L) are never predicted, nor labels whose score is below `threshold`. Where
-        fewer than k labels remain, the id is -1 and the score 0; so it is for every place of a text of which
-        the model knows nothing (`model.knows`).
+        One text gives arrays of length k, several texts give N x k. Pairs in `exclude` (N x L) are never
+        predicted, nor labels with a probability below `threshold`. If fewer than k labels remain, the number
+        is -1 and the probability 0. A text of which the model knows nothing (`model.knows`) has no label.
         """
         if isinstance(texts, str):
             ids, scores = self.predict([texts], k, exclude, threshold)
@@ -151,9 +154,9 @@ class Predictor:
         exclude: csr_array | None = None,
         threshold: float | None = None,
     ) -> Named | list[Named]:
-        """The same as lists of (label text, score): one list for one text, a list of lists for several.
+        """Return lists of (label text, probability): one list for one text, a list of lists for several.
 
-        A label whose text is blank is named by its id.
+        A label with a blank text is named by its id.
         """
         if isinstance(texts, str):
             return self._names(*self.predict(texts, k, exclude, threshold))
@@ -177,9 +180,9 @@ class Predictor:
         return as_table(label_columns(self.model, asked, ids, scores), kind)
 
     def best(self, texts: Sequence[str], k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
-        """Return ids and scores, before calibration, of the k best labels of each text.
+        """Return numbers and scores, before calibration, of the k best labels of each text.
 
-        A text of which the model knows nothing has none: any labels would be those of most texts.
+        A text of which the model knows nothing has no labels; every such text would get the same labels.
         """
         if len(texts) == 1 and exclude is None and self._one_text is not None:
             found = self._one_text.best(texts[0], k)
@@ -194,11 +197,11 @@ class Predictor:
         model, network = self.model, without_memory(self.model)
         if not isinstance(network, Model):
             return model.best(texts, k, exclude)
-        x = network.vectors(texts)  # once, for rows and memory; rows may be searched by an index, or on a GPU
+        x = network.vectors(texts)  # computed once, for the search of rows and for the memory
         if not isinstance(model, ModelWithMemory):
             return self.search(x, k, exclude)
-        said = self.search(x, min(max(k, PROPOSED), model.num_labels), exclude)
-        return model.with_votes(F.normalize(x, dim=1), said, k, exclude)
+        proposed = self.search(x, min(max(k, PROPOSED), model.num_labels), exclude)
+        return model.with_votes(F.normalize(x, dim=1), proposed, k, exclude)
 
     @torch.no_grad()
     def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:

@@ -1,4 +1,4 @@
-"""Many small questions answered in one pass: a server's, that come at the same time."""
+"""Answer many small queries in one pass, for a server whose requests come at the same time."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from gandalf.wide.mixing import NO_LABEL
 
 @dataclass(frozen=True)
 class Query:
-    """Texts, and which labels of them are asked for."""
+    """Texts and the wanted number, probability and choice of labels."""
 
     texts: tuple[str, ...]
     k: int = 5
     threshold: float | None = None
-    allow: tuple[int, ...] | None = None  # only these labels
-    deny: tuple[int, ...] = ()  # none of these
+    allow: tuple[int, ...] | None = None  # predict only these labels
+    deny: tuple[int, ...] = ()  # do not predict these labels
 
 
 Answer = tuple[tuple[tuple[int, float], ...], ...]  # label and probability, best first, of each text
 
 
 def answer(predictor: Predictor, queries: Sequence[Query]) -> list[Answer]:
-    """Return the answer to each query, as if it were asked alone."""
+    """Return the answer to each query; it does not depend on the other queries."""
     answers: list[Answer] = [()] * len(queries)
     for ask, places in _groups(queries):
         found = ask(predictor, [queries[at] for at in places])
@@ -44,9 +44,10 @@ Found = Iterator[tuple[Ids, Probabilities]]  # ids and scores of each query's te
 def _groups(
     queries: Sequence[Query],
 ) -> Iterator[tuple[Callable[[Predictor, list[Query]], Found], list[int]]]:
-    """Yield places of queries that are answered in one pass, and what answers them.
+    """Yield a function and the positions of the queries that it answers in one pass.
 
-    Queries that allow about as many labels are together: a shorter list is filled up to the longest.
+    Queries that allow similar numbers of labels are in one group, since shorter lists are padded to the
+    longest list.
     """
     groups: dict[int | None, list[int]] = {}
     for at, query in enumerate(queries):
@@ -54,19 +55,19 @@ def _groups(
             size = None if query.allow is None else len(query.allow).bit_length()
             groups.setdefault(size, []).append(at)
     for size, places in groups.items():
-        yield (_anything if size is None else _allowed), places
+        yield (_best_of_all if size is None else _best_of_allowed), places
 
 
-def _anything(predictor: Predictor, queries: list[Query]) -> Found:
-    """Yield the best of all labels."""
+def _best_of_all(predictor: Predictor, queries: list[Query]) -> Found:
+    """Yield the best of all labels, query by query."""
     k = min(max(query.k for query in queries), predictor.model.num_labels)
     texts = [text for query in queries for text in query.texts]
     ids, scores = predictor.best(texts, k, _denied(queries, predictor.model.num_labels))
     return _apart(queries, ids, scores)
 
 
-def _allowed(predictor: Predictor, queries: list[Query]) -> Found:
-    """Yield the best of a few labels: only those are scored."""
+def _best_of_allowed(predictor: Predictor, queries: list[Query]) -> Found:
+    """Yield the best of the allowed labels, query by query; only these labels are scored."""
     chosen = [sorted(set(query.allow or ()) - set(query.deny)) for query in queries]
     width = max(map(len, chosen))
     filled = [[*labels, *([NO_LABEL] * (width - len(labels)))] for labels in chosen]
@@ -81,7 +82,7 @@ def _allowed(predictor: Predictor, queries: list[Query]) -> Found:
 
 
 def _apart(queries: Sequence[Query], ids: Ids, scores: Probabilities) -> Found:
-    """Yield each query's rows."""
+    """Yield the rows of each query."""
     for start, stop in pairwise(np.cumsum([0, *(len(query.texts) for query in queries)]).tolist()):
         yield ids[start:stop], scores[start:stop]
 

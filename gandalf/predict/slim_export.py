@@ -1,4 +1,7 @@
-"""A model without PyTorch: a network as one ONNX graph from token ids to all scores, trees as they are."""
+"""Export a model so that it predicts without PyTorch.
+
+A network becomes one ONNX graph from tokens to all scores; label trees are copied.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +41,14 @@ from gandalf.slim import (
 )
 from gandalf.wide.folder import PARTS, with_hashes
 
-MOST_TEXTS = 65_536  # in a batch
-CHECKED = 64  # label texts on which both must agree
-TOLERANCE = 1e-3  # of scores, of which a sigmoid is taken
-EXPORTERS = ("torch.onnx", "onnxscript", "onnx_ir")  # loggers that speak of their own affairs
+MOST_TEXTS = 65_536  # texts in a batch
+CHECKED = 64  # label texts whose scores must agree
+TOLERANCE = 1e-3  # largest difference of scores before the sigmoid, relative to scores above 1
+EXPORTERS = ("torch.onnx", "onnxscript", "onnx_ir")  # loggers that are silenced during the export
 
 
-class _Whole(nn.Module):
-    """Encoder and head together."""
+class _EncoderAndHead(nn.Module):
+    """Encoder and head as one module, for the ONNX exporter."""
 
     def __init__(self, encoder: nn.Module, rows: Tensor, bias: Tensor) -> None:
         super().__init__()
@@ -53,27 +56,28 @@ class _Whole(nn.Module):
         self.rows, self.bias = nn.Parameter(rows), nn.Parameter(bias)
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores of all labels, and the vectors."""  # shape: (B, T) -> (B, L), (B, dim)
+        """Return the scores of all labels, and the vectors."""  # shape: (B, T) -> (B, L), (B, dim)
         vectors: Tensor = self.encoder(tokens)
         return vectors @ self.rows.T + self.bias, vectors
 
 
 def export_model(model: Part, source: Path, folder: Path, *, overwrite: bool = False) -> float:
-    """Write an exported model into a new folder; return by how much its scores differ at most.
+    """Write an exported model into a new folder; return the largest difference of its scores.
 
-    It is run without PyTorch before the folder takes its name, and refused if it does not give the same.
+    The exported model is run without PyTorch before the folder takes its name. A model with other scores is
+    refused.
     """
     if overwrite and folder.is_dir() and any(folder.iterdir()):
-        read_facts(folder / FACTS)  # nothing but another exported model is replaced
+        read_facts(folder / FACTS)  # raises an error if the folder is no exported model
     with new_folder(folder, overwrite=overwrite, inner=(PARTS,)) as temporary:
         shutil.copyfile(source / LABELS, temporary / LABELS)
         _write_slim(model, temporary)
         _add_hashes(temporary)
-        return _difference(model, temporary)
+        return _largest_difference(model, temporary)
 
 
 def _write_slim(model: Part, folder: Path) -> None:
-    """Write a model, or a part of a mix, into a folder that is there: everything but the labels."""
+    """Write a model, or a part of a mix, into an existing folder, without the labels."""
     facts = {
         "format": FORMAT,
         "version": VERSION,
@@ -95,7 +99,7 @@ def _add_hashes(folder: Path) -> None:
 
 @singledispatch
 def _write_files(model: Part, folder: Path) -> dict[str, Any]:
-    """Write the files that predict, and return what `slim.json` must say of them."""
+    """Write the files that predict, and return their facts for `slim.json`."""
     raise DataError(f"a model of the kind {type(model).__name__} cannot be exported")
 
 
@@ -136,11 +140,11 @@ def _write_graph(model: Model, path: Path) -> None:
         raise DataError(f"an export needs {error.name}", remedy="pip install 'gandalf-xmc[onnx]'") from error
     del onnx, onnxscript
     rows, bias = (part.detach().float().cpu() for part in model.head.block(0, model.num_labels))
-    whole = _Whole(_plain(model), rows, bias).eval()
+    whole = _EncoderAndHead(_inference_encoder(model), rows, bias).eval()
     tokens = torch.from_numpy(model.tokens.encode(["one text", "another one"])).long()
     texts = torch.export.Dim("texts", min=1, max=MOST_TEXTS)
     try:
-        with _quiet():
+        with _silent_exporter():
             torch.onnx.export(
                 whole,
                 (tokens,),
@@ -151,7 +155,7 @@ def _write_graph(model: Model, path: Path) -> None:
                 dynamo=True,
                 verbose=False,
             )
-    except Exception as error:  # whatever the exporter meets in somebody's transformer
+    except Exception as error:  # the exporter may raise anything for an unusual transformer
         if (full := _disk_error(error)) is not None:
             raise DataError(f"cannot be written ({full.strerror or full})", file=path) from error
         reason = str(error).strip().splitlines()[0][:120] if str(error).strip() else type(error).__name__
@@ -160,15 +164,15 @@ def _write_graph(model: Model, path: Path) -> None:
 
 
 def _disk_error(error: BaseException | None) -> OSError | None:
-    """Return what a disk said, however deep it lies among the causes of an error."""
+    """Return the first OSError among the causes of an error, or None."""
     while error is not None and not isinstance(error, OSError):
         error = error.__cause__ or error.__context__
     return error
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the exporter's warnings: what it leaves undone does not change the scores."""
+def _silent_exporter() -> Iterator[None]:
+    """Silence the exporter's warnings: they are about optimisations, which do not change the scores."""
     loggers = [logging.getLogger(name) for name in EXPORTERS]
     before = [logger.level for logger in loggers]
     for logger in loggers:
@@ -182,18 +186,19 @@ def _quiet() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def _plain(model: Model) -> nn.Module:
-    """The encoder without what is only for training."""
-    # Built anew: a deep copy would share the class from which a parametrization is about to be removed.
+def _inference_encoder(model: Model) -> nn.Module:
+    """Return a copy of the encoder without the parts that only training needs."""
+    # Built again: a deep copy shares the class, and `settle` removes a parametrization from the class.
     found = build_encoder(model.config["encoder"], model.tokens.size)
     found.load_state_dict(model.encoder.state_dict())
     settle(found)
     return found.for_export()
 
 
-def _difference(model: Part, folder: Path) -> float:
-    places = np.unique(np.linspace(0, model.num_labels - 1, CHECKED).astype(np.int64)).tolist()
-    texts = [model.label_texts[place] for place in places]
+def _largest_difference(model: Part, folder: Path) -> float:
+    """Return the largest difference of scores on some label texts; raise a DataError if it is too large."""
+    labels = np.unique(np.linspace(0, model.num_labels - 1, CHECKED).astype(np.int64)).tolist()
+    texts = [model.label_texts[label] for label in labels]
     ids = np.maximum(model.best(texts, min(10, model.num_labels))[0], 0)
     scores = model.score(texts, ids)
     found = np.take_along_axis(SlimPredictor(folder).scores(texts), ids, axis=1)

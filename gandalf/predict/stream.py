@@ -1,4 +1,4 @@
-"""Texts that come line by line, such as from a pipe or a keyboard."""
+"""Read texts line by line from standard input, such as a pipe or a keyboard."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from gandalf.errors import DataError
 from gandalf.predict.inputs import CHUNK, InputChunk
 
 STANDARD_INPUT = "-"
-BYTES = 1 << 20  # read at once where so many have come
+BYTES = 1 << 20  # most bytes that are read at once
 
 
 class Stream(Protocol):
-    """A stream of bytes that gives what has come and waits only where nothing has."""
+    """A stream of bytes that returns what has arrived, and waits only if nothing has."""
 
     def read1(self, size: int, /) -> bytes:
-        """Return at most so many bytes, at least one unless the stream has ended."""
+        """Return at most `size` bytes, and at least one unless the stream has ended."""
         ...
 
 
 def texts_of_stream(stream: Stream | None = None) -> Iterator[InputChunk]:
-    """Yield the lines that have come since the last were taken, as soon as there is a whole one.
+    """Yield the lines that have arrived, as soon as there is a complete line.
 
-    So a text typed at a keyboard is answered at once, and a file that is piped in is read in large chunks.
+    So a text typed at a keyboard is answered at once, and a piped file is read in large chunks.
     """
     lines, rest = 0, b""
     source: Any = sys.stdin.buffer if stream is None else stream

@@ -1,4 +1,4 @@
-"""Predictions as columns: one row for each label of each text, for files, data frames and Arrow tables."""
+"""Arrange predictions in columns, one row for each label of each text, for files and data frames."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ NAMES = ("row", "uid", "text", "rank", "label", "label_id", "label_text", "score
 
 
 class Named(Protocol):
-    """A model as far as the names of its labels go."""
+    """A model whose labels have texts and perhaps ids."""
 
     @property
     def label_texts(self) -> Sequence[str]:
-        """Texts of the labels."""
+        """Return the text of each label."""
         ...
 
     @property
     def label_ids(self) -> Sequence[str] | None:
-        """Ids of the labels, if they have any."""
+        """Return the id of each label, or None if labels have no ids."""
         ...
 
 
 def label_name(model: Named, label: int) -> str:
-    """Return what a person reads in place of a label: its text, else its id, else its number."""
+    """Return a name for people: the label's text, else its id, else its number."""
     text = model.label_texts[label]
     return text if text.strip() else label_id(model, label)
 
 
 def label_id(model: Named, label: int) -> str:
-    """Return the label's id, or its number where labels have no ids."""
+    """Return the label's id, or its number if labels have no ids."""
     return str(label) if model.label_ids is None else model.label_ids[label]
 
 
@@ -50,7 +50,7 @@ def label_columns(
     uids: Sequence[str] | None = None,
     first_row: int = 0,
 ) -> Columns:
-    """Return the columns of NAMES for N x k places, where -1 is no label; rows are counted from 0."""
+    """Return the columns NAMES of N x k label numbers, of which -1 is no label; rows count from 0."""
     rows, places = np.nonzero(ids >= 0)
     labels, of = ids[rows, places], rows.tolist()
     return {

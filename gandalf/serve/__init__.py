@@ -1,1 +1,1 @@
-"""A model behind HTTP, and a page to ask it."""
+"""Serve a model by HTTP, with a page for people."""

@@ -1,4 +1,4 @@
-"""Annif's REST paths for one project, so that its `http` backend and its clients can ask this server."""
+"""Answer Annif's REST paths for one project, so that Annif's `http` backend can ask this server."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from starlette.exceptions import HTTPException
 from gandalf.serve.api import Api
 from gandalf.serve.schemas import LIMITS, PredictRequest
 
-PROJECT = "gandalf"  # its id: a server has one model
+PROJECT = "gandalf"  # id of the only project: a server has one model
 PROJECTS = "/v1/projects"
 FORM = "application/x-www-form-urlencoded"
-_FIELDS = 100  # of a form: Annif adds what it knows of a document
+_FIELDS = 100  # most fields of a form; Annif sends further fields about a document
 
 
 class SuggestForm(BaseModel):
-    """What Annif asks: the labels of one text. Other fields, such as `project`, are not used."""
+    """A request of Annif for the labels of one text. Other fields, such as `project`, are ignored."""
 
-    text: str = Field(description=f"Its first {LIMITS.length:,} characters are read.")
-    limit: Annotated[int, Field(ge=1)] = Field(10, description=f"At most {LIMITS.k} labels are given.")
-    threshold: Annotated[float, Field(ge=0, le=1)] = Field(0.0, description="Leave out lower scores.")
+    text: str = Field(description=f"The text; its first {LIMITS.length:,} characters are read.")
+    limit: Annotated[int, Field(ge=1)] = Field(10, description=f"Number of labels; at most {LIMITS.k}.")
+    threshold: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.0, description="Leave out labels with a lower score."
+    )
 
 
 class Subject(BaseModel):
-    """A label: `uri` is its id, or its text where labels have no ids."""
+    """A label with its score; `uri` is the label's id, or its text if labels have no ids."""
 
     uri: str
     label: str
@@ -37,13 +39,13 @@ class Subject(BaseModel):
 
 
 class Subjects(BaseModel):
-    """Labels of the text, best first."""
+    """The labels of the text, best first."""
 
     results: list[Subject]
 
 
 class Project(BaseModel):
-    """What Annif asks of a project before it uses it."""
+    """The description of a project that Annif reads before it uses the project."""
 
     project_id: str
     name: str
@@ -64,13 +66,13 @@ SUGGEST_BODY = {
 
 
 class Annif:
-    """The handlers of Annif's paths, by those of the server."""
+    """The handlers of Annif's paths, which use the handlers of the server."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
 
     async def suggest(self, request: Request) -> JSONResponse:
-        """Labels of a text as Annif's `http` backend asks for them: a form of `text` and `limit`."""
+        """Predict the labels of a text from a form of `text` and `limit`, as Annif's `http` backend sends."""
         form = await _form(request)
         asked = PredictRequest(
             text=form.text[: LIMITS.length], k=min(form.limit, LIMITS.k), threshold=form.threshold
@@ -79,11 +81,11 @@ class Annif:
         return JSONResponse({"results": [_subject(label) for label in found["results"][0]["labels"]]})
 
     async def project(self) -> JSONResponse:
-        """The one project of this server, ready to be asked."""
+        """Describe the only project of this server."""
         return JSONResponse(self._described())
 
     async def projects(self) -> JSONResponse:
-        """A list of the one project."""
+        """List the only project of this server."""
         return JSONResponse({"projects": [self._described()]})
 
     def _described(self) -> dict[str, Any]:
@@ -102,9 +104,11 @@ def _subject(label: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _form(request: Request) -> SuggestForm:
-    """Return the fields of a form, without the package that Starlette would need to read one."""
+    """Read the fields of a form; Starlette would need a further package for it."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-        raise HTTPException(415, f"the request is not said to be a form; send Content-Type: {FORM}")
+        raise HTTPException(
+            415, f"the request is not said to be a form; send Content-Type: {FORM}"
+        )
     try:
         fields = parse_qsl(
             (await request.body()).decode(), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS

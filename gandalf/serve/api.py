@@ -1,4 +1,4 @@
-"""What each path does."""
+"""Handle the requests of each path."""
 
 from __future__ import annotations
 
@@ -36,32 +36,29 @@ from gandalf.serve.schemas import (
 )
 from gandalf.serve.service import Served, Service, use_threads
 
-THREADS = 16  # for everything but predictions: more than there may be explanations at a time
+THREADS = 16  # threads for all but predictions; more than `Limits.explaining`, so that look-ups do not wait
 
 Found = TypeVar("Found")
-SearchWords = Annotated[str, Query(max_length=LIMITS.length, description="Words of its text.")]
+SearchWords = Annotated[str, Query(max_length=LIMITS.length, description="Words of the label's text.")]
 SearchLimit = Annotated[int, Query(ge=1, le=LIMITS.k)]
 LabelNumber = Annotated[int, Path(ge=0)]
 ExampleId = Annotated[str, Path(min_length=1, max_length=LIMITS.length)]
 
 log = logging.getLogger("uvicorn.error")
-OfBaseline = Annotated[bool, Query(description="Of the model beside it.")]
+OfBaseline = Annotated[bool, Query(description="Ask the baseline model.")]
 
 
 @dataclass(frozen=True)
 class Manner:
-    """What a server is called, which names of hosts it answers to besides loopback's, and its threads.
-
-    `threads` are those that predict; None: as many as there are.
-    """
+    """The name, threads and host names of a server."""
 
     name: str = "gandalf"
-    threads: int | None = None
-    hosts: tuple[str, ...] = ()
+    threads: int | None = None  # threads that predict; None: PyTorch's default
+    hosts: tuple[str, ...] = ()  # host names that the server answers to, besides those of loopback
 
 
 class Api:
-    """The handlers of one server, and what they share."""
+    """The handlers of one server, with the batcher, threads and metrics that they share."""
 
     def __init__(
         self, service: Service, metrics: Metrics, limits: Limits, token: str | None, manner: Manner
@@ -81,22 +78,22 @@ class Api:
             begin=lambda: None if manner.threads is None else use_threads(manner.threads),
         )
         self._threads = ThreadPoolExecutor(THREADS, "beside")
-        self._explaining = set[Future[Any]]()  # also those that nobody waits for any more
+        self._explaining = set[Future[Any]]()  # explanations in progress, abandoned ones too
         metrics.labels.set(service.served.model.num_labels)
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Answer for as long as the block lasts; to be entered in the event loop that asks."""
+        """Answer requests while the block runs; enter it in the event loop of the requests."""
         with self.batcher.running():
             yield
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def predict(self, request: PredictRequest) -> JSONResponse:
-        """The most probable labels of one text or many."""
+        """Predict the most probable labels of one text or many."""
         return JSONResponse(await self.predicted(request))
 
     async def predicted(self, request: PredictRequest) -> dict[str, Any]:
-        """The same as plain values."""
+        """Like `predict`, but return plain values."""
         texts = [clean(text) for text in request.all_texts]
         wanted = [False, True] if request.baseline else [False]
         asked = [(await self._query(request, texts, baseline), baseline) for baseline in wanted]
@@ -108,34 +105,34 @@ class Api:
         return found | {"calibrated": self.service.served.model.calibration is not None}
 
     async def embed(self, request: EmbedRequest) -> JSONResponse:
-        """Vectors of texts, for search and clustering elsewhere; a model of words alone has none."""
+        """Return vectors of texts, for search and clustering elsewhere; a linear model of words has none."""
         model, texts = self._served(request.baseline).model, [clean(text) for text in request.texts]
-        return JSONResponse({"vectors": await self._apart(lambda: dense_vectors(model, texts).tolist())})
+        return JSONResponse({"vectors": await self._run_slow(lambda: dense_vectors(model, texts).tolist())})
 
     async def explain(self, request: ExplainRequest) -> JSONResponse:
-        """Why a text gets a label: words that carry the score, and what taught it."""
+        """Explain why a text gets a label: the words that carry its score, and the points that taught it."""
         await self._catch_up()
         served = self._served(request.baseline)
-        label = await self._beside(lambda: _known(lambda: served.names.one(request.label)))
-        found = await self._apart(lambda: self.service.explain(request.text, label, request.baseline))
+        label = await self._run(lambda: _or_not_found(lambda: served.names.one(request.label)))
+        found = await self._run_slow(lambda: self.service.explain(request.text, label, request.baseline))
         return JSONResponse(asdict(found))
 
     async def neighbours(self, label: LabelNumber, baseline: OfBaseline = False) -> JSONResponse:
-        """Labels around one, in the label graph or, without training data, by their weights."""
+        """Return the neighbours of a label in the label graph or, without training data, by rows."""
         await self._catch_up()
         served = self._served(baseline)
-        _known(lambda: served.names.one(label))
-        return JSONResponse(asdict(await self._apart(lambda: self.service.near(label, baseline))))
+        _or_not_found(lambda: served.names.one(label))
+        return JSONResponse(asdict(await self._run_slow(lambda: self.service.near(label, baseline))))
 
     async def find_labels(self, search: SearchWords = "", limit: SearchLimit = 20) -> JSONResponse:
-        """Labels by words of their texts; those that begin with them come first."""
+        """Find labels by words of their texts; labels whose text begins with the words come first."""
         await self._catch_up()
         served = self.service.served
-        found = await self._beside(lambda: served.names.search(search, limit))
+        found = await self._run(lambda: served.names.search(search, limit))
         return JSONResponse(_listed(found, served))
 
     async def add_labels(self, request: Request, labels: AddRequest) -> JSONResponse:
-        """Add labels by text, with `Authorization: Bearer TOKEN`; they are on disk when it answers."""
+        """Add labels by text, with `Authorization: Bearer TOKEN`; the answer comes when they are on disk."""
         self.authorise(request)
         chosen = [_new_label(each) for each in labels.labels]
         added = await self._change(lambda: self.service.add(chosen))
@@ -143,7 +140,7 @@ class Api:
         return JSONResponse(_listed(added, self.service.served), status_code=201)
 
     async def add_examples(self, request: Request, given: ExamplesRequest) -> JSONResponse:
-        """Add texts with known labels, which count at once; they are on disk when it answers."""
+        """Add texts with known labels, which count at once; the answer comes when they are on disk."""
         self.authorise(request)
         examples = [Example(clean(one.text), one.labels, one.values, one.id) for one in given.examples]
         labels = [_new_label(each) for each in given.new_labels]
@@ -154,14 +151,14 @@ class Api:
         return JSONResponse(found, status_code=201)
 
     async def remove_example(self, request: Request, id: ExampleId) -> JSONResponse:
-        """Remove an example that was added; it does not count any more when it answers."""
+        """Remove an added example; after the answer it does not count any more."""
         self.authorise(request)
         if not await self._change(lambda: self.service.remove_example(id)):
             raise HTTPException(404, f"there is no example {id!r}")
         return JSONResponse({"examples": [], "all_examples": self.service.examples})
 
     async def about(self) -> JSONResponse:
-        """What is served."""
+        """Describe the served model."""
         await self._catch_up()
         served, baseline = self.service.served, self.service.baseline
         return JSONResponse(
@@ -178,11 +175,11 @@ class Api:
         )
 
     async def health(self) -> JSONResponse:
-        """Whether the process answers."""
+        """Answer, so that a monitor knows that the process runs."""
         return JSONResponse({"status": "ok"})
 
     async def ready(self) -> JSONResponse:
-        """Whether it can take requests: a text is predicted as those of requests are."""
+        """Predict one text like the text of a request, so that a monitor knows that predictions work."""
         if self.batcher.waiting >= self.limits.waiting:
             raise BusyError
         text = self.service.served.model.label_texts[0]
@@ -196,27 +193,27 @@ class Api:
             log.exception("predictions fail")
             raise UnavailableError("predictions fail; the log of the server says why") from error
         can_add = self.token is not None and self.service.adds
-        adding = await self._beside(lambda: self.service.trouble() or "on") if can_add else "off"
+        adding = await self._run(lambda: self.service.trouble() or "on") if can_add else "off"
         return JSONResponse({"status": "ok", "adding": adding})
 
     async def metrics(self) -> Response:
-        """Counts for Prometheus."""
+        """Return counts in the format of Prometheus."""
         return Response(self.counts.text(), media_type=CONTENT_TYPE)
 
     async def _query(self, request: PredictRequest, texts: Sequence[str], baseline: bool) -> queries.Query:
-        self._served(baseline)  # or a 404
+        self._served(baseline)  # raises a 404 without a baseline
         plain = queries.Query(tuple(texts), request.k, request.threshold)
         if request.allow is None and not request.deny:
             return plain
         await self._catch_up()
         numbers = self._served(baseline).names.numbers
-        # Looked up in a thread: of very many labels, the first time takes seconds.
-        allow = await self._beside(lambda: _known(lambda: numbers(request.allow or ())))
-        deny = await self._beside(lambda: _known(lambda: numbers(request.deny)))
+        # In a thread, since the first look-up among very many labels takes seconds.
+        allow = await self._run(lambda: _or_not_found(lambda: numbers(request.allow or ())))
+        deny = await self._run(lambda: _or_not_found(lambda: numbers(request.deny)))
         return replace(plain, allow=None if request.allow is None else allow, deny=deny)
 
     def _served(self, baseline: bool) -> Served:
-        return _known(lambda: self.service.at(baseline))
+        return _or_not_found(lambda: self.service.at(baseline))
 
     def _results(self, texts: Sequence[str], answers: queries.Answer, served: Served) -> list[dict[str, Any]]:
         return [
@@ -229,16 +226,16 @@ class Api:
         ]
 
     async def _catch_up(self) -> None:
-        """Know what other workers have acknowledged."""
+        """Apply the changes that other workers have acknowledged."""
         if self.service.is_behind():
-            await self._beside(self.service.catch_up)
+            await self._run(self.service.catch_up)
 
-    async def _beside(self, work: Callable[[], Found]) -> Found:
-        """Work in a thread that is left to itself if nobody waits for it any more."""
+    async def _run(self, work: Callable[[], Found]) -> Found:
+        """Run short work in a thread; the work goes on if the request is abandoned."""
         return await asyncio.wrap_future(self._threads.submit(work))
 
-    async def _apart(self, work: Callable[[], Found]) -> Found:
-        """Work beside the predictions that takes long; only so much at a time."""
+    async def _run_slow(self, work: Callable[[], Found]) -> Found:
+        """Run long work in a thread; raise BusyError if `Limits.explaining` of them are in progress."""
         if len(self._explaining) >= self.limits.explaining:
             raise BusyError
         future = self._threads.submit(work)
@@ -247,14 +244,14 @@ class Api:
         return await asyncio.wrap_future(future)
 
     async def _change(self, change: Callable[[], Found]) -> Found:
-        """Make a change, or say with a 409 what cannot be added."""
+        """Make a change; raise a 409 if it cannot be made."""
         try:
-            return await self._beside(change)
+            return await self._run(change)
         except DataError as error:
             raise HTTPException(409, str(error)) from error
 
     def authorise(self, request: Request) -> None:
-        """Refuse to add labels where that is off, or to who does not have the token."""
+        """Raise a 403 if adding labels is off, or a 401 if the request has no valid token."""
         if self.token is None or not self.service.adds:
             raise HTTPException(403, "adding labels is off; start the server with --token-file")
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -276,8 +273,8 @@ def _new_label(given: NewLabelRequest) -> NewLabel:
     )
 
 
-def _known(look_up: Callable[[], Found]) -> Found:
-    """What was named, or a 404."""
+def _or_not_found(look_up: Callable[[], Found]) -> Found:
+    """Return the result of a look-up; turn its DataError into a 404."""
     try:
         return look_up()
     except DataError as error:

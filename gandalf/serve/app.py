@@ -1,4 +1,4 @@
-"""The application: paths, and how errors are told."""
+"""Make the application: its paths, its page, and the answers to errors."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from starlette.types import Scope
 from gandalf.errors import DataError
 from gandalf.serve.annif import PROJECT, PROJECTS, SUGGEST_BODY, Annif, Project, Projects, Subjects
 from gandalf.serve.api import Api, Manner
+from gandalf.serve.direct import DirectPredict
 from gandalf.serve.guard import Guard, Locked
 from gandalf.serve.hosts import allowed_hosts
 from gandalf.serve.limits import Limits, UnavailableError
@@ -38,7 +39,6 @@ from gandalf.serve.schemas import (
     Status,
 )
 from gandalf.serve.service import Service
-from gandalf.serve.straight import Straight
 
 STATIC = Path(str(resources.files("gandalf.serve") / "static"))
 BAD, BUSY, UNKNOWN, REFUSED = (
@@ -54,7 +54,7 @@ def create_app(
     limits: Limits | None = None,
     manner: Manner | None = None,
 ) -> FastAPI:
-    """The application that serves a model; labels can be added where there is a token and a journal."""
+    """Return the application that serves a model; adding labels needs a token and a journal."""
     metrics, limits, manner = Metrics(), limits or Limits(), manner or Manner()
     api = Api(service, metrics, limits, token, manner)
 
@@ -68,15 +68,15 @@ def create_app(
         description="Labels of short texts. Every error is one sentence under the key `error`.",
         version="1",
         lifespan=lifespan,
-        docs_url=None,  # they load scripts from elsewhere
+        docs_url=None,  # FastAPI's page loads scripts from another site
         redoc_url=None,
-        redirect_slashes=False,  # they would lead to whatever host was asked for
+        redirect_slashes=False,  # a redirect would name the host that the request named
     )
     _add_paths(app, api)
     changing = (api.add_labels, api.add_examples, api.remove_example)
     for route in app.routes:
         if isinstance(route, APIRoute) and route.endpoint == api.predict:
-            route.app = Straight(route.app, api.predicted)  # asked far more often than anything else
+            route.app = DirectPredict(route.app, api.predicted)  # by far the most frequent request
         if isinstance(route, APIRoute) and route.endpoint in changing:
             route.app = Locked(route.app, api.authorise)
     _add_page(app)
@@ -121,12 +121,12 @@ def _add_page(app: FastAPI) -> None:
 
 
 class _Static(StaticFiles):
-    """Files of the page; a path that no file can have is one that is not there."""
+    """Files of the page; an impossible path is answered by a 404."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         try:
             return await super().get_response(path, scope)
-        except ValueError as error:  # a NUL in it
+        except ValueError as error:  # the path holds a NUL
             raise HTTPException(404) from error
 
 
@@ -134,23 +134,25 @@ def _add_errors(app: FastAPI) -> None:
     async def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
         if request.method == "POST" and "json" not in request.headers.get("content-type", ""):
-            return _told(415, "the request is not said to be JSON; send Content-Type: application/json")
-        return _told(422, _sentence(error))
+            return _error(
+                415, "the request is not said to be JSON; send Content-Type: application/json"
+            )
+        return _error(422, _validation_sentence(error))
 
     async def refused(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
         headers = {"allow": _methods(app, request)} if error.status_code == 405 else error.headers
-        return _told(error.status_code, _about(request, error), headers)
+        return _error(error.status_code, _http_sentence(request, error), headers)
 
     async def bad(request: Request, error: Exception) -> JSONResponse:
-        return _told(400, str(error))
+        return _error(400, str(error))
 
     async def unavailable(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, UnavailableError)
-        return _told(error.status, str(error), {"retry-after": "1"})
+        return _error(error.status, str(error), {"retry-after": "1"})
 
     async def broken(request: Request, error: Exception) -> JSONResponse:
-        return _told(500, "something went wrong in the server; its log says what")
+        return _error(500, "something went wrong in the server; its log says what")
 
     for kind, handler in (
         (RequestValidationError, invalid),
@@ -162,32 +164,33 @@ def _add_errors(app: FastAPI) -> None:
         app.add_exception_handler(kind, handler)
 
 
-def _told(status: int, sentence: str, headers: Any = None) -> JSONResponse:  # noqa: ANN401  starlette's
-    safe = sentence.encode("utf-8", "replace").decode()  # JSON may have held half of a surrogate pair
+def _error(status: int, sentence: str, headers: Any = None) -> JSONResponse:  # noqa: ANN401  starlette's
+    safe = sentence.encode("utf-8", "replace").decode()  # the request may hold half of a surrogate pair
     return JSONResponse({"error": safe}, status_code=status, headers=headers)
 
 
 def _methods(app: FastAPI, request: Request) -> str:
-    """All that is known at a path; of several routes, starlette names the first one's alone."""
+    """Return all methods of a path; with several routes, Starlette names those of the first route only."""
     here = (route for route in app.routes if route.matches(request.scope)[0] != Match.NONE)
     found = {method for route in here for method in getattr(route, "methods", None) or ()}
     return ", ".join(sorted(found | ({"HEAD"} if "GET" in found else set())))
 
 
-def _about(request: Request, error: HTTPException) -> str:
+def _http_sentence(request: Request, error: HTTPException) -> str:
+    """Return a sentence for an HTTP error; Starlette's own details for 404 and 405 are replaced."""
     if error.status_code == 404 and error.detail == "Not Found":
-        return "there is nothing at this path; /docs lists what there is"
+        return "there is nothing at this path; /docs lists all paths"
     if error.status_code == 405:
-        return f"{request.method} is not known at this path; /docs lists what is"
+        return f"{request.method} is not known at this path; /docs lists all paths"
     return str(error.detail)
 
 
-def _sentence(error: RequestValidationError) -> str:
-    """The fault that says most, with its place."""
-    # Where a value may be of two types, one of the faults is always that it is not of the other type.
+def _validation_sentence(error: RequestValidationError) -> str:
+    """Return the most useful fault of a request, with its place."""
+    # If a value may have two types, one fault is always that the value has not the other type. Skip it.
     fault = min(error.errors(), key=lambda each: each["type"].endswith("_type"))
     if fault["type"] == "json_invalid":
         return f"the request is not JSON ({fault['ctx']['error']})"
     place = ".".join(str(part) for part in fault["loc"] if str(part).replace("_", "").isalnum())
-    place = place.partition(".")[2]  # what comes first says whether it is of the body, the query or the path
+    place = place.partition(".")[2]  # without the first part: body, query or path
     return f"{place}: {fault['msg']}" if place else f"the request: {fault['msg']}"

@@ -1,4 +1,4 @@
-"""Concurrent requests become batches: whatever has come while one batch was computed is the next one."""
+"""Batch concurrent requests: all requests that arrive during one batch form the next batch."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class _Waiting(Generic[Question, Answered]):
 
 
 class Batcher(Generic[Question, Answered]):
-    """Answers questions in the order they come, many at once, in one thread of its own.
+    """Answers questions in the order of arrival, many at once, in a thread of its own.
 
-    Nobody waits for a batch to fill: a question that comes alone is answered alone, at once. What is no
-    `Exception`, such as a panic of a library written in Rust, ends the thread; another one takes its place.
+    No question waits for a batch to fill: a single question is answered at once. If something other than an
+    `Exception` is raised, such as a panic of a Rust library, the thread ends and another thread takes over.
     """
 
     def __init__(
@@ -44,25 +44,25 @@ class Batcher(Generic[Question, Answered]):
         waiting: int,
         seen: Callable[[int], None] = lambda size: None,
         begin: Callable[[], None] = lambda: None,  # called once in each thread
-        drain: float = 5.0,  # seconds that a thread has at the end
+        drain: float = 5.0,  # seconds that a thread has to finish at the end
     ) -> None:
         self._answer, self._most, self._room, self._seen, self._begin = answer, most, waiting, seen, begin
         self._drain = drain
         self._queue: deque[_Waiting[Question, Answered]] = deque()
         self._under_way: list[_Waiting[Question, Answered]] = []
-        self._bell: SimpleQueue[bool] = SimpleQueue()  # wakes the thread: there is something, or no more
+        self._bell: SimpleQueue[bool] = SimpleQueue()  # wakes the thread: True: a question came; False: stop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        # Sizes of all that came and of all that was taken: each is changed in one thread alone.
-        self._came, self._went = 0, 0
+        # Total sizes of questions that came and that were taken. Each number is changed by one thread only.
+        self._came, self._taken_size = 0, 0
 
     @property
     def waiting(self) -> int:
-        """The sizes of all that is in the queue."""
-        return self._came - self._went
+        """Return the total size of the questions in the queue."""
+        return self._came - self._taken_size
 
     async def ask(self, question: Question, size: int = 1) -> Answered:
-        """Return the answer, or raise `BusyError` at once if the queue is full."""
+        """Return the answer; raise `BusyError` at once if the queue is full."""
         waiting = self.waiting
         if waiting and waiting + size > self._room:
             raise BusyError
@@ -76,7 +76,7 @@ class Batcher(Generic[Question, Answered]):
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Answer for as long as the block lasts; to be entered in the event loop that asks."""
+        """Answer questions while the block runs; enter it in the event loop of the questions."""
         self._loop = asyncio.get_running_loop()
         self._start()
         try:
@@ -84,12 +84,12 @@ class Batcher(Generic[Question, Answered]):
         finally:
             self._bell.put(False)
             joined: threading.Thread | None = None
-            while self._thread is not None and joined is not self._thread:  # it may have been replaced
+            while self._thread is not None and joined is not self._thread:  # a broken thread is replaced
                 joined = self._thread
                 joined.join(self._drain)
 
     def _start(self) -> None:
-        # As a daemon: a thread that hangs does not keep the process from ending.
+        # A daemon, so that a thread that hangs does not keep the process alive.
         thread = threading.Thread(target=self._work, name="predict", daemon=True)
         thread.start()
         self._thread = thread
@@ -98,33 +98,34 @@ class Batcher(Generic[Question, Answered]):
         begun = False
         try:
             while True:
-                while batch := self._taken():
+                while batch := self._take_batch():
                     self._under_way = batch
-                    if not begun:  # here, since what fails here fails somebody's question
+                    if not begun:  # here, so that an error in it answers the questions of this batch
                         self._begin()
                         begun = True
-                    self._settle(batch)
+                    self._answer_batch(batch)
                 if not self._bell.get():
                     return
-        except BaseException:  # whatever it is, somebody waits for an answer
+        except BaseException:  # clients wait for an answer, whatever was raised
             log.exception("the thread that predicts broke off; another one takes its place")
             for one in self._under_way:
                 self._in_loop(_fail, one, UnavailableError(BROKEN))
             self._start()
 
-    def _taken(self) -> list[_Waiting[Question, Answered]]:
-        """As many as fit into a batch, without those that nobody waits for any more."""
+    def _take_batch(self) -> list[_Waiting[Question, Answered]]:
+        """Take the next questions that fit into a batch; drop abandoned questions."""
         batch: list[_Waiting[Question, Answered]] = []
         size = 0
         while self._queue and (not batch or size + self._queue[0].size <= self._most):
             one = self._queue.popleft()
-            self._went += one.size
+            self._taken_size += one.size
             if not one.future.done():
                 batch.append(one)
                 size += one.size
         return batch
 
-    def _settle(self, batch: list[_Waiting[Question, Answered]]) -> None:
+    def _answer_batch(self, batch: list[_Waiting[Question, Answered]]) -> None:
+        """Answer a batch; after an error, answer its questions one by one."""
         try:
             self._seen(sum(one.size for one in batch))
             answers = self._answer([one.question for one in batch])
@@ -132,14 +133,14 @@ class Batcher(Generic[Question, Answered]):
             if len(batch) == 1:
                 self._in_loop(_fail, batch[0], error)
                 return
-            for one in batch:  # one question's fault is not the others'
-                self._settle([one])
+            for one in batch:  # one bad question must not fail the others
+                self._answer_batch([one])
             return
         self._in_loop(_give, batch, answers)
 
-    def _in_loop(self, call: Callable[..., None], *given: Any) -> None:  # noqa: ANN401  handed on as it is
+    def _in_loop(self, call: Callable[..., None], *given: Any) -> None:  # noqa: ANN401  passed on unchanged
         assert self._loop is not None
-        with suppress(RuntimeError):  # the loop has ended, and nobody waits
+        with suppress(RuntimeError):  # the event loop has ended, so no client waits
             self._loop.call_soon_threadsafe(call, *given)
 
 

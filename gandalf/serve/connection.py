@@ -1,4 +1,4 @@
-"""A connection of a client: how much it may send before a request is known, and how slowly."""
+"""Limit what a client's connection may send before its request is known, and how slowly."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ BAD, LATE, LARGE, LARGE_HEAD = 400, 408, 413, 431
 
 
 class Connection(HttpToolsProtocol):
-    """Closes on who is too slow, in sending or in reading, and on heads that are too large.
+    """A connection that is closed if the client sends or reads too slowly, or sends too large a head.
 
-    Sizes are also counted as bytes come: the parser keeps a header until it has seen its end.
+    Bytes are counted as they arrive, since the parser reports a header only at its end.
     """
 
     def __init__(self, *given: Any, limits: Limits, **more: Any) -> None:  # noqa: ANN401  uvicorn's
         super().__init__(*given, **more)
         self._limits = limits
-        self._sending: asyncio.TimerHandle | None = None  # until when the client must have sent a part
-        self._reading: asyncio.TimerHandle | None = None  # until when it must have read something
+        self._sending: asyncio.TimerHandle | None = None  # fires if the client does not send in time
+        self._reading: asyncio.TimerHandle | None = None  # fires if the client does not read in time
         self._heads, self._in_head = 0, False
-        self._counted = 0  # bytes of the head, or those around the body's own
+        self._counted = 0  # bytes of the head, or bytes beside the content of the body
         self._refusal = (BAD, "the request is not HTTP as this server reads it")
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request."""
+        """Start the timer for the first request."""
         super().connection_made(transport)
         self._must_send()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Stop both timers."""
         self._sending = _stopped(self._sending)
         self._reading = _stopped(self._reading)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came."""
+        """Parse the bytes that came, and refuse too many of them."""
         if self._sending is None and self._is_idle():
             self._must_send()
         heads, in_head = self._heads, self._in_head
@@ -55,12 +55,12 @@ class Connection(HttpToolsProtocol):
             self._refuse(LARGE, "there is too much around the body of the request")
 
     def on_message_begin(self) -> None:
-        """Begin to count a head."""
+        """Start to count the bytes of a head."""
         super().on_message_begin()
         self._heads, self._in_head, self._counted = self._heads + 1, True, 0
 
     def on_headers_complete(self) -> None:
-        """Answer the request, if its head is not too large; what is raised here is a refusal."""
+        """Start the request; raise an error, which refuses it, if its head is too large."""
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > self._limits.head:
             self._refusal = (LARGE_HEAD, self._large_head())
@@ -70,31 +70,31 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Hand on what came; the application counts it."""
+        """Pass a part of the body on; the application counts its bytes."""
         self._counted -= len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Wait for nothing: the request is there."""
+        """Stop the timer: the request is complete."""
         self._sending = _stopped(self._sending)
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what the parser cannot read."""
+        """Refuse a request that the parser cannot read."""
         self._refuse(*self._refusal)
 
     def pause_writing(self) -> None:
-        """Begin to wait for a client that does not read."""
+        """Start a timer: the client does not read the answer."""
         super().pause_writing()
         self._reading = _stopped(self._reading, self._later(self.transport.abort))
 
     def resume_writing(self) -> None:
-        """Go on: it reads."""
+        """Stop the timer: the client reads again."""
         super().resume_writing()
         self._reading = _stopped(self._reading)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close a connection on which nothing comes, whether or not the last answer was read."""
+        """Close an idle connection, even if the last answer was not read."""
         self._close()
 
     def _must_send(self) -> None:
@@ -103,7 +103,7 @@ class Connection(HttpToolsProtocol):
     def _too_slow(self) -> None:
         self._sending = None
         if self._heads == 0 or (not self._in_head and self._is_idle()):
-            self._close()  # it has sent nothing, or only what was dropped
+            self._close()  # the client has sent nothing, or only bytes that were dropped
         else:
             self._refuse(LATE, f"the request was not there within {self._limits.sending:g} seconds")
 
@@ -114,7 +114,7 @@ class Connection(HttpToolsProtocol):
         return f"the head of the request is larger than {self._limits.head:,} bytes"
 
     def _refuse(self, status: int, sentence: str) -> None:
-        """Say what is wrong, unless an answer to another request is on its way, and close."""
+        """Answer with an error, unless another answer is being sent, and close the connection."""
         under_way = not self._is_idle() and (self._in_head or self.cycle.response_started)
         if not under_way and not self.pipeline:
             body = json.dumps({"error": sentence}).encode()
@@ -127,7 +127,7 @@ class Connection(HttpToolsProtocol):
     def _close(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
-            self._later(self.transport.abort)  # should nobody read what is still to be sent
+            self._later(self.transport.abort)  # if the client does not read the rest
 
     def _later(self, call: Callable[[], None]) -> asyncio.TimerHandle:
         return self.loop.call_later(self._limits.sending, call)

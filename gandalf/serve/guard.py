@@ -1,4 +1,4 @@
-"""Around requests: size and time are limited, the token asked for, and nothing loaded from elsewhere."""
+"""Guard every request: limit its size and time, check its host and token, and send security headers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gandalf.serve.limits import Limits
 from gandalf.serve.metrics import Metrics
 
 BAD, TOO_LARGE, NOT_HERE, LATE = 400, 413, 421, 503
-PATIENCE = 16  # times the limit: so much is read and dropped, since who is still sending reads no answer
+PATIENCE = 16  # times the limit that is read and dropped: a client that still sends does not read the answer
 HEADERS = (
     (b"content-security-policy", b"default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"),
     (b"x-content-type-options", b"nosniff"),
@@ -33,12 +33,12 @@ class Guard:
         self._sentence = f"the request is larger than {limits.body:,} bytes"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it."""
+        """Pass the request on or refuse it, and count it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         began, status, head_alone = time.perf_counter(), 0, scope["method"] == "HEAD"
-        if head_alone:  # as GET, without what it would show
+        if head_alone:  # answered like GET, without the body
             scope = {**scope, "method": "GET"}
 
         async def sending(message: Message) -> None:
@@ -54,19 +54,19 @@ class Guard:
             async with asyncio.timeout(self._deadline):
                 await self._within_limits(scope, receive, sending)
         except TimeoutError:
-            if status:  # half an answer: the connection is closed
+            if status:  # a part of the answer is sent already; the error closes the connection
                 raise
             late = f"there was no answer within {self._deadline:g} seconds; ask again in a moment"
             await _refuse(sending, LATE, late, (b"retry-after", b"1"))
         finally:
-            path = getattr(scope.get("route"), "path", "other")  # one of a few, whatever is asked
+            path = getattr(scope.get("route"), "path", "other")  # a route, so that paths stay few
             self._metrics.requests.labels(path, str(status or 500)).inc()
             self._metrics.seconds.labels(path).observe(time.perf_counter() - began)
 
     async def _within_limits(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it before its body is there.
+        """Pass the request on, or refuse it before its body is read.
 
-        uvicorn reads on and drops the body, unless it is told to hang up.
+        uvicorn then reads and drops the body, unless the answer closes the connection.
         """
         announced, host = _announced(scope), asked_host(scope)
         if host is None:
@@ -83,7 +83,7 @@ class Guard:
             await self._app(scope, self._counted(receive), send)
 
     def _counted(self, receive: Receive) -> Receive:
-        """The same messages, until they are too many bytes: a request need not say how long it is."""
+        """Return `receive` with a limit on the total bytes, for requests that do not announce their size."""
         size = 0
 
         async def receiving() -> Message:
@@ -98,13 +98,13 @@ class Guard:
 
 
 class Locked:
-    """Stands in front of a route's own application: who may not ask is told so before a body is read."""
+    """A layer around a route that checks the token before the body is read."""
 
     def __init__(self, app: ASGIApp, authorise: Callable[[Request], None]) -> None:
         self._app, self._authorise = app, authorise
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or raise what is wrong with its token."""
+        """Pass the request on; raise an error if its token is missing or wrong."""
         self._authorise(Request(scope))
         await self._app(scope, receive, send)
 
@@ -117,6 +117,7 @@ async def _refuse(send: Send, status: int, sentence: str, *more: tuple[bytes, by
 
 
 def _announced(scope: Scope) -> int:
+    """Return the size that the request announces, or 0."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit():
             return int(value[:20])

@@ -1,7 +1,7 @@
-"""Names that a server answers to.
+"""Check the host name of a request against DNS rebinding.
 
-A page of another site can point its own name at this machine (DNS rebinding), and would then read what the
-server says. Its requests still carry that name.
+A page of another site can point its own name at this machine, and could then read the server's answers. Its
+requests still carry that name, so requests with unknown names are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?")
 
 
 def allowed_hosts(names: Iterable[str]) -> frozenset[str]:
-    """Return the names of this machine to itself and the given ones, or refuse what is no name."""
+    """Return the loopback names and the given names; raise a DataError for a malformed name."""
     found = set(LOOPBACK)
     for name in names:
         known = host_name(f"[{name}]" if name.count(":") > 1 else name)
@@ -32,18 +32,18 @@ def allowed_hosts(names: Iterable[str]) -> frozenset[str]:
 
 
 def host_name(header: str) -> str | None:
-    """Return the name in a Host header without its port, or None if there is none."""
+    """Return the name in a Host header without its port, or None if the header is malformed."""
     match = _HOST.fullmatch(header.lower())
     return None if match is None else (match[1] or match[2]).removesuffix(".")
 
 
 def asked_host(scope: Scope) -> str | None:
-    """Return the name that a request was sent to, or None if its head does not have exactly one."""
+    """Return the host name of a request, or None if it does not have exactly one Host header."""
     headers = [value for name, value in scope["headers"] if name == b"host"]
     return host_name(headers[0].decode("latin-1")) if len(headers) == 1 else None
 
 
 def is_own_address(host: str, scope: Scope) -> bool:
-    """Return True if a request names the address that its connection came in at."""
+    """Return True if the host is the address at which the connection arrived."""
     server = scope.get("server")
     return server is not None and host == server[0]

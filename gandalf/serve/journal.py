@@ -1,6 +1,7 @@
-"""What was added while a model is served, kept in a file: what was acknowledged is there after any crash.
+"""Keep the changes of a served model in a file; an acknowledged change survives any crash.
 
-One line for each request. A line without its end was never acknowledged, and the next writer removes it.
+The file has one line for each request. A line without its end was never acknowledged, and the next writer
+removes it.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ from gandalf.serve.limits import FullError, UnavailableError
 FORMAT = "gandalf added labels"
 RECORDS = {"format", "labels", "examples", "removed"}  # a line has at least one of these
 SHORTER = "the journal of the server is shorter than it was"
-LOCKED = 30.0  # seconds that another process may take to write
-KEPT = ("text", "id", "examples", "neighbours")  # of a label
+LOCKED = 30.0  # seconds to wait for the lock of another process
+KEPT = ("text", "id", "examples", "neighbours")  # fields of a label that are stored
 
 log = logging.getLogger("uvicorn.error")
 
 
 @dataclass(frozen=True)
 class Change:
-    """What one request changed: labels and examples that it added, examples that it removed."""
+    """The change of one request: labels and examples that it added, examples that it removed."""
 
     labels: tuple[NewLabel, ...] = ()
     examples: tuple[Example, ...] = ()
-    removed: tuple[str, ...] = ()  # ids of examples that the model's own folder holds
+    removed: tuple[str, ...] = ()  # ids of removed examples that the model folder holds
 
     def as_record(self) -> dict[str, Any]:
-        """Return plain values; what is empty is left out."""
+        """Return the change as plain values, without empty fields."""
         found: dict[str, Any] = {}
         if self.labels:
             found["labels"] = [
@@ -57,7 +58,7 @@ class Change:
 
     @staticmethod
     def of(record: dict[str, Any]) -> Change:
-        """Return the change that `as_record` gave."""
+        """Return the change of a record made by `as_record`."""
         return Change(
             tuple(NewLabel(**label) for label in record.get("labels", ())),
             tuple(Example(**example) for example in record.get("examples", ())),
@@ -66,26 +67,26 @@ class Change:
 
 
 class Journal:
-    """The changes of a file in their order; several processes may read and write it.
+    """The changes of a file in their order; several processes may read and write the file.
 
-    What goes wrong with the file at the start is a `DataError`. Later it never keeps anyone from reading:
-    `trouble` says why nothing can be written, and writing raises an `UnavailableError`.
+    At the start, a fault of the file raises a `DataError`. Later a fault never stops predictions: `trouble`
+    returns the reason why nothing can be written, and writing raises an `UnavailableError`.
     """
 
     def __init__(self, path: Path, model: Part) -> None:
-        self._file: FileIO | None = None  # held open: so long, its inode goes to no other file
+        self._file: FileIO | None = None  # kept open, so that no other file can get its inode
         self.path, self._header = path, {"format": FORMAT, "version": 1, **_fingerprint(model)}
         self._lock = FileLock(f"{path}.lock", timeout=LOCKED)
-        self._identity = (0, 0)  # of that file: device and inode
-        self._bad: int | None = None  # the first line of it that is no change
-        self._wrong: str | None = None  # what is wrong with the file as a whole
-        self._changed: str | None = None  # that what was read of it is not there any more
-        self._ignored: os.stat_result | None = None  # another file under its name that is no journal
-        self._read, self._seen = 0, 0  # bytes of it that were taken in, and those that were looked at
-        self._lines, self._mark = 0, 0  # of what was taken in: its lines and their checksum
+        self._identity = (0, 0)  # device and inode of the open file
+        self._bad: int | None = None  # number of the first damaged line
+        self._wrong: str | None = None  # fault of the file as a whole, such as that it cannot be read
+        self._changed: str | None = None  # set if another program changed bytes that were read
+        self._ignored: os.stat_result | None = None  # a file that took the name and is no journal
+        self._read, self._seen = 0, 0  # bytes of complete lines that were read; bytes that were looked at
+        self._lines, self._mark = 0, 0  # number and checksum of the lines that were read
         with self._lock:
             first = _first_line(path)
-            if not first.endswith(b"\n"):  # nothing was ever acknowledged
+            if not first.endswith(b"\n"):  # without a complete line nothing was acknowledged
                 self._create()
             elif self._record(first) != self._header:
                 what = "holds labels that were added to another model, or is no such file"
@@ -94,7 +95,7 @@ class Journal:
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be written now, without saying where the file is."""
+        """Return the reason why nothing can be written now, or None; clients see it, so it names no path."""
         wrong = self._wrong or self._changed
         if wrong is not None:
             return f"nothing can be added now: {wrong}"
@@ -104,7 +105,7 @@ class Journal:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else writes."""
+        """Hold the lock, so that no other process writes."""
         try:
             self._lock.acquire()
         except (OSError, Timeout) as error:
@@ -116,22 +117,22 @@ class Journal:
             self._lock.release()
 
     def behind(self) -> bool:
-        """Return True if there is something that was not read yet; a thread that predicts asks too."""
+        """Return True if the file has changes that were not read yet; cheap, since predictions ask it too."""
         try:
             found = self.path.stat()
         except OSError as error:
-            self._say(_unreadable(error))
+            self._set_wrong(_unreadable(error))
             return False
         if _identity(found) != self._identity:
             return self._ignored is None or _version(found) != _version(self._ignored)
-        self._say(SHORTER if found.st_size < self._read else None)
+        self._set_wrong(SHORTER if found.st_size < self._read else None)
         return found.st_size > self._seen
 
     def new(self, *, strict: bool = False) -> tuple[bool, list[Change | None]]:
-        """Return what anyone changed since this was last asked; None stands for a line that is no change.
+        """Return the changes since the last call; None stands for a damaged line.
 
-        True with it: the file was written anew; the changes are all there are, and stand in place of those
-        that were returned before. `strict` refuses a line that is no change.
+        The first value is True if the file was written anew. The changes then replace all earlier changes.
+        With `strict`, a damaged line raises a DataError.
         """
         try:
             afresh = self._reopened()
@@ -139,11 +140,11 @@ class Journal:
             self._file.seek(self._read)
             content = self._file.read()
         except OSError as error:
-            self._say(_unreadable(error))
+            self._set_wrong(_unreadable(error))
             return False, []
         self._seen = self._read + len(content)
         found = list[Change | None]()
-        for line in content[: _whole(content)].splitlines(keepends=True):  # the rest may be under way
+        for line in content[: _end_of_lines(content)].splitlines(keepends=True):  # the rest is being written
             self._read, self._lines = self._read + len(line), self._lines + 1
             self._mark = zlib.crc32(line, self._mark)
             try:
@@ -158,27 +159,27 @@ class Journal:
         return afresh, found
 
     def verify(self) -> str | None:
-        """Return why nothing can be written, also if something else has changed what was read."""
+        """Read the file again, and return the reason why nothing can be written, or None."""
         self.behind()
         try:
             same = zlib.crc32(self._content()) == self._mark
         except OSError as error:
-            self._say(_unreadable(error))
+            self._set_wrong(_unreadable(error))
         else:
             self._changed = None if same else "the journal of the server was changed by something else"
         return self.trouble
 
     def check(self) -> None:
-        """Raise an error if nothing can be written. Hold the lock, and have read what is there."""
+        """Raise an `UnavailableError` if nothing can be written. Lock and read all changes before."""
         trouble = self.verify()
         if trouble is not None:
             raise UnavailableError(trouble)
 
     def append(self, change: Change) -> None:
-        """Write a change; on return it is on the disk. Hold the lock, and have checked the file."""
+        """Write a change to the disk. Hold the lock, and call `check` before."""
         line = _line(change.as_record())
-        with self._written(), open(self.path, "r+b", buffering=0) as file:
-            file.truncate(self._read)  # what was cut short was never acknowledged
+        with self._as_unavailable(), open(self.path, "r+b", buffering=0) as file:
+            file.truncate(self._read)  # an incomplete line was never acknowledged
             file.seek(self._read)
             try:
                 _write(file, line)
@@ -190,9 +191,9 @@ class Journal:
         self._seen, self._mark = self._read, zlib.crc32(line, self._mark)
 
     def remove(self, id: str) -> None:
-        """Remove an example: of one that was added here nothing is left in the file.
+        """Remove an example; if this file added the example, rewrite the file without it.
 
-        Hold the lock, and have checked the file.
+        Hold the lock, and call `check` before.
         """
         changes, found = list[Change](), False
         for line in self._content().splitlines()[1:]:
@@ -204,16 +205,16 @@ class Journal:
         if not found:
             self.append(Change(removed=(id,)))
             return
-        with self._written(), written(self.path, "wb", sync=True) as file:
+        with self._as_unavailable(), written(self.path, "wb", sync=True) as file:
             for record in (self._header, *(change.as_record() for change in changes)):
                 file.write(_line(record))
 
     def spoilt(self) -> None:
-        """Note that a change that was read cannot be made: then the next ones may not mean what they say."""
+        """Mark the last line as damaged: its change cannot be made, so later changes may be wrong too."""
         self._bad = self._bad or self._lines
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -222,31 +223,31 @@ class Journal:
         self.close()
 
     def _content(self) -> bytes:
-        """Return what was read, as it is in the file now."""
+        """Return the present bytes of the part of the file that was read before."""
         assert self._file is not None
         self._file.seek(0)
         return self._file.read(self._read) or b""
 
     def _open(self) -> None:
-        """Hold the file that is there now, without having read anything of it."""
+        """Open the file that has the name now, and start to read it from its beginning."""
         before, self._file = self._file, FileIO(self.path)
         self._read, self._seen, self._lines, self._mark, self._bad = 0, 0, 0, 0, None
-        # At last: a thread that predicts would compare the new file with what was read of the old one.
+        # Set last. Otherwise a predicting thread would compare the new file with numbers of the old one.
         self._identity = _identity(os.fstat(self._file.fileno()))
         if before is not None:
             before.close()
 
     def _reopened(self) -> bool:
-        """Turn to another file under the name, if it is a journal of this model."""
+        """Open another file that took the name, if it is a journal of this model; return True if so."""
         found = self.path.stat()
         if _identity(found) == self._identity:
             return False
         if not self._is_own(_first_line(self.path)):
             self._ignored = found
-            self._say("the journal of the server was replaced by another file")
+            self._set_wrong("the journal of the server was replaced by another file")
             return False
         self._open()
-        self._say(None)
+        self._set_wrong(None)
         return True
 
     def _is_own(self, first: bytes) -> bool:
@@ -255,14 +256,15 @@ class Journal:
         except DataError:
             return False
 
-    def _say(self, wrong: str | None) -> None:
-        """Keep what is wrong with the file; its first time is logged."""
+    def _set_wrong(self, wrong: str | None) -> None:
+        """Store a fault of the file, or None; log it if it is new."""
         if wrong is not None and wrong != self._wrong:
             log.error("%s: %s", self.path, wrong)
         self._wrong = wrong
 
     @contextmanager
-    def _written(self) -> Iterator[None]:
+    def _as_unavailable(self) -> Iterator[None]:
+        """Turn an error of writing into an `UnavailableError`."""
         try:
             yield
         except (OSError, DataError) as error:
@@ -276,7 +278,7 @@ class Journal:
         try:
             with open(self.path, "wb", buffering=0) as file:
                 _write(file, _line(self._header))
-            sync_path(self.path.parent)  # a new file's name is on the disk only when its folder is
+            sync_path(self.path.parent)  # the name of a new file is on disk only when its folder is
         except OSError as error:
             raise DataError(f"cannot be written ({error.strerror or error})", file=self.path) from error
 
@@ -293,7 +295,7 @@ class Journal:
 
 
 def _fingerprint(model: Part) -> dict[str, int]:
-    """What tells a model's labels from another's."""
+    """Return number and checksum of a model's label texts."""
     mark = 0
     for text in model.label_texts:
         mark = zlib.crc32(text.encode("utf-8", "replace") + b"\n", mark)
@@ -308,7 +310,7 @@ def _first_line(path: Path) -> bytes:
 
 
 def _write(file: FileIO, line: bytes) -> None:
-    """Write a line whole and sync it."""
+    """Write a complete line and sync it."""
     left = memoryview(line)
     while left:
         left = left[file.write(left) :]
@@ -331,5 +333,6 @@ def _version(found: os.stat_result) -> tuple[int, int, int, int]:
     return *_identity(found), found.st_size, found.st_mtime_ns
 
 
-def _whole(content: bytes) -> int:
+def _end_of_lines(content: bytes) -> int:
+    """Return the end of the last complete line."""
     return content.rfind(b"\n") + 1

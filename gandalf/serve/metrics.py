@@ -1,4 +1,4 @@
-"""What a server counts, for Prometheus."""
+"""Count requests and batches of a server, for Prometheus."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where several workers put their counts together
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # environment variable: the folder in which workers share their counts
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -22,7 +22,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class Metrics:
-    """Counts of one server; with several workers, of all of them."""
+    """The counts of a server; with several workers, the counts of all of them."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -48,5 +48,5 @@ class Metrics:
             MultiProcessCollector(self._registry)  # type: ignore[no-untyped-call]
 
     def text(self) -> bytes:
-        """All counts in Prometheus' text format."""
+        """Return all counts in Prometheus' text format."""
         return generate_latest(self._registry)

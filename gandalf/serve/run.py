@@ -1,4 +1,4 @@
-"""From settings to a server that listens: one process, or several that share a port."""
+"""Start a server from its settings: in one process, or in several that share a port."""
 
 from __future__ import annotations
 
@@ -43,35 +43,35 @@ from gandalf.serve.sockets import address, bound, listen, when_open
 
 IndexKind = Literal["exact", "hnsw", "codes"]
 
-SETTINGS = "GANDALF_SERVE"  # what worker processes find their settings under
+SETTINGS = "GANDALF_SERVE"  # environment variable that passes the settings to worker processes
 FACTORY = "gandalf.serve.run:app_of_worker"
-LEAST_TOKEN = 16  # characters
-DRAIN = 30  # seconds that requests have to end in when the server is told to
-SWITCH = 5e-4  # seconds that the thread which predicts may keep others waiting; Python would let it 5e-3
+LEAST_TOKEN = 16  # fewest characters of a token
+DRAIN = 30  # seconds that requests have to finish when the server stops
+SWITCH = 5e-4  # seconds between thread switches; with Python's 5e-3 the predicting thread blocks HTTP
 
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """What is served, and how: plain values that a worker process can be handed."""
+    """The settings of a server, as plain values that can be passed to a worker process."""
 
     model: str
     baseline: str | None = None
     data: str | None = None
     table: dict[str, str | None] = field(default_factory=dict)  # how a table of training data is read
     token_file: str | None = None
-    added: str | None = None  # the journal of labels that were added; by default beside the model
+    added: str | None = None  # the journal of added labels; by default beside the model
     device: str = "cpu"
-    verify: bool = True  # that each file of a model is what was written
+    verify: bool = True  # compare the files of a model with their hashes
     index: IndexKind = "exact"
     rows: RowsKind = "float32"
     workers: int = 1
-    threads: int | None = None  # that predict, in each worker
-    hosts: list[str] = field(default_factory=list)  # names that it answers to, besides loopback's
-    limits: dict[str, Any] = field(default_factory=dict)  # that are not the usual ones
+    threads: int | None = None  # predicting threads in each worker
+    hosts: list[str] = field(default_factory=list)  # host names besides those of loopback
+    limits: dict[str, Any] = field(default_factory=dict)  # limits that differ from the defaults
 
 
 def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sentence: None) -> FastAPI:
-    """Load everything, and make the application of it."""
+    """Load models, data and journal, and make the application."""
     sys.setswitchinterval(SWITCH)
     token = None if settings.token_file is None else read_token(Path(settings.token_file), tell)
     splits = None if settings.data is None else load(settings.data, options=_options(settings.table))
@@ -85,14 +85,14 @@ def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sent
 
 
 def _threads(settings: ServeSettings) -> int:
-    """By default one core is left for HTTP; an index looks at so few rows that threads would only wait."""
+    """Return the predicting threads: one core is left for HTTP; an index reads too few rows for threads."""
     return 1 if settings.index != "exact" else max(1, (os.cpu_count() or 1) // settings.workers - 1)
 
 
 def _served(
     folder: str, settings: ServeSettings, splits: Splits | None, tell: Callable[[str], None]
 ) -> tuple[Served, MakePredictor]:
-    """The model as it is, and what makes a predictor of it when it has more labels."""
+    """Load a model for serving; return it with the function that makes a predictor after labels are added."""
     model = load_model(folder, settings.device, verify=settings.verify)
     for network in networks(model):
         settle(network.encoder)
@@ -111,7 +111,7 @@ def _served(
 
 
 def _index(kind: IndexKind, model: Part, folder: Path, rows: RowsKind) -> tuple[Hnsw | Codes | None, bool]:
-    """Return what the model is searched by, where that is not exact, and True if it was made just now."""
+    """Return the index of the model, or None for exact search, and True if the index is new."""
     if kind == "exact":
         return None, False
     network = need_network(
@@ -121,7 +121,7 @@ def _index(kind: IndexKind, model: Part, folder: Path, rows: RowsKind) -> tuple[
 
 
 def _searched(model: Part, index: Hnsw | Codes) -> Predictor:
-    """Return a predictor of a network that may have more labels than the index."""
+    """Return a predictor that searches by the index; the model may have more labels than the index."""
     return Predictor(model, search=index.over(Predictor(model).network.head))
 
 
@@ -137,12 +137,12 @@ def _options(table: dict[str, str | None]) -> TableOptions:
 
 
 def _journal(settings: ServeSettings, model: Part, tell: Callable[[str], None]) -> Journal | None:
-    """Labels that were added are served with or without a token; only who has one adds more."""
+    """Open the journal; without a token, an existing journal is served and nothing can be added."""
     path = _journal_path(settings)
     if settings.token_file is None and not path.exists():
         return None
     if path.exists():
-        tell(f"{path}: labels in it that were added before are served too")
+        tell(f"{path}: the labels that were added before are served too")
     return Journal(path, model)
 
 
@@ -154,7 +154,7 @@ def _journal_path(settings: ServeSettings) -> Path:
 
 
 def read_token(path: Path, tell: Callable[[str], None]) -> str:
-    """The token of a file: its first line. Whether others can read the file is told."""
+    """Return the token, the only word of a file; warn if all users can read the file."""
     try:
         mode = path.stat().st_mode
         lines = path.read_text("ascii").split()
@@ -170,38 +170,45 @@ def read_token(path: Path, tell: Callable[[str], None]) -> str:
 
 
 def app_of_worker() -> FastAPI:
-    """The application of a worker process, by the settings that it was started with."""
+    """Return the application of a worker process, from the settings in its environment."""
     app = build_app(ServeSettings(**json.loads(os.environ[SETTINGS])))
-    _stays()
+    _freeze_garbage()
     return app
 
 
-def _stays() -> None:
-    """All that is there now stays: it is not looked through again, which would be a pause."""
+def _freeze_garbage() -> None:
+    """Exclude all present objects from garbage collection, which would pause the server."""
     gc.collect()
     gc.freeze()
 
 
 def serve(settings: ServeSettings, host: str, port: int, tell: Callable[[str], None]) -> None:
-    """Serve until told to end; requests that are under way are answered before that."""
-    with bound(host, port) as own:  # at once: that the address is taken is said before anything is loaded
-        app = build_app(settings, tell)  # also where there are workers: what is wrong is said once, here
+    """Serve until the process is stopped; requests in progress are answered first."""
+    with bound(host, port) as own:  # first, so that a taken address is an error before anything is loaded
+        app = build_app(settings, tell)  # also with workers, so that an error is told once, here
         where, port = f"serving at {address(own)}; Ctrl-C ends it", own.getsockname()[1]
         if settings.workers == 1:
-            _stays()
+            _freeze_garbage()
             listen(own)
             tell(where)
-            uvicorn.Server(uvicorn.Config(app, **_how(settings))).run(sockets=[own])
+            uvicorn.Server(uvicorn.Config(app, **_uvicorn_options(settings))).run(sockets=[own])
             return
     del app
-    gc.collect()  # the workers have models of their own
+    gc.collect()  # frees the model: each worker loads its own
     when_open(host, port, lambda: tell(where))
     with tempfile.TemporaryDirectory(prefix="gandalf-metrics-") as folder:
         os.environ |= {SETTINGS: json.dumps(asdict(settings)), FOLDER: folder}
-        uvicorn.run(FACTORY, factory=True, host=host, port=port, workers=settings.workers, **_how(settings))
+        uvicorn.run(
+            FACTORY,
+            factory=True,
+            host=host,
+            port=port,
+            workers=settings.workers,
+            **_uvicorn_options(settings),
+        )
 
 
-def _how(settings: ServeSettings) -> dict[str, Any]:
+def _uvicorn_options(settings: ServeSettings) -> dict[str, Any]:
     return {
         "log_level": "warning",
         "access_log": False,

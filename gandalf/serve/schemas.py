@@ -1,4 +1,4 @@
-"""What requests and answers look like: the OpenAPI document is made of these."""
+"""Define the requests and answers; the OpenAPI document is made from these classes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gandalf.serve.limits import Limits
 LIMITS = Limits()
 
 
-def _whole(value: Any) -> Any:  # noqa: ANN401  whatever a request holds
-    """To JSON, 5.0 is a whole number."""
+def _whole(value: Any) -> Any:  # noqa: ANN401  any JSON value
+    """Turn 5.0 into 5, since JSON does not tell the two apart."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -37,13 +37,13 @@ Count = Annotated[StrictInt, Field(ge=1, le=LIMITS.k), BeforeValidator(_whole)]
 
 
 class Asked(BaseModel):
-    """A request; a name that is not known is refused, since it was meant to do something."""
+    """A request; an unknown field is an error, so that a misspelt field is not ignored."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class PredictRequest(Asked):
-    """One text under `text` or many under `texts`, and which of their labels are wanted."""
+    """One text in `text` or many in `texts`, and the wanted number and choice of labels."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"oneOf": [{"required": ["text"]}, {"required": ["texts"]}]}
@@ -55,9 +55,13 @@ class PredictRequest(Asked):
     threshold: Annotated[float, Field(ge=0, le=1, strict=True)] | None = Field(
         None, description="Leave out labels less probable than this."
     )
-    allow: Names | None = Field(default=None, description="Only these labels, by number, id or whole text.")
-    deny: Names = Field(default_factory=list, description="None of these labels.")
-    baseline: StrictBool = Field(default=False, description="Also ask the model beside it.")
+    allow: Names | None = Field(
+        default=None, description="Predict only these labels, by number, id or whole text."
+    )
+    deny: Names = Field(
+        default_factory=list, description="Do not predict these labels, by number, id or whole text."
+    )
+    baseline: StrictBool = Field(default=False, description="Also ask the baseline model.")
 
     @model_validator(mode="after")
     def _need_one_of_them(self) -> Self:
@@ -67,61 +71,62 @@ class PredictRequest(Asked):
 
     @property
     def all_texts(self) -> list[str]:
-        """The texts that are asked about."""
+        """Return the texts of the request as a list."""
         return self.texts or ([self.text] if isinstance(self.text, str) else self.text)
 
 
 class EmbedRequest(Asked):
-    """Texts whose vectors are wanted."""
+    """Texts to turn into vectors."""
 
     texts: Texts
-    baseline: StrictBool = Field(default=False, description="By the model beside it.")
+    baseline: StrictBool = Field(default=False, description="Ask the baseline model.")
 
 
 class ExplainRequest(Asked):
-    """A text and a label of it."""
+    """A text, and the label to explain."""
 
     text: Text
     label: Name
-    baseline: StrictBool = Field(default=False, description="Explain the model beside it.")
+    baseline: StrictBool = Field(default=False, description="Explain the baseline model.")
 
 
 class NewLabelRequest(Asked):
-    """A label to add: its text, and what else is known of it."""
+    """A label to add: its text and optionally its id, examples and neighbours."""
 
     text: Annotated[StrictStr, Field(min_length=1, max_length=LIMITS.length)]
     id: Annotated[StrictStr, Field(min_length=1, max_length=LIMITS.length)] | None = None
     examples: Annotated[list[Text], Field(max_length=LIMITS.examples)] = Field(
-        default_factory=list, description="Texts that are known to have it."
+        default_factory=list, description="Texts that are known to have the label."
     )
     neighbours: Annotated[list[Name], Field(max_length=LIMITS.examples)] = Field(
-        default_factory=list, description="Known labels that are like it, by number, id or whole text."
+        default_factory=list,
+        description="Known labels that are like the new label, by number, id or whole text.",
     )
 
 
 class AddRequest(Asked):
-    """Labels to add, all of them or none."""
+    """Labels to add; all are added or none."""
 
     labels: Annotated[list[NewLabelRequest], Field(min_length=1, max_length=LIMITS.new_labels)]
 
 
 class ExampleRequest(Asked):
-    """A text and labels that it is known to have."""
+    """A text with its known labels."""
 
     text: Annotated[StrictStr, Field(min_length=1, max_length=LIMITS.length)]
     labels: Annotated[list[Name], Field(min_length=1, max_length=LIMITS.names)] = Field(
-        description="By number, id or whole text."
+        description="The labels, by number, id or whole text."
     )
     values: list[Annotated[float, Field(ge=-1, le=1, strict=True)]] | None = Field(
-        None, description="One for each label: 1 for has it, -1 for does not have it."
+        None, description="One value for each label: 1: the text has the label; -1: it does not."
     )
     id: Annotated[StrictStr, Field(min_length=1, max_length=LIMITS.length)] | None = Field(
-        None, description="By which it can be removed; else one is made up."
+        None, description="Id by which the example can be removed. Default: a random id."
     )
 
 
 class ExamplesRequest(Asked):
-    """Examples to add, and labels that they need; all of them or none."""
+    """Examples to add, and labels that they need; all are added or none."""
 
     examples: Annotated[list[ExampleRequest], Field(min_length=1, max_length=LIMITS.new_labels)]
     new_labels: Annotated[list[NewLabelRequest], Field(max_length=LIMITS.new_labels)] = Field(
@@ -130,13 +135,13 @@ class ExamplesRequest(Asked):
 
 
 class Error(BaseModel):
-    """What went wrong, in a sentence."""
+    """An error, as one sentence."""
 
     error: str
 
 
 class Label(BaseModel):
-    """A label by its number, its own id if it has one, and its text."""
+    """A label: its number, its id if labels have ids, and its text."""
 
     label: int
     id: str | None
@@ -158,7 +163,7 @@ class Result(BaseModel):
 
 
 class Predictions(BaseModel):
-    """Labels of each text in the order asked; scores are probabilities if the model is calibrated."""
+    """Labels of each text, in the order of the request; scores of a calibrated model are probabilities."""
 
     results: list[Result]
     baseline: list[Result] | None = None
@@ -166,34 +171,34 @@ class Predictions(BaseModel):
 
 
 class Embedded(BaseModel):
-    """A vector of length 1 for each text in the order asked; products say how alike two texts are."""
+    """A vector of length 1 for each text, in the order of the request; products are similarities."""
 
     vectors: list[list[float]]
 
 
 class Labels(BaseModel):
-    """Some labels, and how many there are in all."""
+    """Some labels, and the number of all labels."""
 
     labels: list[Label]
     all_labels: int
 
 
 class AddedExample(BaseModel):
-    """An example and the id by which it can be removed."""
+    """An example, and the id by which it can be removed."""
 
     id: str
     text: str
 
 
 class Examples(BaseModel):
-    """Examples that were added, and how many there are in all."""
+    """The examples that were added, and the number of all examples."""
 
     examples: list[AddedExample]
     all_examples: int
 
 
 class Word(BaseModel):
-    """A word of the text, and the label's probability without it."""
+    """A word of the text, and the label's probability without the word."""
 
     word: str
     start: int
@@ -203,7 +208,7 @@ class Word(BaseModel):
 
 
 class Point(BaseModel):
-    """A training point."""
+    """A training point, its similarity to the text, and its target for the label."""
 
     point: int
     text: str
@@ -212,7 +217,7 @@ class Point(BaseModel):
 
 
 class Alike(BaseModel):
-    """A label and how near it is."""
+    """A label and its similarity."""
 
     label: int
     text: str
@@ -220,13 +225,13 @@ class Alike(BaseModel):
 
 
 class Teacher(Alike):
-    """A label whose text was trained with the explained one among its targets."""
+    """A label whose text was a training point with the explained label as a target."""
 
     target: float
 
 
 class Share(BaseModel):
-    """What a part of a mix says of the label, and its weight in the mix."""
+    """The probability of the label by a part of a mix, and the part's weight."""
 
     part: str
     weight: float
@@ -234,7 +239,7 @@ class Share(BaseModel):
 
 
 class Remembered(BaseModel):
-    """A remembered point that speaks for the label, and what it adds to the probability."""
+    """A remembered point that votes for the label, and its share of the probability."""
 
     text: str
     kind: str
@@ -244,7 +249,7 @@ class Remembered(BaseModel):
 
 
 class Explanation(BaseModel):
-    """Why a text gets a label; lists that need the training data are null without it."""
+    """An explanation of a label; lists that need the training data are null without it."""
 
     text: str
     label: int
@@ -260,7 +265,7 @@ class Explanation(BaseModel):
 
 
 class Near(BaseModel):
-    """The neighbours of a label, and links among them: from, to, weight."""
+    """The neighbours of a label, and links among them: from label, to label, weight."""
 
     label: int
     text: str
@@ -270,12 +275,14 @@ class Near(BaseModel):
 
 
 class About(BaseModel):
-    """What is served."""
+    """A description of the served model."""
 
     name: str
     labels: int
     search: str
-    recall: float | None = Field(description="Of the 10 best labels of exact search, where an index is used.")
+    recall: float | None = Field(
+        description="Share of the exact search's 10 best labels that the index finds; null without an index."
+    )
     calibrated: bool
     baseline: str | None
     adds_labels: bool
@@ -283,12 +290,12 @@ class About(BaseModel):
 
 
 class Status(BaseModel):
-    """Whether all is well."""
+    """The status of the process."""
 
     status: Literal["ok"]
 
 
 class Readiness(Status):
-    """Whether predictions work, and additions."""
+    """The status of predictions and additions."""
 
-    adding: str = Field(description="on, off, or a sentence that says why nothing can be added now.")
+    adding: str = Field(description="on, off, or the reason why nothing can be added now.")

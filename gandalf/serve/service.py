@@ -1,4 +1,4 @@
-"""What a server does, without HTTP: predict, explain, look labels up, add labels."""
+"""Do the work of a server without HTTP: predict, explain, and add labels and examples."""
 
 from __future__ import annotations
 
@@ -39,36 +39,36 @@ log = logging.getLogger("uvicorn.error")
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """A model as it is at one moment; never changed, only replaced."""
+    """A model at one moment; it is never changed, only replaced."""
 
     predictor: Predictor
     background: Background | None = None
-    name: str = "baseline"  # that `/about` shows of a baseline
+    name: str = "baseline"  # name of a baseline in `/about`
 
     @property
     def model(self) -> Part:
-        """The model."""
+        """Return the model of the predictor."""
         return self.predictor.model
 
     @property
     def index(self) -> Index | None:
-        """What it is searched by, if that may miss labels."""
+        """Return the index of the search, or None if the search is exact."""
         search = self.predictor.search
         return search.index if isinstance(search, IndexSearch) else None
 
     @cached_property
     def names(self) -> LabelNames:
-        """What its labels are called."""
+        """Return the names of the labels, for look-ups."""
         return LabelNames(self.model)
 
     @cached_property
     def explainer(self) -> Explainer:
-        """Says why."""
+        """Return the explainer of the predictor."""
         return Explainer(self.predictor, self.background)
 
 
 def use_threads(number: int) -> None:
-    """Compute with so many threads in the thread that calls it: faiss knows no number for all of them."""
+    """Set the number of threads for PyTorch and faiss; call it in the predicting thread, as faiss needs."""
     torch.set_num_threads(number)
     faiss: Any = sys.modules.get("faiss")
     if faiss is not None:
@@ -76,7 +76,7 @@ def use_threads(number: int) -> None:
 
 
 class Service:
-    """One model, perhaps a baseline beside it, and perhaps a journal of what was added."""
+    """A served model, with an optional baseline and an optional journal of changes."""
 
     def __init__(
         self,
@@ -86,25 +86,25 @@ class Service:
         make: MakePredictor = Predictor,
     ) -> None:
         self.served, self.baseline, self._journal, self._make = served, baseline, journal, make
-        self._changing = threading.Lock()  # held by who adds or removes, until it is on the disk
-        self._applying = threading.Lock()  # held while changes of other processes are taken in
-        self._current = False  # all of them are, and the lock of the journal keeps more from coming
-        # What new labels need is fitted now: it may take seconds, and who adds the first should not wait.
+        self._changing = threading.Lock()  # held during a change, until it is on disk
+        self._applying = threading.Lock()  # held while changes of other processes are applied
+        self._current = False  # True while the journal is locked and all its changes are applied
+        # The fit for new labels may take seconds. It runs now, so that the first request does not wait.
         self._base: Part = served.model if journal is None else served.model.with_label_maker()
-        self._growing = self._base  # with all changes of the journal; its rows lie behind those of the base
+        self._growing = self._base  # the base with all changes of the journal; it shares the base's rows
         self._known: tuple[Sequence[str], KnownLabels] | None = None
-        self._sure: int | None = None  # labels up to a damaged line: later ones may have other numbers
+        self._sure: int | None = None  # number of labels before a damaged line; later numbers may differ
         if journal is not None:
             self._replace(self._base)
             self._apply(*journal.new(strict=True), strict=True)
 
     @property
     def adds(self) -> bool:
-        """Whether labels can be added."""
+        """Return True if the service has a journal, so that labels can be added."""
         return self._journal is not None
 
     def at(self, baseline: bool) -> Served:
-        """The model, or the one beside it."""
+        """Return the baseline or the model; raise a DataError if there is no baseline."""
         if not baseline:
             return self.served
         if self.baseline is None:
@@ -112,7 +112,7 @@ class Service:
         return self.baseline
 
     def answer(self, queries: Sequence[tuple[Query, bool]]) -> list[Answer]:
-        """Answers to queries, each marked by whether it is for the baseline."""
+        """Answer pairs of a query and True if the baseline shall answer it."""
         self.catch_up()
         found: list[Answer] = [()] * len(queries)
         for of_baseline in (False, True):
@@ -125,40 +125,37 @@ class Service:
         return found
 
     def explain(self, text: str, label: int, baseline: bool = False) -> Explanation:
-        """Why the text gets the label."""
+        """Explain why the text gets the label."""
         self.catch_up()
         return self.at(baseline).explainer.explain(text, label)
 
     def near(self, label: int, baseline: bool = False) -> Near:
-        """The label's neighbours."""
+        """Return the neighbours of the label."""
         self.catch_up()
         return self.at(baseline).explainer.near(label)
 
     def add(self, labels: Sequence[NewLabel]) -> list[int]:
-        """Add labels and give their numbers; on return they answer, and are on the disk."""
+        """Add labels and return their numbers; on return they are predicted and on disk."""
         before, after = self._change(Change(labels=tuple(labels)))
         return list(range(before.num_labels, after.num_labels))
 
     def add_examples(self, examples: Sequence[Example], labels: Sequence[NewLabel] = ()) -> list[Example]:
-        """Add examples, and labels that they need; on return they count, and are on the disk."""
+        """Add examples, and labels that they need; on return they count and are on disk."""
         chosen = tuple(named_examples(examples))
         self._change(Change(tuple(labels), chosen))
         return list(chosen)
 
     def remove_example(self, id: str) -> bool:
-        """Remove an example; on return it does not count any more, and the journal does not hold it.
-
-        Return False if there is no such example.
-        """
-        with self._alone() as journal:
+        """Remove an example from model and journal; return False if there is no such example."""
+        with self._exclusive() as journal:
             if id not in example_ids(self._growing):
                 return False
             after = without_example(self._growing, id)
-            # The first example brings the memory, which what was added since is remembered in.
+            # The first example created the memory. Without it, the later changes must be made again.
             first = example_ids(self._base) == () and id == next(iter(example_ids(self._growing)))
             journal.remove(id)
             afresh, changes = journal.new()
-            if afresh and first:  # as every other process will have it
+            if afresh and first:  # gives the same model as in every other process
                 self._apply(afresh, changes)
             else:
                 self._replace(after)
@@ -166,23 +163,23 @@ class Service:
 
     @property
     def examples(self) -> int:
-        """Number of examples that were added."""
+        """Return the number of added examples."""
         return len(example_ids(self.served.model))
 
     def _change(self, change: Change) -> tuple[Part, Part]:
         """Make a change, and return the model before and after it."""
-        with self._alone() as journal:
+        with self._exclusive() as journal:
             before = self._growing
-            after = self._changed(before, change)  # refuses what cannot be added
+            after = self._changed(before, change)  # raises an error if the change cannot be made
             journal.append(self._numbered(after, change))
             self._replace(after)
         return before, after
 
     @contextmanager
-    def _alone(self) -> Iterator[Journal]:
-        """Nobody else changes anything, and all that was changed before is taken in.
+    def _exclusive(self) -> Iterator[Journal]:
+        """Lock out all other changes, and apply all earlier changes.
 
-        Predictions do not wait for the disk: what they may have to know is taken in before it is written to.
+        Predictions do not wait for the disk: earlier changes are applied before this one is written.
         """
         if self._journal is None:
             raise DataError("nothing can be added to this server")
@@ -197,10 +194,10 @@ class Service:
                 self._current = False
 
     def trouble(self) -> str | None:
-        """Return why nothing can be added or removed now."""
+        """Return the reason why nothing can be added or removed now, or None."""
         if self._journal is None:
             return None
-        if not self._changing.acquire(blocking=False):  # somebody does it, and finds out
+        if not self._changing.acquire(blocking=False):  # a change in progress checks the journal itself
             return self._journal.trouble
         try:
             with self._applying:
@@ -209,11 +206,11 @@ class Service:
             self._changing.release()
 
     def is_behind(self) -> bool:
-        """Return True if another process has changed something that was not taken in yet."""
+        """Return True if another process has made a change that is not applied here yet."""
         return self._journal is not None and not self._current and self._journal.behind()
 
     def catch_up(self) -> None:
-        """Take in what other processes have changed: what they acknowledged is known from here on."""
+        """Apply the changes that other processes have acknowledged."""
         if self._journal is None or not self.is_behind():
             return
         with self._applying:
@@ -221,7 +218,7 @@ class Service:
                 self._apply(*self._journal.new())
 
     def _apply(self, afresh: bool, changes: Sequence[Change | None], strict: bool = False) -> None:
-        """Make changes that were acknowledged before; `strict` refuses one that cannot be made."""
+        """Apply changes of the journal; with `strict`, a change that cannot be made raises a DataError."""
         assert self._journal is not None
         model = self._base if afresh else self._growing
         self._sure = None if afresh else self._sure
@@ -230,7 +227,7 @@ class Service:
                 if change is not None:
                     model = self._replayed(model, change)
                     continue
-            except Exception as error:  # a line may hold anything
+            except Exception as error:  # a line of the file may hold anything
                 what = f"holds a change that cannot be made ({error})"
                 if strict:
                     raise DataError(what, remedy="move it away", file=self._journal.path) from error
@@ -242,16 +239,17 @@ class Service:
             self._replace(model)
 
     def _replayed(self, model: Part, change: Change) -> Part:
-        """Return the model with a change of the journal; the model's folder may have changed since."""
+        """Return the model with a change of the journal; the model folder may have changed since."""
         used = [label for example in change.examples for label in example.labels if isinstance(label, int)]
         if self._sure is not None and max(used, default=0) >= self._sure:
             raise DataError("an example has a label that was added behind a damaged line")
         for id in (*(example.id for example in change.examples), *change.removed):
-            if id in example_ids(model):  # what the journal says of an example counts
+            if id in example_ids(model):  # the journal takes precedence over the model folder
                 model = without_example(model, str(id))
         return self._changed(model, replace(change, removed=()))
 
     def _changed(self, model: Part, change: Change) -> Part:
+        """Return the model with the change."""
         if change.labels:
             model = model.with_labels(change.labels)
         if change.examples:
@@ -261,18 +259,19 @@ class Service:
         return model
 
     def _numbered(self, model: Part, change: Change) -> Change:
-        """Return the change with labels of examples as numbers, which mean the same whenever it is read."""
+        """Return the change with labels of examples as numbers, whose meaning does not change later."""
         if not change.examples:
             return change
         known = self._known_labels(model)
         return replace(change, examples=tuple(numbered(example, known) for example in change.examples))
 
     def _known_labels(self, model: Part) -> KnownLabels:
-        """Return the names of the model's labels; they are listed again only if the labels are others."""
+        """Return the look-up of the model's labels; it is made again only if the labels have changed."""
         if self._known is None or self._known[0] is not model.label_texts:
             self._known = (model.label_texts, KnownLabels(model))
         return self._known[1]
 
     def _replace(self, model: Part) -> None:
+        """Serve this model from now on."""
         self._growing = model
         self.served = replace(self.served, predictor=self._make(model))

@@ -1,4 +1,4 @@
-"""Where a server listens."""
+"""Open the socket of a server."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ BACKLOG = 2_048
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket at an address that nobody listens at, or one sentence."""
+    """Return a socket bound to the address; raise a DataError if the address is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Said to be TCP: asyncio sends answers without delay only on sockets that are.
+    # The protocol must be given: asyncio turns off Nagle's delay only on sockets that say TCP.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    with _said(found, host, port):
+    with _as_data_error(found, host, port):
         found.bind((host, port))
     found.set_inheritable(True)
     return found
 
 
 def listen(to: socket.socket) -> None:
-    """From here on, whoever comes too early waits."""
-    with _said(to, *to.getsockname()[:2]):
+    """Let clients connect; they wait until the server answers."""
+    with _as_data_error(to, *to.getsockname()[:2]):
         to.listen(BACKLOG)
 
 
 def address(of: socket.socket) -> str:
-    """Where a browser finds it."""
+    """Return the address of a bound socket for a browser."""
     host, port = of.getsockname()[:2]
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
 def when_open(host: str, port: int, then: Callable[[], None]) -> None:
-    """Wait in a thread of its own until someone listens there."""
+    """Call `then` in a thread as soon as a server listens at the address."""
 
     def wait() -> None:
         while True:
@@ -51,7 +51,8 @@ def when_open(host: str, port: int, then: Callable[[], None]) -> None:
 
 
 @contextmanager
-def _said(one: socket.socket, host: str, port: int) -> Iterator[None]:
+def _as_data_error(one: socket.socket, host: str, port: int) -> Iterator[None]:
+    """Turn an error of the socket into a DataError, and close the socket."""
     try:
         yield
     except (OSError, OverflowError) as error:

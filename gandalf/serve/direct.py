@@ -1,7 +1,7 @@
-"""The short way to a prediction: a request that is in order is read, answered and written directly.
+"""Answer valid prediction requests directly, without FastAPI's routing.
 
-FastAPI would take as long for this as the encoder. Whatever is not in order goes its way, and is told there
-what is wrong; so what is accepted, what is refused and the document of both are FastAPI's.
+FastAPI takes as long for a request as the encoder for a text. An invalid request is passed on to FastAPI,
+which answers with the error. So FastAPI alone decides which requests are valid, and documents them.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ VALUES: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 JSON = (b"content-type", b"application/json")
 
 
-class Straight:
-    """Stands in front of a route's own application."""
+class DirectPredict:
+    """A layer around the route of predictions that answers valid requests itself."""
 
-    def __init__(self, usual: ASGIApp, answer: Callable[[PredictRequest], Awaitable[dict[str, Any]]]) -> None:
-        self._usual, self._answer = usual, answer
+    def __init__(self, route: ASGIApp, answer: Callable[[PredictRequest], Awaitable[dict[str, Any]]]) -> None:
+        self._route, self._answer = route, answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or pass the request on as it came."""
+        """Answer a valid request; pass any other request on unchanged."""
         came = [await receive()]
         while came[-1].get("more_body"):
             came.append(await receive())
         request = _read(came) if JSON in scope["headers"] else None
         if request is None:
-            await self._usual(scope, _again(came, receive), send)
+            await self._route(scope, _replayed(came, receive), send)
             return
         body = VALUES.dump_json(await self._answer(request))
         headers = [JSON, (b"content-length", str(len(body)).encode())]
@@ -40,14 +40,15 @@ class Straight:
 
 
 def _read(came: list[Message]) -> PredictRequest | None:
+    """Return the request in the messages, or None if it is invalid."""
     try:
         return PredictRequest.model_validate_json(b"".join(each.get("body", b"") for each in came))
     except ValidationError:
         return None
 
 
-def _again(came: list[Message], receive: Receive) -> Receive:
-    """What came, and then whatever comes."""
+def _replayed(came: list[Message], receive: Receive) -> Receive:
+    """Return a `receive` that gives the messages that came, and then further ones."""
     left = iter(came)
 
     async def receiving() -> Message:
