@@ -136,9 +136,10 @@ def text_list(texts: Any) -> list[str]:  # noqa: ANN401  of any library
     return [clean(text) for text in found]
 
 
-def plain_texts(texts: Any) -> list[Any]:  # noqa: ANN401  a column of any library
-    """Return the entries of a column as a list, and a list as it is."""
-    return texts if isinstance(texts, list) else _one_column(texts)
+def plain_texts(texts: Any) -> Any:  # noqa: ANN401  a column of any library
+    """Return the entries of a column of a table library as a list, and any other value as it is."""
+    is_column = hasattr(texts, "shape") or hasattr(texts, "to_pylist")
+    return _one_column(texts) if is_column else texts
 
 
 def _one_column(values: Any) -> list[Any]:  # noqa: ANN401
