@@ -29,7 +29,7 @@ def line_of(run: Run, p1: float, **targets: object) -> dict[str, object]:
         "wall": 70.0,
         "peak_memory": 5 * 2**30,
         "recipe": {
-            "siamese": {"cluster_share": 0.32},  # known since parts changed: bench/former.py
+            "siamese": {"cluster_share": 0.32},  # known since parts changed: bench/result_tables.py
             "targets": kind | targets,
             "training": {"epochs": 10.0},
         },
