@@ -106,9 +106,7 @@ def _subject(label: dict[str, Any]) -> dict[str, Any]:
 async def _form(request: Request) -> SuggestForm:
     """Read the fields of a form; Starlette would need a further package for it."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
-        raise HTTPException(
-            415, f"the request is not said to be a form; send Content-Type: {FORM}"
-        )
+        raise HTTPException(415, f"the request is not said to be a form; send Content-Type: {FORM}")
     try:
         fields = parse_qsl(
             (await request.body()).decode(), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS

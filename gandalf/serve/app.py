@@ -134,9 +134,7 @@ def _add_errors(app: FastAPI) -> None:
     async def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
         if request.method == "POST" and "json" not in request.headers.get("content-type", ""):
-            return _error(
-                415, "the request is not said to be JSON; send Content-Type: application/json"
-            )
+            return _error(415, "the request is not said to be JSON; send Content-Type: application/json")
         return _error(422, _validation_sentence(error))
 
     async def refused(request: Request, error: Exception) -> JSONResponse:
