@@ -1,1 +1,1 @@
-"""One thin function per command."""
+"""Define the commands of `gandalf`, one module for each command."""

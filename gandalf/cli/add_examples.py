@@ -1,4 +1,4 @@
-"""`gandalf add-examples`: texts with known labels that a model uses at once."""
+"""`gandalf add-examples`: add texts with known labels to a model, which uses them at once."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def add_examples(
     folder = target.folder(model)
     source.refuse_to_write(folder)
     points = source.load_original().train
-    with only_writer(folder, parents=True):  # from before the model is read: it may be the one to replace
+    with only_writer(folder, parents=True):  # locked before the model is read, since it may be replaced
         loaded = loading.load(model)
         found = with_new_labels(loaded, points) if new_labels else loaded
         examples = examples_for(found, points)

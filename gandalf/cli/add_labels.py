@@ -1,4 +1,4 @@
-"""`gandalf add-labels`: labels that a model was not trained on, from their texts."""
+"""`gandalf add-labels`: add labels to a trained model by their texts."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ Out = Annotated[Path | None, typer.Option("-o", "--out", metavar="OUT", help="Fo
 InPlace = Annotated[bool, typer.Option("--in-place", help="Replace MODEL itself, wholly or not at all.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is in OUT.")]
 Separator = Annotated[
-    str, typer.Option("--separator", help="What stands between the examples or neighbours of a cell.")
+    str, typer.Option("--separator", help="Separator of examples and of neighbours within a cell.")
 ]
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where the new model goes."""
+    """The folder for the new model: a new folder, or the model itself."""
 
     out: Path | None
     in_place: bool
     overwrite: bool
 
     def folder(self, model: Path) -> Path:
-        """The folder to write, once it is clear that this is what was meant."""
+        """Return the folder to write; raise a DataError if the options contradict one another."""
         if self.in_place:
             if self.out is not None or self.overwrite:
                 remedy = "leave out -o and --overwrite, or --in-place"
@@ -77,11 +77,11 @@ def add_labels(
     separator: Separator = ";",
     json: Json = False,
 ) -> None:
-    """Add labels to a trained model without training it: what is needed of a label is its text.
+    """Add labels to a trained model without training it; a label needs a text.
 
-    Better with [bold]examples[/], texts that are known to have the label, and [bold]neighbours[/], labels of
-    the model that are like it, by id or text; several of them as a JSON list or with ; between them. Known
-    labels keep their scores. How good labels are that were added like this: docs/guide/new_labels.md.
+    Labels are predicted better with [bold]examples[/], texts that are known to have the label, and
+    [bold]neighbours[/], known labels that are like it, by id or text. Give several as a JSON list or
+    separated by ;. Known labels keep their scores. The quality of added labels: docs/guide/new_labels.md.
 
     [bold]gandalf add-labels my-model new.txt -o longer-model[/]
 
@@ -92,7 +92,7 @@ def add_labels(
         from gandalf.model.save import save_derived
     folder = target.folder(model)
     labels = read_new_labels(file, separator)
-    with only_writer(folder, parents=True):  # from before the model is read: it may be the one to replace
+    with only_writer(folder, parents=True):  # locked before the model is read, since it may be replaced
         longer = loading.load(model).with_labels(labels)
         save_derived(longer, model, folder, overwrite=target.in_place or target.overwrite)
     _tell(longer, labels, folder, json)

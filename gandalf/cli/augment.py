@@ -1,4 +1,4 @@
-"""`gandalf augment`: the training set with Gandalf's points, in the format of anyone's trainer."""
+"""`gandalf augment`: write the training set with label points, in the format of any trainer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gandalf import __version__
 from gandalf.augment.label_points import Keep, KeptPoints
 from gandalf.augment.sampling import SamplingOrder
 from gandalf.cli.graph_options import WANTED, Wanted
+from gandalf.cli.opened_set import OpenedSet, open_set
 from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.cli.places import Place, place
 from gandalf.data.claim import only_writer
 from gandalf.data.export import Writing
 from gandalf.data.origin import RECORD, foreign_files
@@ -95,7 +95,7 @@ def augment(
     keep, writing = replace(keep, seed=seed), replace(writing, seed=seed)
     with only_writer(out, parents=True):
         _refuse_to_lose(out, source, writing)
-        with place(source, wanted.options, cluster, writing) as points:
+        with open_set(source, wanted.options, cluster, writing) as points:
             options, why = wanted.settled(points)
             found = points.label_graph(options)
 
@@ -112,7 +112,7 @@ def augment(
 
 
 def _refuse_to_lose(out: Path, source: Source, writing: Writing) -> None:
-    """Only what this command once wrote is ever replaced, and never what is being read."""
+    """Refuse an OUT with input data, or with files that `gandalf augment` did not write."""
     if any(_holds(out, path) for path in source.files):
         raise DataError("the data to read is in the folder to write", remedy="choose another OUT", file=out)
     filled = out.is_dir() and any(out.iterdir())
@@ -133,11 +133,11 @@ def _holds(folder: Path, path: Path) -> bool:
 
 
 def _record(
-    source: Source, points: Place, found: LabelGraph, written: int, options: GraphOptions, keep: Keep
+    source: Source, points: OpenedSet, found: LabelGraph, written: int, options: GraphOptions, keep: Keep
 ) -> dict[str, Any]:
-    """How the folder was made: enough to make it again."""
+    """Return the settings that made the folder; they suffice to make it again."""
     graph = asdict(options)
-    graph.pop("threads")  # they do not change the result
+    graph.pop("threads")  # threads do not change the result
     return {
         "made_by": f"gandalf {__version__}",
         "data": points.name,

@@ -1,4 +1,4 @@
-"""`gandalf bench`: our recipes and other people's trainers on one data set, side by side."""
+"""`gandalf bench`: compare our recipes and other trainers on one data set."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from gandalf.errors import DataError
 from gandalf.lab.peers import OURS, PEERS, POINTS, Trainer, bench_report, figures, interpreter, run, told
 from gandalf.progress import duration_in_words
 
-SHARE, AT_MOST = 0.2, 5_000  # training points held out where there is no test split
-NOTHING_RAN = 1  # the exit code where no trainer gave a row
-COMPARED = ("D", "D + calibrated")  # what others are trained on
+SHARE, AT_MOST = 0.2, 5_000  # share and largest number of points to hold out without a test split
+NOTHING_RAN = 1  # exit code if no trainer gave a row
+COMPARED = ("D", "D + calibrated")  # training points of the other trainers
 
 Planned = tuple[str, str, str]  # trainer, its points, interpreter
 
@@ -53,11 +53,11 @@ def bench(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Quality and cost of our CPU recipes and of the other trainers that are installed, in one table.
+    """Compare quality and cost of our CPU recipes and of other installed trainers, in one table.
 
-    Others are trained with their defaults on the training points alone (D) and with our calibrated label
-    points; ours make their label points themselves. Each runs in a process of its own. Without a test split,
-    a fifth of the training points is held out. Exits with 1 if no trainer came to an end.
+    Other trainers run with their defaults, on the training points alone (D) and with our calibrated label
+    points. Our recipes make their own label points. Each trainer runs in its own process. Without a test
+    split, a fifth of the training points is held out. The exit code is 1 if no trainer finished.
 
     [bold]gandalf bench man[/]
 
@@ -115,7 +115,7 @@ def _splits(source: Source) -> Splits:
 
 
 def _planned(names: list[str], venvs: Path | None) -> tuple[list[Planned], list[str]]:
-    """Return what will be run, and a sentence for each trainer that is not installed."""
+    """Return the planned runs, and a sentence for each trainer that is not installed."""
     planned: list[Planned] = []
     absent = []
     for name in names:
@@ -129,7 +129,7 @@ def _planned(names: list[str], venvs: Path | None) -> tuple[list[Planned], list[
 
 
 def _row(splits: Splits, trainer: Trainer, python: str, points: str, threads: int) -> dict[str, Any] | str:
-    """Return a row, or a sentence about why there is none: the others took minutes."""
+    """Return the row of a trainer, or the reason why it failed; a failure must not lose the other rows."""
     try:
         found = run(trainer, python, splits, POINTS.get(points, POINTS["D"])(splits.train), threads=threads)
     except (DataError, OSError) as error:
@@ -144,7 +144,7 @@ def _row(splits: Splits, trainer: Trainer, python: str, points: str, threads: in
 
 
 def _left(started: float, done: int, planned: int) -> str:
-    """Say how long the rest will take if it is as long as what is done, on average."""
+    """Return the expected remaining time in words, or "" before the first run."""
     if not done:
         return ""
     each = (time.monotonic() - started) / done
@@ -157,7 +157,7 @@ def _tell(line: str) -> None:
 
 @contextmanager
 def _shown_live(data: str, rows: list[dict[str, Any]], json: bool) -> Iterator[None]:
-    """Show the table on a terminal as rows come; elsewhere lines tell of each row."""
+    """Show a growing table on a terminal; elsewhere do nothing, since lines tell of each row."""
     screen = console()
     if json or not screen.is_terminal or not sys.stderr.isatty():
         yield

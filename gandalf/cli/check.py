@@ -1,4 +1,4 @@
-"""`gandalf check`: what is wrong with a data set, where, and what to do about it."""
+"""`gandalf check`: find what is wrong in a data set, with file, line and remedy."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 
 @reads_data
 def check(source: Source, json: Json = False) -> None:
-    """Read a data set to its end and say what is wrong with it: file, line, what, and the remedy.
+    """Read a whole data set and list its problems, each with file, line and remedy.
 
-    Ends with a forecast of time and memory. Exits with 0 if there is nothing worse than a note, else with 1.
+    The list ends with a forecast of time and memory. The exit code is 0 if no finding is worse than a note,
+    else 1.
 
     [bold]gandalf check man[/]
 

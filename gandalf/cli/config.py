@@ -1,4 +1,4 @@
-"""`gandalf config`: every setting of a training run, with its value and what it means."""
+"""`gandalf config`: print every setting of a training run with its value and meaning."""
 
 from __future__ import annotations
 

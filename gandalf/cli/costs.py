@@ -1,4 +1,4 @@
-"""What the runs of a plan cost, as a table."""
+"""Print a table of what the planned runs cost."""
 
 from __future__ import annotations
 

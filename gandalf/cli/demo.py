@@ -1,4 +1,4 @@
-"""`gandalf demo`: with and without label texts, side by side, in a few minutes."""
+"""`gandalf demo`: train with and without label texts and compare, in a few minutes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gandalf.lab.demo_page import demo_page
 if TYPE_CHECKING:
     from gandalf.lab.comparison import SideBySide, Treatment
 
-QUERIES = "queries.txt"  # beside a bundled set: what a person might ask of it
+QUERIES = "queries.txt"  # file of a bundled set with texts that a person might ask
 
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for page, figures and model: a new one.")]
 Data = Annotated[str, typer.Option("--data", help="Any data set with a test split.")]
@@ -110,7 +110,7 @@ def _command(source: Source, out: Path, system: str, steps: int | None, seed: in
 
 
 def _next(source: Source, out: Path, found: SideBySide) -> list[str]:
-    """Commands to go on with."""
+    """Return commands to try next."""
     baseline = [] if found.saved == "D" else ["--baseline", str(out / "baseline")]
     ours, paper = (str(out / "predictions" / f"{name}.npz") for name in ("default", "G"))
     return [

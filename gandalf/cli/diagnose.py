@@ -1,4 +1,4 @@
-"""`gandalf diagnose`: does the paper's assumption hold on this data, and which targets to use."""
+"""`gandalf diagnose`: measure whether the paper's assumption holds, and recommend targets."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def diagnose(
 
 
 def _gains(points: Dataset, found: Diagnosis, minutes: float, seed: int) -> Gains:
-    """Try every kind of label points that could differ on this data."""
+    """Train with every kind of label points that can differ on this data, and return the gains."""
     with engine("--minutes"):
         from gandalf.runs.choose import label_point_gains
     kinds = ["self"]

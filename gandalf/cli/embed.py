@@ -1,4 +1,4 @@
-"""`gandalf embed`: texts as a trained model's vectors, for search and clustering elsewhere."""
+"""`gandalf embed`: write vectors of texts by a trained model, for search and clustering elsewhere."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def embed(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Vectors of length 1, whose products say how alike two texts are.
+    """Write vectors of texts, for search and clustering: length 1, so that products are similarities.
 
     [bold]gandalf embed my-model queries.txt -o vectors.npy[/]
 

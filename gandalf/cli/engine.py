@@ -1,4 +1,4 @@
-"""The training half, for the commands that need it: light commands start without its libraries."""
+"""Import the training libraries only in commands that need them, so that other commands start quickly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gandalf.errors import DataError
 
 @contextmanager
 def engine(purpose: str, extra: str = "train") -> Iterator[None]:
-    """Say what to install where a library that the body imports is missing."""
+    """Turn a missing library in the body into a DataError that says what to install."""
     try:
         yield
     except ImportError as error:
@@ -20,7 +20,7 @@ def engine(purpose: str, extra: str = "train") -> Iterator[None]:
 
 
 def device_of(asked: str) -> str:
-    """Where to compute: `auto` is a GPU if there is one."""
+    """Return "cuda" or "cpu"; `auto` is the GPU if there is one."""
     import torch
 
     found = torch.cuda.is_available()

@@ -1,4 +1,4 @@
-"""`gandalf evaluate`: anyone's predictions in figures, and whether two sets of them really differ."""
+"""`gandalf evaluate`: score anyone's predictions, or compare two sets of predictions."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def evaluate(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """P@k, nDCG@k, PSP@k, PSnDCG@k, recall, MRR, coverage and macro precision, and P@5 from head to tail.
+    """Score predictions: P@k, nDCG@k, PSP@k, PSnDCG@k, recall, MRR, coverage, macro precision, P@5 by bins.
 
-    Pairs in the filter file are dropped before the top k are taken; the figures without that stand beside.
-    Every figure is also split by whether the test text is a label's text, which label points train on.
+    Excluded pairs are dropped before the top k are taken; figures with these pairs stand beside. Every figure
+    is also given on known texts, which are label texts that label points train on, and on new texts.
 
     [bold]gandalf evaluate predictions.npz man[/]
 

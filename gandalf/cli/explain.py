@@ -1,4 +1,4 @@
-"""`gandalf explain`: why a text gets a label."""
+"""`gandalf explain`: say why a text gets a label."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 WITHOUT_DATA = "Give the training data with --data to see which points and labels taught this."
 SATURATED = "The score is saturated: leaving out a single word changes nothing."
 
-Text = Annotated[str, typer.Argument(metavar="TEXT", help="The text.")]
+Text = Annotated[str, typer.Argument(metavar="TEXT", help="The text to explain.")]
 LabelName = Annotated[
     str | None,
     typer.Option("--label", help="Which label: its id, text or some words of it. Default: the likeliest."),
@@ -40,17 +40,17 @@ DataOption = Annotated[
     str | None,
     typer.Option("--data", metavar="DATA", help="What the model was trained on; a model does not hold it."),
 ]
-Shown = Annotated[int, typer.Option("--top", min=1, help="Points and labels of each kind.")]
+Shown = Annotated[int, typer.Option("--top", min=1, help="Show so many points and labels of each kind.")]
 
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """The data behind a model, if it was named."""
+    """The training data of a model, if it was named."""
 
     source: Source | None
 
     def background(self, model: Part) -> Background | None:
-        """What explanations are drawn from."""
+        """Return the background of explanations, or None without training data."""
         from gandalf.runs.prepare import background_of
 
         return None if self.source is None else background_of(model, self.source.load())
@@ -75,10 +75,10 @@ def explain(
     top: Shown = 5,
     json: Json = False,
 ) -> None:
-    """Why a text gets a label: the words that carry the score, and what taught the label.
+    """Say why a text gets a label: the words that carry the score, and the points that taught the label.
 
-    Each word is left out in turn. With [bold]--data[/], the nearest training points, and the labels whose
-    texts were trained with this label among their targets; without, labels whose weights are alike.
+    Each word is left out in turn. With [bold]--data[/], the command shows the nearest training points, and
+    the labels whose texts had this label as a target. Without it, it shows labels with similar weights.
 
     [bold]gandalf explain my-model "compress a file" --data man[/]
 
@@ -108,7 +108,7 @@ def _likeliest(predictor: Predictor, text: str) -> int:
 
 
 def label_of(model: Part, query: str) -> int:
-    """The likeliest label of the model that answers to what was typed."""
+    """Return the most frequent label that matches the query by id, text, words of its text, or number."""
     nothing = csr_array((0, model.num_labels), dtype="float32")
     return find_labels(Dataset(nothing, [], model.label_texts, label_ids=model.label_ids), query)[0]
 

@@ -1,4 +1,4 @@
-"""`gandalf export`: a model that needs no PyTorch."""
+"""`gandalf export`: write a model that predicts without PyTorch."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def export(
 ) -> None:
     """Write a model that predicts without PyTorch: a network as ONNX, encoder and labels in one graph.
 
-    Label trees stay as they are, and a mix becomes a folder of exported parts. Before the folder is left, it
-    must give the same scores without PyTorch. Use it from Python with [bold]gandalf.slim.SlimPredictor[/], or
-    a network's graph from any language that has onnxruntime.
+    Label trees stay as they are, and a mix becomes a folder of exported parts. The command checks that the
+    exported model gives the same scores. Use the folder from Python with [bold]gandalf.slim.SlimPredictor[/],
+    or a network's graph from any language that has onnxruntime.
 
     [bold]gandalf export my-model my-slim-model[/]
     """

@@ -1,4 +1,4 @@
-"""`gandalf graph`: build the label graph, look at labels' neighbours, save it."""
+"""`gandalf graph`: build the label graph, show neighbours of labels, and save the graph."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rich.markup import escape
 from scipy.sparse import csr_array, save_npz
 
 from gandalf.cli.graph_options import GRAPH
+from gandalf.cli.opened_set import OpenedSet, open_set
 from gandalf.cli.options import SOURCE, Cluster, Json, Plot, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.cli.places import Place, place
 from gandalf.data.claim import only_writer
 from gandalf.data.files import written
 from gandalf.graph.kind import LabelGraph
@@ -22,7 +22,7 @@ from gandalf.graph.label_graph import GraphOptions
 from gandalf.graph.neighbours import Neighbourhood, find_labels, typical_labels
 from gandalf.report.graphs import neighbour_table, plot_neighbours
 
-MENTIONED = 5  # other labels that answer to the same query
+MENTIONED = 5  # most names of other labels that match the same query
 
 Label = Annotated[
     list[str] | None,
@@ -45,7 +45,7 @@ def graph(
     cluster: Cluster = None,
     json: Json = False,
 ) -> None:
-    """Which labels occur together: row j of the graph is what label j's text would be taught.
+    """Show which labels occur together: row j of the graph holds the targets of a point with label j's text.
 
     [bold]gandalf graph man --label gzip[/]
 
@@ -54,7 +54,7 @@ def graph(
     [bold]gandalf graph shards --cluster tcp://scheduler:8786 --save graph.npz[/]  counted on Dask
     """
     source.refuse_to_write(save, plot)
-    with place(source, options, cluster) as points:
+    with open_set(source, options, cluster) as points:
         answers = [find_labels(points.labelled, query) for query in label or ()]
         found = points.label_graph(options)
         shown = [one[0] for one in answers] or typical_labels(points.labelled, found.matrix)
@@ -73,7 +73,7 @@ def graph(
             console().print(f"{done}: {escape(str(path))}")
 
 
-def _show(points: Place, found: LabelGraph, near: list[Neighbourhood], answers: list[list[int]]) -> None:
+def _show(points: OpenedSet, found: LabelGraph, near: list[Neighbourhood], answers: list[list[int]]) -> None:
     out = console()
     for one in near:
         out.print(neighbour_table(one))
@@ -81,7 +81,7 @@ def _show(points: Place, found: LabelGraph, near: list[Neighbourhood], answers: 
     texts = points.labelled.label_texts
     for same in (a for a in answers if len(a) > 1 and texts is not None):
         others = "; ".join(texts[i] for i in same[1 : 1 + MENTIONED]) if texts else ""
-        out.print(f"[dim]{len(same) - 1:,} more labels answer to that: {escape(others)}[/]")
+        out.print(f"[dim]{len(same) - 1:,} more labels match the query: {escape(others)}[/]")
     facts = summary(found.matrix)
     out.print(
         f"{points.name}: {found.estimate} targets, {facts['entries']:,} entries, "
@@ -93,7 +93,7 @@ def _show(points: Place, found: LabelGraph, near: list[Neighbourhood], answers: 
 
 
 def summary(matrix: csr_array) -> dict[str, Any]:
-    """Size of a label graph in a few numbers."""
+    """Return the size of a label graph in a few numbers."""
     labels = matrix.shape[0]
     return {
         "labels": labels,

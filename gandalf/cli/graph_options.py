@@ -1,4 +1,4 @@
-"""Options of targets of `graph` and `augment`, which uses what `diagnose` recommends if none are named."""
+"""Define the options of targets of `graph` and `augment`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gandalf.graph.estimates import KINDS
 from gandalf.graph.label_graph import GraphOptions, SharedText, TargetName
 
 if TYPE_CHECKING:
-    from gandalf.cli.places import Place
+    from gandalf.cli.opened_set import OpenedSet
 
 _PANEL = "How targets are made"
 
@@ -49,13 +49,13 @@ GRAPH = Bundle(
 
 @dataclass(frozen=True)
 class Wanted:
-    """Options of targets whose kind may be left to the data."""
+    """The options of targets, whose kind the data may decide."""
 
     options: GraphOptions
-    chosen: bool  # the kind was named, or follows from an option that only one kind reads
+    chosen: bool  # True if the kind was named, or follows from an option of a single kind
 
-    def settled(self, points: Place) -> tuple[GraphOptions, str]:
-        """Return the options with the recommended kind if none was named, and why it is recommended."""
+    def settled(self, points: OpenedSet) -> tuple[GraphOptions, str]:
+        """Return the options and ""; without a chosen kind, the recommended kind and the reason."""
         if self.chosen:
             return self.options, ""
         name, why = points.recommended(self.options.delta, self.options.seed)
@@ -67,7 +67,7 @@ def _wanted(targets: str | None = None, **options: Any) -> Wanted:  # noqa: ANN4
     return Wanted(GraphOptions(targets or owned or ASSUMED, **options), bool(targets or owned))
 
 
-ASSUMED = "calibrated"  # until the data decides: it needs all that other kinds that may be chosen need
+ASSUMED = "calibrated"  # until the data decides; it needs all that the other recommended kinds need
 OWNED = {"teacher": "teacher", "strength": "shrunk"}
 _WANTED_HELP = f"{_TARGETS_HELP} Default: what gandalf diagnose recommends."
 WANTED = Bundle(

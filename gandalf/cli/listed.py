@@ -1,4 +1,4 @@
-"""The commands by name, in groups: only the one that is run is imported, so that help is quick."""
+"""List the commands in groups; a command is imported only when it runs, so that help is quick."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "check": "Find what is wrong in a data set: file, line and remedy.",
         "stats": "Count points, labels and words, and show how long the tail is.",
         "graph": "Show which labels occur together.",
-        "diagnose": "Measure what label points would be taught, and how far that is true here.",
+        "diagnose": "Measure whether label points learn the right labels on this data.",
         "split": "Hold out a test split, as gandalf itself would.",
         "augment": "Write the training set with every label's text as an extra point, for any trainer.",
     },
@@ -49,14 +49,14 @@ NAMES = tuple(name for names in GROUPS.values() for name in names)
 
 
 def function_of(name: str) -> Callable[..., None]:
-    """Import the function of a command; it is called as its module."""
+    """Import the function of a command; it has the name of its module."""
     module = name.replace("-", "_")
     found: Callable[..., None] = getattr(import_module(f"gandalf.cli.{module}"), module)
     return found
 
 
 class BareFlags:
-    """Shows no type behind flags, which take no value."""
+    """A command whose help shows no type behind flags, which take no value."""
 
     def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401  click's context, under typer's name for it
         """Return the parameters."""
@@ -72,7 +72,7 @@ class Command(BareFlags, TyperCommand):
 
 
 class Listed(BareFlags, TyperGroup):
-    """Commands of which help shows a line each, and which are imported when they are run."""
+    """A group of commands; help shows a line of each, and a command is imported when it runs."""
 
     def __init__(self, **given: Any) -> None:  # noqa: ANN401  typer's own
         super().__init__(**given)

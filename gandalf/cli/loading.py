@@ -1,4 +1,4 @@
-"""How a command reads the folder of a model."""
+"""Read a model folder with the options of a command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NoVerify = Annotated[
 
 @dataclass(frozen=True)
 class Loading:
-    """Where a model computes, and whether its files may differ from what was written."""
+    """The device of a model, and whether the hashes of its files are checked."""
 
     device: Literal["auto", "cpu", "cuda"]
     no_verify: bool

@@ -1,4 +1,4 @@
-"""The command `gandalf`: one function a command, each in a module of its own."""
+"""Run the command `gandalf`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gandalf.cli.listed import CONTEXT, Listed
 from gandalf.errors import DataError
 from gandalf.progress import show_progress_by_lines
 
-BAD_INPUT = 2  # also what typer exits with on bad usage
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+BAD_INPUT = 2  # typer uses the same exit code for wrong usage
+INTERRUPTED = 130  # 128 + SIGINT, the convention of shells
 
 
 class Commands(Listed):
-    """Commands that end bad input with one sentence on standard error and never with a traceback."""
+    """The commands; bad input ends with one sentence on standard error, never with a traceback."""
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  click's context, which typer carries under its own name
         """Run the command."""
@@ -24,10 +24,10 @@ class Commands(Listed):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise  # typer closes quietly when the reader of a pipe has gone
+            raise  # typer exits quietly if the reader of a pipe has gone
         except (DataError, OSError, MemoryError) as error:
             said = str(error.problem.with_flags() if isinstance(error, DataError) else error)
-            said = said or "there is not enough memory"  # all that is ever silent
+            said = said or "there is not enough memory"  # only a MemoryError has no text
             typer.secho(f"error: {said}", err=True, fg=typer.colors.RED)
             raise typer.Exit(BAD_INPUT) from error
         except KeyboardInterrupt as error:
@@ -56,8 +56,9 @@ def gandalf(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Short texts, many labels that have texts of their own: check the data, see the label graph, train and
-    predict, add Gandalf's training points for any trainer, score anyone's predictions.
+    """Predict which of very many labels fit a short text, when every label has a text of its own.
+
+    Check data, train, predict, explain and serve; add label points for any trainer; score any predictions.
 
     DATA is a folder in a known layout, one CSV, TSV, JSONL or Parquet file, or the bundled set [bold]man[/].
 

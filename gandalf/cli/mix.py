@@ -1,4 +1,4 @@
-"""`gandalf mix`: one model of several that exist."""
+"""`gandalf mix`: mix several models into one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Share = Annotated[
         "--share", min=0.0, max=1.0, help="Training points that weights are fitted on. Default: as in train."
     ),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Which of the training points.")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed for drawing the training points.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is in OUT.")]
 
 MIXED_ON = Bundle(Source, SOURCE.parameters | {"data": (DataOption, Parameter.empty)}, SOURCE.build)
@@ -68,7 +68,7 @@ def mix(
         from gandalf.runs.validation import test_scores
     _refuse_to_lose(out, models, source)
     with only_writer(out, parents=True):
-        refuse_to_replace(out, overwrite, (PARTS,))  # now, and not after minutes of work
+        refuse_to_replace(out, overwrite, (PARTS,))  # before minutes of work
         splits = source.load_original()
         loaded: dict[str, Part] = {}
         for folder in models:
@@ -91,7 +91,7 @@ def mix(
 
 
 def _refuse_to_lose(out: Path, models: list[Path], source: Source) -> None:
-    """Never write over what is read."""
+    """Refuse an OUT that is, or is inside, an input of the command."""
     source.refuse_to_write(out)
     for folder in models:
         if folder.resolve() in (out.resolve(), *out.resolve().parents):
@@ -99,7 +99,7 @@ def _refuse_to_lose(out: Path, models: list[Path], source: Source) -> None:
 
 
 def _new_name(folder: Path, taken: dict[str, Part]) -> str:
-    """Return the folder's name, with a number where an earlier model has it."""
+    """Return the folder's name, with a number appended if an earlier model has the same name."""
     name = folder.resolve().name
     return next(each for each in (name, *(f"{name}-{n}" for n in range(2, 100))) if each not in taken)
 

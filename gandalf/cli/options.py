@@ -1,4 +1,4 @@
-"""Options that several commands share: where the data is, and how a table of texts and labels is read."""
+"""Define the options that several commands share: the data, and how a table is read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Cluster = Annotated[
 ]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same result.")]
 
-# What every command tells, not only `check`: the data is not what its files say to the letter.
+# Findings that every command tells, not only `check`: the data differs from the letter of its files.
 TOLD = ("guessed-separator", "guessed-weights", "graded-targets-scaled", "duplicate-label")
 
 _TABLE = "Reading one CSV, TSV, JSONL or Parquet file"
@@ -47,7 +47,7 @@ _TABLE_OPTIONS = {
     "label_column": _table_option("--label-column", str, "Column of labels."),
     "weight_column": _table_option("--weight-column", str, "Column of relevances, one for each label."),
     "separator": _table_option(
-        "--separator", str, "What stands between labels; [bold]none[/]: one label a cell."
+        "--separator", str, "Separator of labels within a cell; [bold]none[/]: one label in each cell."
     ),
     "labels": _table_option("--labels", Path, "File of label texts."),
     "test": _table_option("--test", Path, "File of test points."),
@@ -58,7 +58,7 @@ _TABLE_OPTIONS = {
 
 
 def tell(findings: Iterable[Problem]) -> None:
-    """Say on standard error what was guessed or changed."""
+    """Print to standard error what was guessed or changed in the data."""
     for problem in findings:
         if problem.kind in TOLD:
             typer.secho(f"{problem.severity}: {problem.with_flags()}", err=True, dim=True)
@@ -66,36 +66,36 @@ def tell(findings: Iterable[Problem]) -> None:
 
 @dataclass(frozen=True)
 class Source:
-    """The data set that a command was asked to work on."""
+    """The data set of a command: its name and the options for reading it."""
 
     data: str
     options: TableOptions
 
     @property
     def files(self) -> list[Path]:
-        """What is read: the data itself, and files that options name."""
+        """Return the paths that are read: the data itself, and files that options name."""
         named = (value for value in self.options.given.values() if isinstance(value, Path))
         return [Path(self.data), *named]
 
     def load(self) -> Splits:
-        """Read it; the first error in it ends the command, and what was guessed or changed is said."""
+        """Read the data set; its first error ends the command. Tell what was guessed or changed."""
         splits = load(self.data, options=self.options)
         tell(splits.findings)
         return splits
 
     def holds(self, path: Path) -> bool:
-        """Whether writing to the path would touch what is being read."""
+        """Return True if writing to the path would change a file that is read."""
         path = path.resolve()
         return any(one.exists() and one.resolve() in (path, *path.parents) for one in self.files)
 
     def refuse_to_write(self, *paths: Path | None) -> None:
-        """Refuse outputs that would land in the data itself."""
+        """Refuse output paths that are part of the data."""
         for path in paths:
             if path is not None and self.holds(path):
                 raise DataError("is part of the data that is read", remedy="choose another name", file=path)
 
     def load_original(self) -> Splits:
-        """Read it, if it is a set as it was collected: label points must not be counted a second time."""
+        """Read the data set; refuse an augmented set, since label points must not be added twice."""
         splits = self.load()
         if splits.origin is not None:
             raise DataError(
@@ -110,17 +110,17 @@ class Source:
 class Bundle:
     """Options that several commands share and that together make one value.
 
-    A command takes the value as one parameter; the command line offers its options one by one. They are
-    written down once, not in every command's signature, which typer would otherwise ask for.
+    A command takes the value as one parameter; the command line offers the options one by one. Typer itself
+    would need all of them in the signature of each command.
     """
 
     of: type
-    parameters: dict[str, tuple[Any, Any]]  # name -> what Annotated makes, default
+    parameters: dict[str, tuple[Any, Any]]  # name -> (annotated type, default)
     build: Callable[..., Any]
 
 
 def offers(*bundles: Bundle) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace each parameter of a bundle's type by the bundle's options."""
+    """Return a decorator that replaces each parameter of a bundle's type by the bundle's options."""
     by_type = {bundle.of: bundle for bundle in bundles}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

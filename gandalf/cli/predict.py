@@ -1,4 +1,4 @@
-"""`gandalf predict`: the labels of one text on screen, or of many texts in a file."""
+"""`gandalf predict`: print the labels of one text, or write the labels of many texts to a file."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def predict(
     escape_formulas: Escape = False,
     json: Json = False,
 ) -> None:
-    """The most probable labels of a text, of every text of a file, or of a data set's test split.
+    """Predict the most probable labels of a text, of each text in a file, or of a data set's test split.
 
-    Of a data set, pairs in its filter are never predicted, and [bold]gandalf evaluate[/] reads the result.
+    Excluded pairs of a data set are never predicted; [bold]gandalf evaluate[/] reads the predictions.
 
     [bold]gandalf predict my-model "compress a file"[/]
 
@@ -145,7 +145,7 @@ def _predictor(folder: Path, loading: Loading) -> Predictor:
 
 
 def chunks_of(source: Source, model: Part) -> Iterator[InputChunk]:
-    """Return the texts of standard input, a text, a file of texts or a test split."""
+    """Return the texts of the input: standard input, a text, a file of texts or a test split."""
     from gandalf.model.layout import TEXT_COLUMN
     from gandalf.predict.inputs import InputChunk, is_text, is_text_file, texts_of_file, texts_of_test_split
     from gandalf.predict.stream import STANDARD_INPUT, texts_of_stream
@@ -189,7 +189,7 @@ def _on_cluster(
     device: str,
     json: bool,
 ) -> None:
-    """Parquet to a folder of Parquet; what an earlier run of the same job has done stays."""
+    """Predict Parquet files into a folder on a cluster; go on with an earlier run of the same job."""
     with engine("--cluster", extra="cluster"):
         from gandalf.cluster.client import connected
         from gandalf.cluster.jobs import Job, model_identity, row_groups_of
@@ -228,14 +228,14 @@ class _Found:
 
     model: Named
     labels: list[tuple[int, float]]  # best first
-    known: bool  # something in the text is
+    known: bool  # True if the model knows something in the text
     calibrated: bool
 
 
 def _quickly(folder: Path, loading: Loading, text: str, top: int) -> _Found | None:
-    """Predict without PyTorch, whose import takes longer than all else; None if the model needs it.
+    """Predict without PyTorch, whose import takes longest; return None if the model needs PyTorch.
 
-    What is wrong with a folder is left to the usual way to say.
+    Return None for a damaged folder too, so that `_thoroughly` tells the error.
     """
     from gandalf.model.layout import CONFIG
     from gandalf.slim import SlimPredictor
@@ -271,7 +271,7 @@ def _described(model: Named, label: int) -> dict[str, Any]:
 def _show(found: _Found, text: str, threshold: float | None, json: bool) -> None:
     from gandalf.predict.tables import label_name
 
-    # As float32, which scores are.
+    # Compare as float32, since scores are float32.
     labels = [each for each in found.labels if threshold is None or np.float32(each[1]) >= threshold]
     if json:
         described = [_described(found.model, label) | {"score": score} for label, score in labels]

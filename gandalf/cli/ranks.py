@@ -1,4 +1,4 @@
-"""A command that several processes run together speaks with one voice."""
+"""Let only the first of several processes print, when they run one command together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BAD_INPUT, LOST = 2, 1
 
 @contextmanager
 def known_to_all() -> Iterator[None]:
-    """A body that does the same on every rank: what is wrong there, the first one says."""
+    """Run a body that does the same on every rank; only the first rank tells its error."""
     try:
         yield
     except DataError as error:
@@ -31,7 +31,7 @@ def known_to_all() -> Iterator[None]:
 
 @contextmanager
 def as_one(ranks: Ranks) -> Iterator[None]:
-    """Only the first rank prints and shows bars, and what stops several of them is said once."""
+    """Let only the first rank print and show bars, and tell an error of several ranks once."""
     from gandalf.train.parallel.ranks import LostRankError
 
     if ranks.world == 1:

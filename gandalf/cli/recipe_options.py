@@ -1,4 +1,4 @@
-"""The options that say how a model is trained, shared by `train` and `config`."""
+"""Define the options of a training run, which `train` and `config` share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MODEL, _POINTS, _LENGTH = "What is trained", "Label points", "How long, and whe
 
 @dataclass(frozen=True)
 class Asked:
-    """What a command line says about a recipe: a system's, with differences laid over it."""
+    """The options of a command line that make a recipe: a system and changes of its settings."""
 
     system: str | None = None
     config: Path | None = None
@@ -32,7 +32,7 @@ class Asked:
     named: tuple[tuple[str, Any], ...] = ()  # (setting, value)
 
     def recipe(self) -> Recipe:
-        """The system's recipe, under the file, under the named options, under --set."""
+        """Return the system's recipe, changed by the file, then by named options, then by --set."""
         found = self._base()
         for name, value in self.named:
             found = updated(found, _nested(name, value))
@@ -44,20 +44,20 @@ class Asked:
         return found
 
     def _base(self) -> Recipe:
-        """The system's recipe under the file, or the one that is derived for a benchmark."""
+        """Return the system's recipe changed by the file, or the recipe derived for a benchmark."""
         if str(self.config) in BENCHMARKS:
             return derived(self._system(None), str(self.config))
         given = {} if self.config is None else read_toml(self.config)
         return updated(recipe(self._system(given.get("system"))), given, file=self.config)
 
     def _system(self, in_file: object) -> str:
-        """A system is a recipe of its own: two sources that name two of them mean two different things."""
+        """Return the name of the system; raise a DataError if two options name different systems."""
         said = [change.partition("=")[2].strip() for change in self.changes if _changes_system(change)]
         wanted = [name for name in (self.system, *said) if name is not None]
         check_one_system(in_file, wanted, self.config)
         if wanted or in_file is not None:
             return str([in_file, *wanted][-1])
-        several = int(os.environ.get("WORLD_SIZE", "1")) > 1  # a search is one process's
+        several = int(os.environ.get("WORLD_SIZE", "1")) > 1  # a search needs a single process
         given = [*(name for name, _ in self.named), *self.changes]
         return "astec" if several or self.config is not None else default_system(given)
 

@@ -1,4 +1,4 @@
-"""`gandalf remember`: a trained model that also looks its training points up."""
+"""`gandalf remember`: give a trained model a memory of its training points."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Neighbours = Annotated[
     int,
     typer.Option("--neighbours", min=1, help="Nearest points and label texts that speak for a text."),
 ]
-SHOWN = 5  # of what was tried
+SHOWN = 5  # trials in the table
 KEPT_GRAPH = Bundle(
     GraphOptions, GRAPH.parameters | {"targets": (GRAPH.parameters["targets"][0], "shrunk")}, GraphOptions
 )
@@ -68,7 +68,7 @@ def remember(
     if out.resolve() == model.resolve():
         raise DataError("is the model itself", remedy="choose another name", file=out)
     with only_writer(out, parents=True):
-        refuse_to_replace(out, overwrite, (PARTS,))  # now, and not after minutes of work
+        refuse_to_replace(out, overwrite, (PARTS,))  # before minutes of work
         splits = source.load_original()
         options = MemoryOptions(neighbours=neighbours, graph=graph)
         found = fit(loading.load(model), splits, options, share)

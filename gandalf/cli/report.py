@@ -1,4 +1,4 @@
-"""`gandalf report`: a folder of results as one page, as Markdown or as CSV."""
+"""`gandalf report`: write a folder of results as one page, as Markdown or as CSV."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def report(runs: Runs = Path("runs"), out: Out = Path("report.html")) -> None:
 
 
 def _refuse_to_lose(out: Path) -> None:
-    """An earlier report may be written over, and nothing else."""
+    """Refuse to replace a file that is not an earlier report."""
     if not out.is_file():
         return
     with open(out, "rb") as file:
@@ -65,6 +65,6 @@ def _markdown(results: Results) -> str:
     return markdown(sections(results), _title(results))
 
 
-# What reports of the three kinds have near their beginnings.
+# Marks near the beginning of a report, by which an earlier report is recognised.
 MARKS = ("Label points on ", ",".join(CSV_HEAD[:3]))
 WRITERS: dict[str, Callable[[Results], str]] = {".html": _html, ".md": _markdown, ".csv": runs_csv}

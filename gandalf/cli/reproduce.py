@@ -1,4 +1,4 @@
-"""`gandalf reproduce`: the paper's tables and figures, each as one command."""
+"""`gandalf reproduce`: run the studies behind the paper's tables and figures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gandalf.lab.store import LineOrError
     from gandalf.lab.variants import Run
 
-SMALL = ("encoder.dim=64", "training.epochs=6")  # all studies of the bundled set in well under half an hour
+SMALL = ("encoder.dim=64", "training.epochs=6")  # runs all studies of the bundled set within half an hour
 NAMES = ", ".join((*STUDIES, ALL))
 Study = Annotated[str, typer.Argument(metavar="STUDY", help=f"One of {NAMES}.")]
 Data = Annotated[str, typer.Argument(metavar="DATA", help="A folder in a known layout, or a bundled set.")]
@@ -110,7 +110,7 @@ def reproduce(
 
 
 def _planned(wanted: StudyRequest, *, only_look: bool = False) -> Planned:
-    """The plan; where there is no test split, the remedy is one that this command has."""
+    """Return the plan; without a test split, name the remedies that this command has."""
     from gandalf.lab.reproduce import plan
 
     try:
@@ -136,7 +136,7 @@ def _tell_end(planned: Planned, failed: int, json: bool) -> None:
 
 
 def _systems(said: list[str] | None, in_file: str | None) -> tuple[str, ...]:
-    """The systems that were named, or the file's, or astec."""
+    """Return the named systems, else the system of the file, else astec."""
     words = said or [in_file or "astec"]
     chosen = tuple(name.strip() for each in words for name in each.split(",") if name.strip())
     if not chosen:
@@ -174,7 +174,7 @@ def _announce(planned: Planned) -> None:
 
 
 def spoken(seconds: float) -> str:
-    """A stretch of time as people say it."""
+    """Return a duration in words."""
     if seconds < 90:
         return counted(max(1, round(seconds)), "second")
     minutes = seconds / 60
@@ -182,7 +182,7 @@ def spoken(seconds: float) -> str:
 
 
 def _silent(run: Run, answer: LineOrError) -> None:
-    """With --json nothing is said until the end."""
+    """Print nothing: with --json only the end is printed."""
 
 
 def _tell(run: Run, answer: LineOrError) -> None:

@@ -1,4 +1,4 @@
-"""`gandalf serve`: a model behind HTTP, and a page to ask it."""
+"""`gandalf serve`: serve a model by HTTP, with a page for people."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Workers = Annotated[
 ]
 TokenFile = Annotated[
     Path | None,
-    typer.Option("--token-file", metavar="FILE", help="Whoever has the token in it may add labels."),
+    typer.Option("--token-file", metavar="FILE", help="File with a token; clients with it may add labels."),
 ]
 Added = Annotated[
     Path | None,
     typer.Option(
-        "--added", metavar="FILE", help="Where added labels are kept. Default: MODEL.added.jsonl, beside it."
+        "--added", metavar="FILE", help="File for added labels. Default: MODEL.added.jsonl, beside MODEL."
     ),
 ]
 Index = Annotated[
@@ -49,7 +49,7 @@ Rows = Annotated[
 Threads = Annotated[
     int | None,
     typer.Option(
-        "--threads", min=1, help="That predict, in each worker. Default: one core is left for HTTP."
+        "--threads", min=1, help="Predicting threads in each worker. Default: one core is left for HTTP."
     ),
 ]
 _PROTECTION = "What clients may do"
@@ -69,7 +69,7 @@ def _limit(flag: str, kind: type, least: float, most: float, help: str) -> Any: 
     return Annotated[kind, option]
 
 
-_DEADLINE = _limit("--deadline", float, 0.1, 3_600, "Seconds in which a request is answered; later, by 503.")
+_DEADLINE = _limit("--deadline", float, 0.1, 3_600, "Seconds to answer a request; after that it gets a 503.")
 _SENDING = _limit(
     "--client-timeout", float, 0.1, 3_600, "Seconds for a client to send headers, a body, or to read on."
 )

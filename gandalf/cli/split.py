@@ -1,4 +1,4 @@
-"""`gandalf split`: a test split held out of the training points, as gandalf itself holds out."""
+"""`gandalf split`: hold out a test split, in the way that gandalf holds out training points."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def split(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Write the points in two parts, to train on and to test on, where a data set has no test split.
+    """Split a data set without a test split into training points and test points.
 
-    All points of one text go the same way, and which go depends on texts and seed alone. A test point is not
-    asked for labels without a training point; on item-to-item data neither for itself nor for a pair that
-    the training points hold the other way round. A test point without a label left is in neither part.
+    All points with one text go into one part; the choice depends on texts and seed alone. A test point keeps
+    only labels that have a training point. On item-to-item data it also loses its own label, and pairs that
+    the training points hold in the other direction. A test point without labels is in neither part.
 
     [bold]gandalf split tickets.csv tickets[/], then [bold]gandalf reproduce main tickets[/]
     """

@@ -1,4 +1,4 @@
-"""`gandalf stats`: a data set in figures, as in the paper's table, and its label frequencies as a plot."""
+"""`gandalf stats`: print the figures of a data set, and plot its label frequencies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gandalf.report.plots import plot_frequencies
 
 @reads_data
 def stats(source: Source, json: Json = False, plot: Plot = None) -> None:
-    """Points, labels, points per label, labels per point, words per point, and how long the tail is.
+    """Count points, labels and words, and show how long the tail of rare labels is.
 
     [bold]gandalf stats man[/]
 
@@ -38,7 +38,7 @@ def stats(source: Source, json: Json = False, plot: Plot = None) -> None:
 
 
 def _paper_table(found: Stats) -> Table:
-    """The row of the paper's data section."""
+    """Return the columns of the paper's table of data sets."""
     table = Table(caption="APpL points per label, ALpP labels per point, AWpP words per point")
     table.add_column("data set")
     for heading in ("N", "N test", "L", "APpL", "ALpP", "AWpP"):

@@ -1,4 +1,4 @@
-"""`gandalf systems`: what can be trained, what each is made of, and where ours departs from its paper."""
+"""`gandalf systems`: describe the systems that can be trained, and where ours departs from its paper."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Name = Annotated[str | None, typer.Argument(metavar="NAME", help="Tell the whole
 
 
 def systems(name: Name = None, json: Json = False) -> None:
-    """The systems that can be trained: parts and paper of each; of one, where ours departs from it and why.
+    """Describe the systems that can be trained: parts and paper; for one, where ours departs from it and why.
 
     [bold]gandalf systems[/]
 
@@ -63,7 +63,7 @@ def _overview() -> Table:
 
 
 def _story(name: str, found: Recipe) -> list[RenderableType]:
-    """Everything about one system, from its parts to the commands."""
+    """Return everything about one system, from its parts to the commands."""
     facts = Table.grid(padding=(0, 2))
     for key, value in _facts(name).items():
         facts.add_row(f"[bold]{key}[/]", escape(value))
@@ -85,14 +85,14 @@ def _settings(name: str, found: Recipe) -> Table:
 
 
 def _rates(found: Recipe) -> list[str]:
-    """What to know of rates that follow the batch, where there are some."""
+    """Return a sentence about SGD rates, which follow the batch size, or nothing without SGD."""
     if "sgd" not in (found.head.optimiser, found.encoder.optimiser):
         return []
     return [f"A rate by sgd is for a batch of {RATED_FOR}, and grows with the batch."]
 
 
 def _changed(found: Recipe) -> dict[str, tuple[Any, Any]]:
-    """The settings in which a recipe differs from the defaults: its value, and theirs."""
+    """Return the settings that differ from the defaults: name -> (value, default)."""
     here, default = to_dict(found), to_dict(Recipe())
     names = [each for each in differing(default, here) if each != "system"]
     return {each: (_at(here, each), _at(default, each)) for each in names}
@@ -103,7 +103,7 @@ def _at(settings: dict[str, Any], path: str) -> Any:  # noqa: ANN401  whatever i
 
 
 def _written(value: object) -> str:
-    """A value as `--set` takes it."""
+    """Return a value in the notation of `--set`."""
     if value is None:
         return NONE
     return value if isinstance(value, str) else text_of.dumps(value)

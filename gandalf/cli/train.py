@@ -1,4 +1,4 @@
-"""`gandalf train`: from a data set to a model folder."""
+"""`gandalf train`: train a model on a data set and write its folder."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from gandalf.runs.start import Outcome
 
 EXAMPLE = 80  # characters of the text to try
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+INTERRUPTED = 130  # 128 + SIGINT, the convention of shells
 _RUN = "The run and its folder"
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the model: a new one, or an empty one.")]
 
 
 @dataclass(frozen=True)
 class Running:
-    """How a run starts and what it leaves beside the model."""
+    """How a run starts, its checkpoints, and its trackers."""
 
     resume: bool
     overwrite: bool
@@ -47,7 +47,7 @@ class Running:
 
     @property
     def trackers(self) -> tuple[str, ...]:
-        """Names of the trackers that are told."""
+        """Return the names of the trackers to log to."""
         return tuple(name for name in ("tensorboard", "mlflow", "wandb") if getattr(self, name))
 
 
@@ -79,10 +79,10 @@ RUNNING = Bundle(
 
 @offers(SOURCE, ASKED, RUNNING)
 def train(source: Source, out: Out, asked: Asked, running: Running, json: Json = False) -> None:
-    """Train a model: its folder is all that gandalf predict needs, with its test figures in metrics.json.
+    """Train a model and write its folder, with its figures on the test split in metrics.json.
 
-    Without --system it tries several models inside a budget of time, and keeps the one, or the mix of
-    several, that is best on held-out training points. The first usable model is in OUT within seconds.
+    Without --system the command tries several models within a budget of time, and keeps the model or the mix
+    that is best on held-out training points. The first usable model is in OUT within seconds.
 
     [bold]gandalf train man my-model[/]
 

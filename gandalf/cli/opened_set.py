@@ -1,4 +1,4 @@
-"""Where a command counts: in this process, or on a Dask cluster."""
+"""Open a data set for `graph` and `augment`, in this process or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -27,80 +27,80 @@ from gandalf.runs.graph import any_label_graph
 if TYPE_CHECKING:
     from distributed import Client
 
-Record = Callable[[int], Mapping[str, Any]]  # from the number of points written to how they were made
+Record = Callable[[int], Mapping[str, Any]]  # number of written points -> record of how they were made
 
 
-class Place(Protocol):
-    """A data set where it is counted."""
+class OpenedSet(Protocol):
+    """A data set with what `graph` and `augment` need, in this process or on a cluster."""
 
     @property
     def name(self) -> str:
-        """What the set is called."""
+        """Return the name of the data set."""
 
     @property
     def num_points(self) -> int:
-        """Training points."""
+        """Return the number of training points."""
 
     @property
     def labelled(self) -> Labelled:
-        """What is known of the labels."""
+        """Return the labels with their texts, ids and frequencies."""
 
     def label_graph(self, options: GraphOptions) -> LabelGraph:
-        """The label graph of the training points."""
+        """Return the label graph of the training points."""
 
     def recommended(self, delta: float, seed: int) -> tuple[str, str]:
-        """The kind of targets to use, and why."""
+        """Return the recommended kind of targets, and the reason."""
 
     def neighbourhood(self, matrix: csr_array, label: int) -> Neighbourhood:
-        """A label's row of the graph beside the counts behind it."""
+        """Return the label's row of the graph with the counts of its entries."""
 
     def write(
         self, matrix: csr_array, keep: Keep, out: Path, writing: Writing, record: Record
     ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
-        """Write the augmented set; return how it was made and what had to be changed."""
+        """Write the augmented set; return the record of how it was made, and the changes."""
 
 
 @dataclass(frozen=True)
-class Here:
-    """A data set that this process holds, and who counts it."""
+class LocalSet:
+    """A data set in the memory of this process, with the function that counts its label graph."""
 
     splits: Splits
     count: Callable[[Dataset, GraphOptions], LabelGraph]
 
     @property
     def name(self) -> str:
-        """What the set is called."""
+        """Return the name of the data set."""
         return self.splits.name
 
     @property
     def num_points(self) -> int:
-        """Training points."""
+        """Return the number of training points."""
         return len(self.splits.train)
 
     @property
     def labelled(self) -> Labelled:
-        """What is known of the labels."""
+        """Return the labels with their texts, ids and frequencies."""
         return self.splits.train
 
     def label_graph(self, options: GraphOptions) -> LabelGraph:
-        """The label graph of the training points."""
+        """Return the label graph of the training points."""
         with engine("a teacher"):
             return self.count(self.splits.train, options)
 
     def recommended(self, delta: float, seed: int) -> tuple[str, str]:
-        """The kind of targets to use, and why."""
+        """Return the recommended kind of targets, and the reason."""
         return recommended_targets(InMemory(self.splits.train), delta=delta, seed=seed)
 
     def neighbourhood(self, matrix: csr_array, label: int) -> Neighbourhood:
-        """A label's row of the graph beside the counts behind it."""
+        """Return the label's row of the graph with the counts of its entries."""
         return neighbourhood(self.splits.train, matrix, label)
 
     def write(
         self, matrix: csr_array, keep: Keep, out: Path, writing: Writing, record: Record
     ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
-        """Write the augmented set; return how it was made and what had to be changed."""
+        """Write the augmented set; return the record of how it was made, and the changes."""
         train = augment(self.splits.train, matrix, keep)
-        if writing.harden is not None:  # before they are counted: copies are more; export finds them hard
+        if writing.harden is not None:  # before points are counted, since copies add points
             train = harden_points(train, writing.harden, seed=writing.seed)
         made = dict(record(len(train)))
         notes = export(
@@ -113,15 +113,15 @@ class Here:
 
 
 @contextmanager
-def place(
+def open_set(
     source: Source, options: GraphOptions, cluster: str | None, writing: Writing | None = None
-) -> Iterator[Place]:
-    """The data set in this process or, where one is named, on a cluster.
+) -> Iterator[OpenedSet]:
+    """Open the data set in this process or, if a cluster is named, on the cluster.
 
-    What a cluster cannot count, or not write as is wanted, is refused before any work.
+    Options that a cluster does not support are refused before any work.
     """
     if cluster is None:
-        yield Here(source.load_original(), any_label_graph)
+        yield LocalSet(source.load_original(), any_label_graph)
         return
     with engine("--cluster", extra="cluster"):
         from gandalf.cluster.client import connected
@@ -134,7 +134,7 @@ def place(
         need_streamed(writing or Writing())
     with connected(cluster) as client:
         if shards is None:
-            yield Here(source.load_original(), partial(_counted_on, client))
+            yield LocalSet(source.load_original(), partial(_counted_on, client))
             return
         found = sharded_set(client, shards, findings, with_texts=options.needs == "texts")
         tell(findings.problems)
