@@ -32,10 +32,16 @@ _SHOWN_DIGITS = 30  # of a number in a message
 
 @dataclass(frozen=True)
 class Column:
-    """The noun for a column in messages, and True if values may be negative."""
+    """The noun for a column in messages, True if values may be negative, and perhaps texts of columns."""
 
     noun: str
     signed: bool
+    texts: Sequence[str] | None = None
+
+    def called(self, index: int) -> str:
+        """Return what messages call a column: its number, and its text if that is known."""
+        known = "" if self.texts is None else f" '{self.texts[index][:60]}'"
+        return f"{self.noun} {index}{known}"
 
 
 LABEL = Column("label", signed=False)
@@ -153,15 +159,16 @@ class MatrixBuilder:
             outside |= indices >= self.columns
         odd = ~np.isfinite(values)
         negative = np.zeros_like(odd) if self.column.signed else values < 0
-        noun = self.column.noun
         for at in np.flatnonzero(outside):
             self._report_outside(str(indices[at]), _line_or_row(lines, rows[at]))
         for at in np.flatnonzero(odd & ~outside):
-            what = f"the value of {noun} {indices[at]} is {values[at]}, which is not a finite number"
+            called = self.column.called(indices[at])
+            what = f"the value of {called} is {values[at]}, which is not a finite number"
             remedy = "write a number or leave the entry out"
             self._report("error", "nan", what, remedy, _line_or_row(lines, rows[at]))
         for at in np.flatnonzero(negative & ~odd & ~outside):
-            what = f"the value of {noun} {indices[at]} is {values[at]:g}, and targets cannot be negative"
+            called = self.column.called(indices[at])
+            what = f"the value of {called} is {values[at]:g}, and targets cannot be negative"
             remedy = "leave the entry out, or give a value above 0"
             self._report("error", "value-out-of-range", what, remedy, _line_or_row(lines, rows[at]))
         return np.asarray(~(outside | odd | negative) & (values != 0), dtype=bool)
@@ -179,7 +186,7 @@ class MatrixBuilder:
             return rows, indices, values
         for at in np.flatnonzero(repeated):
             noun = self.column.noun
-            what = f"{noun} {indices[at]} stands twice in the row; the larger value is used"
+            what = f"{self.column.called(indices[at])} stands twice in the row; the larger value is used"
             self._report("warning", f"duplicate-{noun}", what, "write it once", _line_or_row(lines, rows[at]))
         first = np.flatnonzero(np.concatenate(([True], ~repeated)))
         return rows[first], indices[first], np.maximum.reduceat(values, first)

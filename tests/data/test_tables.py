@@ -96,7 +96,7 @@ def test_a_label_left_out_for_a_weight_of_0_is_noted_once(tmp_path):
 
 def test_a_weight_that_no_float_can_hold_is_an_error(tmp_path):
     path = table(tmp_path, f'{{"text": "a", "labels": ["x"], "scores": [1{"0" * 400}]}}\n', "t.jsonl")
-    with pytest.raises(DataError, match="the value of label 0 is inf"):
+    with pytest.raises(DataError, match="the value of label 0 'x' is inf"):
         load(path)
     with pytest.raises(DataError, match="the weight 'True' is not a number"):
         path = table(tmp_path, '{"text": "a", "labels": ["x"], "n": [true]}\n', "t.jsonl")
@@ -114,6 +114,7 @@ def test_a_weight_that_no_float_can_hold_is_an_error(tmp_path):
         (["x,y", "q|r"], "|"),
         (["x;y", "q|r"], ";"),
         (["a,b|c", "d|e"], "|"),
+        (["米饭；储存", "汤"], "；"),
         (["['a;b', 'c']", "x,y"], ","),
         (["x y", None, 3, ["a;b"]], None),
         ([], None),
@@ -187,6 +188,21 @@ def test_no_separator_can_be_asked_for(tmp_path):
 def test_a_name_in_quotes_may_hold_the_separator(tmp_path):
     rows = 'text\tlabels\na\t"Arts, Crafts",Toys\nb\tToys,17" screens\n'
     assert load(table(tmp_path, rows, "t.tsv")).train.label_texts == ["Arts, Crafts", "Toys", '17" screens']
+
+
+def test_a_name_in_quotes_may_hold_a_full_width_semicolon(tmp_path):
+    path = table(tmp_path, 'text\tlabels\na\t"x；y"；z\nb\tx；z\n', "t.tsv")
+    assert load(path).train.label_texts == ["x；y", "z", "x"]
+
+
+def test_a_label_that_stands_twice_is_named(tmp_path):
+    (problem,) = notes(table(tmp_path, "text,labels\na,x;y\nb,y;x;y\n"), "duplicate-label")
+    assert str(problem).startswith(f"{tmp_path / 't.csv'}:3: label 1 'y' stands twice in the row; the larger")
+
+
+def test_a_label_with_a_bad_weight_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"t\.csv:2: the value of label 1 'y' is -3, and targets cannot be"):
+        load(table(tmp_path, "text,labels,clicks\na,x;y,2;-3\n"))
 
 
 def test_a_name_of_the_label_file_may_hold_the_separator(tmp_path):

@@ -21,8 +21,8 @@ from gandalf.data.sentences import counted
 
 NO_SEPARATOR = "none"  # each cell is one label
 _URI = re.compile(r"<[^<>\s]+>")
-# A quoted name, alone or among other names: "Arts, Crafts & Sewing",Toys
-_QUOTED = re.compile(r'(^|[;|,])\s*"[^"]*"\s*([;|,]|$)')
+# A quoted name, alone or among other names, also between full-width semicolons: "Arts, Crafts & Sewing",Toys
+_QUOTED = re.compile(r'(^|[;；|,])\s*"[^"]*"\s*([;；|,]|$)')
 
 
 def split_cell(cell: Any, separator: str | None) -> list[Any]:  # noqa: ANN401  a cell can hold anything
@@ -110,7 +110,9 @@ def parse_list(text: str) -> list[Any] | None:
 
 # ---- the separator
 
-SEPARATORS = (";", "|", ",")  # the comma comes last, because it is most likely part of a name
+# The second mark is the full-width semicolon of Chinese and Japanese keyboards. The comma comes last, because
+# it is most likely part of a name.
+SEPARATORS = (";", "；", "|", ",")
 
 # Commas separate labels only if this share of the parts between commas also occurs in other cells. In lists
 # of labels most parts do; the parts of "Arts, Crafts & Sewing" do not. A comma followed by a space needs

@@ -131,7 +131,8 @@ def write(splits: Splits, folder: Path, suffix: str = ".csv") -> None:
 def _read_points(table: TableKind, names: LabelNames, columns: Columns, findings: Findings) -> FilePoints:
     path = table.path
     ids: list[str] | None = None if columns.id is None else []
-    points = FilePoints(columns, Texts(path, findings), ids, MatrixBuilder(None, LABEL, path, findings))
+    rows = MatrixBuilder(None, replace(LABEL, texts=names.texts), path, findings)
+    points = FilePoints(columns, Texts(path, findings), ids, rows)
     zeros, left_out = [], 0  # lines, labels
     for line, row in table.rows:
         points.texts.add_cell(row.get(columns.text), line)
