@@ -196,7 +196,7 @@ def _with_hard_targets(splits: Splits, format: str, how: str | None, seed: int) 
         train = harden_points(train, how, seed=seed)
     elif is_soft(train.targets):
         raise DataError(
-            f"{format} carries only 0 and 1, and this data set has soft targets",
+            f"{format} carries only 0 and 1, and the points to write have soft targets",
             remedy="choose "
             + " or ".join(argument("harden", name) for name in POINT_HARDENINGS)
             + ", or a format that carries soft targets: "

@@ -118,7 +118,7 @@ def why_memory(chosen: Trial, before: Scores) -> str:
     """Return what a memory adds in a phrase."""
     after = chosen.fitted.scores
     gains = ", ".join(f"{name} {after[name] - before[name]:+.1f}" for name in FIGURES[:2])
-    return f"a memory of {chosen.weight:.0%} adds {gains}"
+    return f"a memory of {chosen.weight:.0%}: {gains} against the same without it"
 
 
 HELD, FACTS, MODEL = "held.npz", "trained.json", "model"

@@ -206,7 +206,8 @@ def test_a_set_without_test_split(hard, tmp_path, format):
 def test_soft_targets_need_a_choice_where_only_0_and_1_fit(soft, tmp_path, format):
     with pytest.raises(
         DataError,
-        match=rf"{format} carries only 0 and 1.*harden='threshold' or harden='any' or .*harden='copies'",
+        match=rf"{format} carries only 0 and 1, and the points to write have soft targets; choose "
+        "harden='threshold' or harden='any' or .*harden='copies'",
     ):
         export(soft, tmp_path / "out", format)
     assert list(tmp_path.iterdir()) == []
