@@ -18,7 +18,7 @@ Predictions = Annotated[
     Path,
     typer.Argument(
         metavar="PREDICTIONS",
-        help="Scores for the test points: a SciPy .npz matrix, or JSON lines with labels and scores.",
+        help="Scores for the test points: what gandalf predict -o writes, or any .npz matrix or JSON lines.",
     ),
 ]
 Other = Annotated[

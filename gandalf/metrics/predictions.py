@@ -12,6 +12,7 @@ from scipy.sparse import csr_array, csr_matrix, issparse
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.matrix_files import check_sparse, read_npz
 from gandalf.errors import DataError, argument
+from gandalf.metrics.prediction_tables import is_prediction_table, read_prediction_table
 from gandalf.metrics.ranked_lists import read_ranked_lists
 
 # A sparse matrix of scores; or ids and scores of k places, with id -1 for no prediction; or a file.
@@ -41,14 +42,19 @@ def as_predictions(source: Source, splits: Splits) -> csr_array:
 
 
 def read_predictions(path: str | Path, splits: Splits) -> csr_array:
-    """Read a SciPy `.npz` matrix, or JSON lines (also compressed) with one test point on each line."""
+    """Read what `gandalf predict -o` writes: a SciPy `.npz` matrix, a CSV or Parquet table, or JSON lines.
+
+    JSON lines and CSV may be compressed; JSON lines have one test point on each line.
+    """
     path = Path(path)
     if not path.is_file():
         raise DataError(
-            "no such file", file=path, remedy="give a .npz matrix or a .jsonl file of predictions"
+            "no such file", file=path, remedy="give a .npz, .jsonl, .csv or .parquet file of predictions"
         )
     if path.suffix == ".npz":
         return _checked(read_npz(path), splits, path)
+    if is_prediction_table(path):
+        return _checked(read_prediction_table(path, test_points(splits)), splits, path)
     indptr, labels, scores = read_ranked_lists(path, test_points(splits))
     _check_rows(len(indptr) - 1, splits, path)
     shape = test_points(splits).targets.shape
