@@ -15,7 +15,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@touch $@
 
 # The bundled set in figures; the default beside its parts; then four ways to use label points side by side:
-# demo-out/index.html. Some six minutes on two cores.
+# demo-out/index.html. Some four minutes on two cores once installed.
 demo: install
 	$(BIN)/gandalf stats man
 	$(BIN)/gandalf train man demo-default --overwrite
