@@ -44,6 +44,7 @@ class RunPlace:
     ranks: Ranks = ONE  # who train together
     tell: Callable[[str], None] | None = None  # is told of memory, and of texts cut or empty
     listeners: tuple[Listener, ...] = ()  # are told of loss and validation as the run goes on
+    until: float | None = None  # `time.monotonic` at which the updates end, however many are left
 
     @property
     def checkpoints(self) -> Checkpoints | None:

@@ -50,6 +50,7 @@ MATCHED = 0.1  # share of label texts that are training texts, from which the gr
 # Of the time that is left, for each network but the last; more, or all of it, only where it needs so much.
 FIRST_SHARE, MORE = 0.7, 0.85
 BEGINNINGS = (64, 32)  # tokens that a transformer reads of a text where time is too short for more
+LATE = 1.5  # times the seconds that are left: a network that would take longer is shortened on the way
 VALIDATIONS = 3  # of a network: each costs as much as predicting all held-out points
 AGAIN = 1.25  # times what a linear model took without the held-out points
 FIRST = "linear"  # the candidate that is trained first and left on disk at once
@@ -215,6 +216,9 @@ class _Search:
         self.trained[candidate.name], self.asked[candidate.name] = trained, recipe
         assert trained.held is not None
         row.scores, row.seconds = trained.held.evaluated(), self.clock.spent - before
+        if trained.shortened:
+            row.note = "shortened on the way: the machine became slower than was planned for"
+            self._note_once(f"{row.name} was {row.note}")
         figures = ", ".join(f"{name} {row.scores[name]:.1f}" for name in FIGURES)
         self.teller.say(f"{row.name}: {figures} on held-out points, {row.seconds:,.0f} s")
         if len(self.trained) == 1:
@@ -249,19 +253,20 @@ class _Search:
 
     def _kept(self, name: str, recipe: Recipe) -> Trained:
         """Return the candidate as an earlier try of this search trained it, or train it."""
+        place = replace(self.place, until=time.monotonic() + LATE * self._left)
         if self.place.folder is None:
-            return self._trial(recipe, None)
+            return self._trial(recipe, place)
         folder = self.place.folder / CHECKPOINTS / name
         before = stored_trained(folder, recipe, self.splits) if self.place.resume else None
         if before is not None:
             return before
         folder.mkdir(parents=True, exist_ok=True)
-        own = replace(self.place, folder=folder, resume=self.place.resume, title=name)
+        own = replace(place, folder=folder, title=name)
         trained = self._trial(recipe, own)
         store_trained(folder, recipe, trained)
         return trained
 
-    def _trial(self, recipe: Recipe, place: RunPlace | None) -> Trained:
+    def _trial(self, recipe: Recipe, place: RunPlace) -> Trained:
         """Train a candidate; a linear model learns from all points once it is chosen."""
         if recipe.trees.kind != "none":
             return trial_trees(self.splits, recipe)

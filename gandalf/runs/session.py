@@ -25,6 +25,7 @@ from gandalf.nets.heads import Table
 from gandalf.recipe import Baselines, Recipe
 from gandalf.runs.build import assemble_encoder, encoder_options, some_texts
 from gandalf.runs.checks import check_encoder, check_run
+from gandalf.runs.deadline import Deadline
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.graph import check_teacher
 from gandalf.runs.plan import check_kernel, fit_blocks, rank_shape, resolved, run_shape
@@ -111,6 +112,8 @@ class _Run:
         self.seconds = 0.0
         self.taken_over: dict[str, Any] | None = None
         self.answers: HeldAnswers | None = None  # of the classifier, before a last stretch
+        self.until: float | None = None  # end of the updates by the clock
+        self.shortened = False  # a stage ended early for it
         self.now = begin(self.stages[0], material, self.encoder, 0)  # the stage under way
 
     def _remember(self, texts: bool) -> None:
@@ -144,6 +147,7 @@ class _Run:
         listeners = () if place.ranks.rank else place.listeners
         with RunLog(place.log, place.trackers, steps, listeners) as log, stop.listening():
             saving = Saving(place.title or self.recipe.system, stop, save, place.minutes, self.ranks)
+            self.until = place.until
             self._first(place, log, saving, fresh=not resumed)
             while self.now.over and self.now.name != self.stages[-1]:
                 self._begin_next()
@@ -208,11 +212,22 @@ class _Run:
                 now.validate(training)  # the start is one of the weights that may be kept
             if not now.over:
                 training.run(self._hooks(log, bar), saving.between(bar))
+        self.shortened |= training.shortened
 
     def _hooks(self, log: RunLog, bar: TrainingBar) -> list[Hook]:
         validate = self.now.validate
         checked: list[Hook] = [] if validate is None else [validate, LogValidation(log, bar, validate)]
-        return [*checked, Log(log, bar, max(1, self.now.epoch // LINES)), *self.now.refreshing]
+        often = max(1, self.now.epoch // LINES)
+        # First: if it ends the stage here, the others are still called.
+        late = [] if self.until is None else [Deadline(self._stage_until(self.until), often)]
+        return [*late, *checked, Log(log, bar, often), *self.now.refreshing]
+
+    def _stage_until(self, until: float) -> float:
+        """Return when the stage under way must end, so that a last stretch has its share of the time."""
+        if self.now.name == self.stages[-1] or self.stages[-1] != "all-points":
+            return until
+        now = time.monotonic()
+        return now + (until - now) / (1 + self.recipe.training.last_stretch)
 
     def _begin_next(self) -> None:
         """From a stage that is over to the one after it."""
@@ -307,7 +322,16 @@ class _Run:
         if now.name == "all-points":
             points = len(splits.train)
         return Trained(
-            model, history, self.seconds, steps, details, points, label_points, self.taken_over, self.answers
+            model,
+            history,
+            self.seconds,
+            steps,
+            details,
+            points,
+            label_points,
+            self.taken_over,
+            self.answers,
+            shortened=self.shortened,
         )
 
     def _answers(self, table: Table) -> HeldAnswers | None:

@@ -274,6 +274,7 @@ class Trained:
     taken_over: dict[str, Any] | None = None  # of a first stage that another run had made
     held: HeldAnswers | None = None  # None: no points were held out
     memory: dict[str, Any] | None = None  # what was tried to make one; None: none was asked for
+    shortened: bool = False  # a stage ended early, since the time was up
 
     @property
     def kept(self) -> dict[str, Any] | None:

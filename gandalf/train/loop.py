@@ -95,12 +95,26 @@ class Training:
         self.head_update = _head_update(head, stage, points.targets.shape[1] // ranks.world)
         self._frozen: FrozenVectors | Literal[False] | None = None  # None: to be seen
         self.step = 0
+        self.steps = stage.order.steps  # of this stage; `shorten` lowers it
+        self._bend: tuple[int, float] = (0, 0.0)  # step of the last `shorten`, and `way` there
         self.loss = float("nan")  # of a recent step
 
     @property
-    def steps(self) -> int:
-        """Number of steps of this stage."""
-        return self.stage.order.steps
+    def way(self) -> float:
+        """Share of the schedule that is behind: straight from the bend to 1 at the last step."""
+        step, share = self._bend
+        return share + (1 - share) * (self.step - step) / (self.steps - step)
+
+    @property
+    def shortened(self) -> bool:
+        """Return True if the stage will end before its last planned step."""
+        return self.steps < self.stage.order.steps
+
+    def shorten(self, left: int) -> None:
+        """End after at most so many further steps; the schedule goes the rest of its way in these."""
+        if self.step + left < self.steps:
+            self._bend = (self.step, self.way)
+            self.steps = self.step + left
 
     @property
     def all_steps(self) -> int:
@@ -148,7 +162,7 @@ class Training:
 
     def _train(self, batch: Batch, value: bool) -> None:
         self._draw_from(self._seed())
-        factor = SCHEDULES[self.stage.schedule](self.step / self.steps, self.stage.warm_up)
+        factor = SCHEDULES[self.stage.schedule](self.way, self.stage.warm_up)
         for part, learns in ((self.encoder, not self.stage.frozen), (self.head, True)):
             if part.training != learns:  # a hook has been here
                 part.train(learns)
@@ -242,7 +256,8 @@ class Training:
         tensors, numbers = self.encoder_update.state()
         flat = self.weights() | {f"encoder_update/{name}": tensor for name, tensor in tensors.items()}
         flat |= {f"head_update/{name}": tensor for name, tensor in self.head_update.tensors().items()}
-        return flat, {"step": self.step, "before": self.before, "encoder_update": numbers}
+        found = {"step": self.step, "before": self.before, "encoder_update": numbers}
+        return flat, found | ({"shortened": [*self._bend, self.steps]} if self.shortened else {})
 
     def load(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
         """Take back what `state` gave."""
@@ -259,6 +274,9 @@ class Training:
             raise DataError(what, remedy="resume with --head-kernel torch or triton, as it was begun")
         self.head_update.load({name: tensors[f"head_update/{name}"] for name in of_head})
         self.step = int(numbers["step"])
+        if "shortened" in numbers:
+            step, share, self.steps = numbers["shortened"]
+            self._bend = (step, share)
 
 
 def _head_update(head: Head, stage: Stage, labels: int) -> HeadUpdate:

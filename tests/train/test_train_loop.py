@@ -274,3 +274,38 @@ def test_one_step_is_the_step_of_plain_autograd():
     for part, other in ((training.encoder, encoder), (training.head, head)):
         for name, each in part.state_dict().items():
             torch.testing.assert_close(each, other.state_dict()[name], rtol=1e-4, atol=2e-5, msg=name)
+
+
+def test_a_shortened_stage_ends_early_and_its_schedule_goes_the_whole_way():
+    training = Kind().training()
+    ways = []
+    training.run(
+        [At(4, lambda each: each.shorten(3) or False), At(1, lambda each: ways.append(each.way) or False)]
+    )
+    assert training.step == training.steps == 7 < STEPS and training.shortened
+    assert ways == pytest.approx([1 / 12, 2 / 12, 3 / 12, 4 / 12, 5 / 9, 7 / 9, 1])
+
+
+def test_a_stage_is_never_made_longer():
+    training = Kind().training()
+    training.shorten(STEPS + 5)
+    assert training.steps == STEPS and not training.shortened
+    training.run()
+    unbroken = Kind().training()
+    unbroken.run()
+    same(training.weights(), unbroken.weights())
+
+
+def test_a_shortened_run_is_resumed_to_the_same_end(tmp_path):
+    unbroken = Kind().training()
+    unbroken.run([At(4, lambda each: each.step == 4 and each.shorten(5))])
+
+    first = Kind().training()
+    first.run([At(4, lambda each: each.shorten(5) or True)])
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(*first.state())
+    second = Kind().training()
+    second.load(*checkpoints.latest())
+    second.run()
+    assert second.step == unbroken.step == 9
+    same(second.weights(), unbroken.weights())
