@@ -34,7 +34,17 @@ class Loading:
         """Read a model folder."""
         from gandalf.model import load_model
 
+        note_unfinished(folder)
         return load_model(folder, device_of(self.device), verify=not self.no_verify)
+
+
+def note_unfinished(folder: Path) -> None:
+    """Say on standard error that a model is only the first one of a search that has not ended."""
+    from gandalf.model.layout import is_searching
+
+    if is_searching(folder):
+        what = f"note: {folder} holds the first model of a search that has not ended; a better one comes with"
+        typer.secho(f"{what} gandalf train DATA {folder} --resume", err=True, dim=True)
 
 
 LOADING = Bundle(Loading, {"device": (Device, "auto"), "no_verify": (NoVerify, False)}, Loading)

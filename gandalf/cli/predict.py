@@ -16,7 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from gandalf.cli.engine import engine
-from gandalf.cli.loading import LOADING, Loading
+from gandalf.cli.loading import LOADING, Loading, note_unfinished
 from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.data.claim import only_writer
@@ -246,6 +246,7 @@ def _quickly(folder: Path, loading: Loading, text: str, top: int) -> _Found | No
         model = SlimPredictor(folder, verify=not loading.no_verify)
     except DataError:
         return None
+    note_unfinished(folder)
     places = model.predict(text, min(top, model.num_labels))
     return _Found(model, _listed(*places), bool(model.knows([text])[0]), model.calibrated)
 

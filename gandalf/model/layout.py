@@ -22,6 +22,8 @@ METRICS, CARD = "metrics.json", "README.md"
 RECIPE = "recipe.toml"  # settings of the run that made the model
 TEXT_COLUMN = "text_column"  # key of a config: the column of texts in the training table
 INDEX, INDEX_FACTS = "index.safetensors", "index.json"  # valid for these rows only, so never copied along
+CHECKPOINTS = "checkpoints"  # folder in that of an unfinished run
+SEARCH = "search.json"  # beside the checkpoints while a search goes on
 FORMAT, VERSION = "gandalf model", 1
 
 
@@ -34,6 +36,11 @@ class Facts:
     dim: int
     config: dict[str, Any]
     calibration: Calibration | None
+
+
+def is_searching(folder: Path) -> bool:
+    """Return True if the folder holds no more than the first usable model of an unfinished search."""
+    return (folder / CHECKPOINTS / SEARCH).is_file()
 
 
 def listed_files(folder: Path) -> list[str]:

@@ -16,7 +16,17 @@ from gandalf.data.lengths import EMPTY_TEXT_REMEDY, count_empty, cut_sentence
 from gandalf.errors import DataError, argument
 from gandalf.memory.files import ARRAYS as MEMORY_ARRAYS
 from gandalf.memory.files import RECORDS as MEMORY_RECORDS
-from gandalf.model.layout import CARD, CONFIG, FORMAT, LABELS, METRICS, RECIPE, WEIGHTS
+from gandalf.model.layout import (
+    CARD,
+    CHECKPOINTS,
+    CONFIG,
+    FORMAT,
+    LABELS,
+    METRICS,
+    RECIPE,
+    WEIGHTS,
+    is_searching,
+)
 from gandalf.recipe import Recipe
 from gandalf.settings import as_toml, changes, read_toml, to_dict, updated
 from gandalf.systems import recipe as recipe_of
@@ -27,8 +37,6 @@ from gandalf.train.parallel.ranks import ONE, Ranks
 from gandalf.wide.folder import PARTS, read_json
 from gandalf.wide.wide_model import SETTINGS
 from gandalf.wide.wide_model import WORDS as TREE_WORDS
-
-CHECKPOINTS = "checkpoints"  # folder in the run's
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,6 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 
 CHOICE = "choice.json"  # beside the checkpoints
-SEARCH = "search.json"  # beside the checkpoints while a search goes on
 MARK = "# The recipe of this run of gandalf train."
 OWN = {
     *(RECIPE, LOG, CHECKPOINTS),
@@ -137,8 +144,7 @@ def state_of(folder: Path) -> State:
     names = _names(folder)
     if all(is_leftover(name) for name in names):
         return "new"
-    searching = (folder / CHECKPOINTS / SEARCH).is_file()  # what is there is only the first usable model
-    if CONFIG in names and not searching and read_json(folder / CONFIG).get("format") == FORMAT:
+    if CONFIG in names and not is_searching(folder) and read_json(folder / CONFIG).get("format") == FORMAT:
         return "finished"
     if RECIPE in names and (folder / RECIPE).read_bytes().startswith(MARK.encode()):
         return "unfinished"

@@ -15,6 +15,7 @@ from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions
 from gandalf.model import Calibration, Mix, Part
+from gandalf.model.layout import CHECKPOINTS
 from gandalf.nets.encoders import encoder_kind
 from gandalf.recipe import MemorySettings, Recipe
 from gandalf.runs.candidates import (
@@ -30,7 +31,7 @@ from gandalf.runs.candidates import (
 )
 from gandalf.runs.checks import check_encoder, check_run
 from gandalf.runs.cost import Clock, Size, fit_epochs, search_minutes, speed
-from gandalf.runs.folder import CHECKPOINTS, RunPlace
+from gandalf.runs.folder import RunPlace
 from gandalf.runs.mix import Asked, Fitted, fit_mix
 from gandalf.runs.plan import resolved_device
 from gandalf.runs.prepare import cut

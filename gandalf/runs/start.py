@@ -19,15 +19,13 @@ from gandalf.data.load import load
 from gandalf.errors import DataError, argument
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Part, write_model
-from gandalf.model.layout import TEXT_COLUMN
+from gandalf.model.layout import CHECKPOINTS, SEARCH, TEXT_COLUMN
 from gandalf.model.trees import Trees
 from gandalf.recipe import Recipe
 from gandalf.runs.candidates import Teller
 from gandalf.runs.checks import check_run
 from gandalf.runs.folder import (
-    CHECKPOINTS,
     CHOICE,
-    SEARCH,
     RunPlace,
     by_first,
     claimed,

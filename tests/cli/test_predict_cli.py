@@ -226,3 +226,18 @@ def test_without_the_training_half_it_says_what_to_install(small_folder, tmp_pat
         result = command_line.python(WITHOUT_TORCH, *words)
         assert result.returncode == 2
         assert result.stderr.strip() == "error: predicting needs torch; pip install 'gandalf-xmc[train]'"
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one text", "a file of texts"])
+def test_the_first_model_of_a_search_is_called_so(tmp_path, many):
+    folder, texts = tmp_path / "model", tmp_path / "texts.txt"
+    save_model(small_model(), folder)
+    texts.write_text("gzip\n", "utf-8")
+    asked = [texts, "-o", tmp_path / "found.jsonl"] if many else ["gzip"]
+    finished = command_line.run("predict", folder, *asked)
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints" / "search.json").write_text("{}", "utf-8")
+    searching = command_line.run("predict", folder, *asked, *(["--overwrite"] if many else []))
+    assert finished.exit_code == searching.exit_code == 0
+    assert finished.stdout == searching.stdout and "--resume" not in finished.stderr
+    assert searching.stderr.count("first model of a search") == 1 and f"{folder} --resume" in searching.stderr
