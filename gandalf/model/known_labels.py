@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from itertools import islice
+from typing import Protocol, overload
 
 from gandalf.data.matching import text_key
 
@@ -27,39 +29,60 @@ class Labelled(Protocol):
         ...
 
 
-class Names(list[str]):
-    """Texts or ids of labels, with an index by key. A list never changes.
+class Names(Sequence[str]):
+    """Texts or ids of labels, with an index by key. The names never change.
 
-    A longer list shares the index of the shorter list that it extends, so that adding a label costs one
-    entry. The shared index may hold numbers beyond the end of a shorter list.
+    A longer sequence shares names and index with the shorter sequence that it extends, so that adding a label
+    costs one entry, however many labels there are. What is shared may hold names beyond the end of a shorter
+    sequence.
     """
 
     def __init__(self, names: Iterable[str], key: Callable[[str], str]) -> None:
-        super().__init__(names)
         self.key = key
+        self._shared = list(names)
+        self._count = len(self._shared)
         self._index: dict[str, list[int]] = {}
-        self._indexed = [0]  # number of names in the index; all lists that share the index share this list
         self._enter(0)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[str]: ...
+
+    def __getitem__(self, place: int | slice) -> str | list[str]:
+        if isinstance(place, slice):
+            return [self._shared[at] for at in range(self._count)[place]]
+        return self._shared[range(self._count)[place]]
+
+    def __iter__(self) -> Iterator[str]:
+        return islice(self._shared, self._count)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, list | Names) and list(self) == list(other)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
 
     def numbers(self, name: str) -> list[int]:
         """Return the positions of all names with the same key."""
-        return [number for number in self._index.get(self.key(name), ()) if number < len(self)]
+        return [number for number in self._index.get(self.key(name), ()) if number < self._count]
 
     def longer(self, more: Iterable[str]) -> Names:
-        """Return a list with these names behind its own; this list does not change."""
-        if self._indexed[0] != len(self):  # another list has extended the shared index
+        """Return the names with these names behind them; this sequence does not change."""
+        if len(self._shared) != self._count:  # another sequence has extended what is shared
             return Names([*self, *more], self.key)
-        found = Names((), self.key)
-        found.extend(self)
-        found.extend(more)
-        found._index, found._indexed = self._index, self._indexed
-        found._enter(len(self))
+        found = copy(self)
+        found._shared.extend(more)
+        found._count = len(found._shared)
+        found._enter(self._count)
         return found
 
     def _enter(self, first: int) -> None:
-        for number in range(first, len(self)):
-            self._index.setdefault(self.key(self[number]), []).append(number)
-        self._indexed[0] = len(self)
+        for number in range(first, self._count):
+            self._index.setdefault(self.key(self._shared[number]), []).append(number)
 
 
 def indexed(names: Sequence[str], key: Callable[[str], str]) -> Names:

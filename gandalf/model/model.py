@@ -31,7 +31,8 @@ from gandalf.progress import track
 from gandalf.text.tokens import Tokens
 from gandalf.wide.mixing import Floats, Ints
 
-ROWS = 1 << 14  # label rows that are compared with one row at once
+NUMBERS = 1 << 20  # numbers of label rows that are compared with one row at once
+SHORTEST = 1e-12  # a shorter row has cosines near 0, as by `F.normalize`
 LONG = 32  # batches from which on a progress bar is shown
 
 
@@ -125,11 +126,9 @@ class Model(Extendable):
     def alike(self, label: int, most: int) -> list[tuple[int, float]]:
         """Return the labels whose rows have the highest cosine with this label's row."""
         row = F.normalize(self.head.at(torch.tensor([label], device=self.device))[0].float(), dim=1)[0]
-        ends = (*range(0, self.num_labels, ROWS), self.num_labels)
-        parts = [
-            F.normalize(self.head.block(start, stop)[0].float(), dim=1) @ row
-            for start, stop in pairwise(ends)
-        ]
+        step = max(1, NUMBERS // self.head.dim)
+        ends = (*range(0, self.num_labels, step), self.num_labels)
+        parts = [_cosines(self.head.block(start, stop)[0], row) for start, stop in pairwise(ends)]
         cosines = torch.cat(parts).cpu().numpy()
         cosines[label] = -torch.inf
         return largest(cosines, min(most, self.num_labels - 1))
@@ -190,3 +189,12 @@ class Model(Extendable):
         from gandalf.model.new_labels import with_labels  # imported here because it imports this class
 
         return with_labels(self, labels, self.maker)
+
+
+def _cosines(rows: Tensor, unit: Tensor) -> Tensor:
+    """Return the cosine of each row with a vector of length 1, without a normalised copy of the rows.
+
+    A server asks this in many threads, and each thread would keep the memory of its copy.
+    """  # shape: (C, dim), (dim,) -> (C,)
+    rows = rows.float()
+    return rows @ unit / torch.linalg.vector_norm(rows, dim=1).clamp_min(SHORTEST)

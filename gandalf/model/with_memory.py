@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse import csr_array, eye_array
+from scipy.sparse import csr_array
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -173,7 +173,9 @@ class ModelWithMemory(Extendable):
             examples = [text for text in map(clean, label.examples) if text]
             records += [Record(text, EXAMPLE) for text in examples]
             numbers += [number] * len(examples)
-        values = csr_array(eye_array(longer.num_labels, format="csr")[numbers])
+        # Each record has the value 1 for its own label.
+        ends = np.arange(len(numbers) + 1)
+        values = csr_array((np.ones(len(numbers)), numbers, ends), shape=(len(numbers), longer.num_labels))
         memory = self.memory.widened(longer.num_labels)
         reader = reader_of(longer, self.reader)
         return replace(self, model=longer, memory=_appended(reader, memory, values, records))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small_model import small_model
@@ -44,6 +45,16 @@ def test_names_are_copied_and_pickled():
     for found in (pickle.loads(pickle.dumps(names)), copy.deepcopy(names)):
         assert found == names and found.numbers("C") == [2] and found.longer(["d"]).numbers("d") == [3]
     assert indexed(names, text_key) is names and indexed(names, str).numbers("C") == []
+
+
+def test_names_are_a_sequence():
+    shorter = Names(["a", "b", "c"], text_key)
+    longer = shorter.longer(["d"])
+    assert (shorter[-1], longer[-1], shorter[1:], longer[:-1]) == ("c", "d", ["b", "c"], ["a", "b", "c"])
+    assert "d" in longer and "d" not in shorter and repr(shorter) == "['a', 'b', 'c']"
+    assert shorter != longer and shorter != "abc" and longer.index("d") == 3
+    with pytest.raises(IndexError):
+        shorter[3]
 
 
 def test_an_addition_does_not_look_at_every_label(tmp_path, monkeypatch):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 from collections import Counter
 
 import pytest
 import torch
 from small_model import small_model
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from gandalf.data.new_examples import Example
 from gandalf.data.new_labels import NewLabel
 from gandalf.model import Model, load_model, save_model
 from gandalf.nets.growing_rows import LEAST, GrowingRows, as_growing, with_more_rows
@@ -76,8 +79,6 @@ def test_the_first_addition_holds_no_second_head(man, tmp_path, no_collector):
 
 def test_a_removed_example_leaves_no_second_head(tmp_path):
     """All changes are made once more, from the model as it was."""
-    from gandalf.data.new_examples import Example
-
     model = small_model()
     made = Service(Served(Predictor(model)), journal=Journal(tmp_path / "added.jsonl", model))
     made.add([NewLabel("compress tar")])
@@ -87,6 +88,61 @@ def test_a_removed_example_leaves_no_second_head(tmp_path):
     assert made.remove_example("e")
     after = made._growing.head.rows
     assert after.data_ptr() == before.data_ptr() and torch.equal(before, after)
+
+
+@pytest.mark.parametrize("addition", ["label", "label with an example", "example"])
+def test_an_addition_takes_no_memory_for_each_label(tmp_path, addition):
+    """Not even the bytes of a list of all names; the first additions make what later ones share."""
+    model = small_model(labels=[f"label {number}" for number in range(20_000)], ids=False)
+    made = Service(Served(Predictor(model)), journal=Journal(tmp_path / "added.jsonl", model))
+
+    def add(number):
+        if addition == "example":
+            made.add_examples([Example("compress tar", [number], id=f"e{number}")])
+        else:
+            examples = ("compress tar",) if "with" in addition else ()
+            made.add([NewLabel(f"new {number}", examples=examples)])
+
+    made.add_examples([Example("compress tar", [5], id="first")])
+    add(0)
+    tracemalloc.start()
+    add(1)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * model.num_labels
+
+
+class LargestTensor(TorchDispatchMode):
+    """Notes the bytes of the largest tensor that is made; views are not counted."""
+
+    def __init__(self, known):
+        super().__init__()
+        self.known, self.nbytes = known.untyped_storage().data_ptr(), 0
+
+    def __torch_dispatch__(self, call, types, args=(), kwargs=None):
+        found = call(*args, **(kwargs or {}))
+        if isinstance(found, Tensor) and found.untyped_storage().data_ptr() != self.known:
+            self.nbytes = max(self.nbytes, found.untyped_storage().nbytes())
+        return found
+
+
+def test_labels_alike_are_found_without_a_copy_of_the_rows(man):
+    """Sixteen threads of a server ask for them, and a thread's memory keeps the room of its largest copy."""
+    model = small_model(labels=list(man.train.label_texts), ids=False)
+    with LargestTensor(model.head.rows) as made:
+        found = model.alike(3, 5)
+    assert len(found) == 5 and made.nbytes <= model.num_labels * 4 < model.head.rows.nbytes / 4
+
+
+def test_labels_alike_are_those_of_a_plain_loop():
+    model = small_model()
+    with torch.no_grad():
+        model.head.rows[2] = 0.0
+    rows = torch.nn.functional.normalize(model.head.rows.detach(), dim=1)
+    expected = sorted((-float(row @ rows[0]), label) for label, row in enumerate(rows) if label != 0)
+    found = model.alike(0, 10)
+    assert [label for label, _ in found] == [label for _, label in expected]
+    assert [cosine for _, cosine in found] == pytest.approx([-less for less, _ in expected], abs=1e-6)
 
 
 # ---- room
