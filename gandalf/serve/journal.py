@@ -118,14 +118,16 @@ class Journal:
 
     def behind(self) -> bool:
         """Return True if the file has changes that were not read yet; cheap, since predictions ask it too."""
+        # First, and in this order: another thread may be adding to the file, or opening another one.
+        identity, read = self._identity, self._read
         try:
             found = self.path.stat()
         except OSError as error:
             self._set_wrong(_unreadable(error))
             return False
-        if _identity(found) != self._identity:
+        if _identity(found) != identity:
             return self._ignored is None or _version(found) != _version(self._ignored)
-        self._set_wrong(SHORTER if found.st_size < self._read else None)
+        self._set_wrong(SHORTER if found.st_size < read else None)
         return found.st_size > self._seen
 
     def new(self, *, strict: bool = False) -> tuple[bool, list[Change | None]]:

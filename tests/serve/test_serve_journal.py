@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import threading
+from pathlib import Path
 
 import pytest
 from http_client import that_adds
@@ -290,3 +291,38 @@ def test_a_thread_that_looks_while_the_file_is_replaced_sees_nothing_wrong(tmp_p
     service.add_examples([Example("compress files", [0], id=f"e{at}") for at in range(3)])
     assert service.remove_example("e1") and len(troubles) >= 2
     assert set(troubles) == {None}
+
+
+# ---- a look at the file while another thread writes
+
+
+class WithThread(type(Path())):
+    """A path at which another thread does something right after each look."""
+
+    then = staticmethod(lambda: None)
+
+    def stat(self, **more):
+        found = super().stat(**more)
+        self.then()
+        return found
+
+
+@pytest.mark.parametrize("change", ["add", "remove"])
+def test_a_journal_that_grows_during_a_look_is_not_called_shorter(tmp_path, monkeypatch, change):
+    """The size is older than the numbers of the thread that writes, if these are read after it."""
+    made = service(WithThread(tmp_path / "added.jsonl"))
+    made.add([NewLabel("a first label")])
+    made.add_examples([Example("compress tar", [5], id="e")])
+    journal = made._journal
+
+    def write():
+        WithThread.then = staticmethod(lambda: None)
+        if change == "add":
+            made.add([NewLabel("compress a tree")])
+        else:
+            assert made.remove_example("e")
+
+    monkeypatch.setattr(WithThread, "then", staticmethod(write))
+    journal.behind()
+    assert journal.trouble is None
+    assert made.trouble() is None and not journal.behind()
