@@ -197,4 +197,5 @@ def _cosines(rows: Tensor, unit: Tensor) -> Tensor:
     A server asks this in many threads, and each thread would keep the memory of its copy.
     """  # shape: (C, dim), (dim,) -> (C,)
     rows = rows.float()
-    return rows @ unit / torch.linalg.vector_norm(rows, dim=1).clamp_min(SHORTEST)
+    lengths: Tensor = torch.linalg.vector_norm(rows, dim=1)
+    return rows @ unit / lengths.clamp_min(SHORTEST)
