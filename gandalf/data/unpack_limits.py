@@ -36,7 +36,11 @@ def most_bytes(size: int) -> int:
 
 def need_room(needed: int, path: Path, what: str = "unpacks to") -> None:
     """Raise a DataError if a file needs more memory than `most_bytes` allows; call before allocating."""
-    size = path.stat().st_size
+    need_room_for(needed, path.stat().st_size, path, what)
+
+
+def need_room_for(needed: int, size: int, path: Path | None, what: str) -> None:
+    """Like `need_room`, for the `size` bytes of a file that were read already."""
     if needed > (most := most_bytes(size)):
         raise DataError(
             f"{what} {needed / 1e9:,.1f} GB or more, and {size:,} bytes may become {most / 1e9:,.2f} GB",

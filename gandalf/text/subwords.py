@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gandalf.data.files import written
+from gandalf.data.unpack_limits import need_room_for
 from gandalf.errors import DataError
 from gandalf.text.frequencies import document_frequencies, inverse_frequencies
 from gandalf.text.id_rows import id_rows
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 FILE, TOKENIZER = "subwords.json", "tokenizer.json"
+TOKEN_BYTES = 32  # in the tables that have a place for each number up to a tokenizer's largest
 _PADDING, UNKNOWN_NAMES = ("[PAD]", "<pad>", "<|pad|>"), ("[UNK]", "<unk>", "<|unk|>")
 # Splits inside words: before the capital of camelCase, and before the last capital of HTTPServer.
 _HUMPS = r"(?<=\p{Ll})(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})"
@@ -196,11 +198,15 @@ def read_tokenizer(text: str, file: Path | None = None) -> Tokenizer:
         raise DataError("sub-words need tokenizers", remedy="pip install 'gandalf-xmc[train]'") from error
     try:
         with _without_panic():
-            return Tokenizer.from_str(text)
+            found = Tokenizer.from_str(text)
     except DataError:
         raise
     except Exception as error:  # the library raises plain Exception
         raise DataError(f"is no tokenizer that can be read ({error})", file=file, remedy=REMEDY) from error
+    largest = max(found.get_vocab().values(), default=0)
+    what = f"has a token with the number {largest:,}; tables up to it take"
+    need_room_for(TOKEN_BYTES * (largest + 1), len(text), file, what)
+    return found
 
 
 @contextmanager

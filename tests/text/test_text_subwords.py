@@ -55,6 +55,14 @@ def word_level(vocabulary, unknown="<unk>", special=()):
     )
 
 
+def with_number(text, number):
+    """The text of a tokenizer.json whose last token has another number."""
+    found = json.loads(text)
+    vocabulary = found["model"]["vocab"]
+    vocabulary[max(vocabulary, key=vocabulary.get)] = number
+    return json.dumps(found)
+
+
 @settings(max_examples=40)
 @given(st.lists(ANYTHING, max_size=6), ANYTHING, st.integers(1, 5))
 def test_any_text_has_tokens_and_comes_back(tmp_path_factory, texts, other, max_length):
@@ -163,6 +171,7 @@ def test_options_out_of_range(wrong):
     [
         ("tokenizer.json", lambda text: text[: len(text) // 2], "no tokenizer that can be read"),
         ("tokenizer.json", lambda text: "{}", "no tokenizer that can be read"),
+        ("tokenizer.json", lambda text: with_number(text, 2**31), r"2,147,483,648; .* may become 0\.07 GB"),
         ("subwords.json", lambda text: text[:20], "cut short or damaged"),
         ("subwords.json", lambda text: text.replace('"max_length":32', '"max_length":-1'), "max_length"),
         ("subwords.json", lambda text: text.replace('"frequencies":[0,', '"frequencies":['), "each token"),
