@@ -15,7 +15,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import resource
 import socket
 import tempfile
 import time
@@ -24,13 +23,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 
 from bench.command import argument_parser
-from bench.machine import keep
+from bench.machine import held_mib, keep
+from bench.made_up import random_points
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
 from gandalf.nets.heads import Table
-from gandalf.train.batches import Order, Phase, Points
+from gandalf.train.batches import Order, Phase
 from gandalf.train.labels import Every
 from gandalf.train.loop import Stage, Training
 from gandalf.train.parallel.ranks import Ranks
@@ -41,20 +40,9 @@ WORLDS = (1, 2, 4)
 Line = dict[str, Any]
 
 
-def points(labels: int) -> Points:
-    """Random words, and targets of which a head label has many and a tail label few."""
-    random = np.random.default_rng(0)
-    tokens = random.integers(1, WORDS, (POINTS, LENGTH), dtype=np.int32)
-    columns = (random.random((POINTS, PER_POINT)) ** 3 * labels).astype(np.int64).ravel()
-    ends = np.arange(0, POINTS * PER_POINT + 1, PER_POINT)
-    targets = csr_array((np.full(len(columns), 0.5, np.float32), columns, ends), shape=(POINTS, labels))
-    targets.sum_duplicates()
-    return Points(tokens, targets)
-
-
 def training(ranks: Ranks, asked: argparse.Namespace) -> Training:
-    """A run before its first step: this rank's rows, and an encoder as all have it."""
-    made = points(asked.labels)
+    """Return a run before its first step: this rank's rows, and an encoder as all have it."""
+    made = random_points((POINTS, asked.labels), WORDS, LENGTH, PER_POINT)
     encoder = BagOfWords(WORDS, BagOfWordsOptions(dim=asked.dim, dropout=0.0))
     head = Table.part(asked.labels, asked.dim, ranks.share(asked.labels))
     stage = Stage(
@@ -64,22 +52,16 @@ def training(ranks: Ranks, asked: argparse.Namespace) -> Training:
     return Training(encoder, head, made, stage, ranks=ranks)
 
 
-def resident(what: str) -> int:
-    """Bytes of this process that are in memory, `VmRSS` now or `VmHWM` at most; files that it maps too."""
-    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-    return int(next(line for line in lines if line.startswith(what)).split()[1]) * 1024
-
-
 def on_wire() -> int:
-    """Bytes that the loopback device has carried."""
+    """Return the bytes that the loopback device has carried."""
     lines = Path("/proc/net/dev").read_text("utf-8").splitlines()
     return int(next(line for line in lines if line.strip().startswith("lo:")).split()[1])
 
 
 def measure(ranks: Ranks, asked: argparse.Namespace) -> Line:
-    """Some steps of one rank: memory, bytes, time."""
+    """Measure some steps of one rank: memory, bytes, time."""
     torch.manual_seed(0)
-    before = resident("VmRSS")
+    before = held_mib()
     run = training(ranks, asked)
     state = [*run.head.state_dict().values(), *run.head_update.tensors().values()]
     batches = run._batches(range(asked.steps + 1))
@@ -98,8 +80,8 @@ def measure(ranks: Ranks, asked: argparse.Namespace) -> Line:
         "rank": ranks.rank,
         "labels": len(run.head.state_dict()["rows"]),
         "rows_and_state_bytes": sum(each.numel() * each.element_size() for each in state),
-        "rss_before_bytes": before,
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "rss_before_bytes": int(before * 2**20),
+        "peak_rss_bytes": int(held_mib("VmHWM") * 2**20),
         "seconds_per_step": seconds,
         "loss_of_first_step": run.loss,
         "payload_bytes_per_step": {name: each / asked.steps for name, each in ranks.sent.items()},
@@ -109,7 +91,7 @@ def measure(ranks: Ranks, asked: argparse.Namespace) -> Line:
 
 
 def expected(world: int, asked: argparse.Namespace, dense: int, words: float) -> Line:
-    """What docs/guide/scaling.md says that a rank hands over in a step."""
+    """Return what a rank hands over in a step by docs/guide/scaling.md."""
     if world == 1:
         return {}
     return {
@@ -120,7 +102,7 @@ def expected(world: int, asked: argparse.Namespace, dense: int, words: float) ->
 
 
 def ring(world: int, payload: Line) -> float:
-    """Bytes that all ranks together put on the wire if each operation goes around in a ring."""
+    """Return the bytes that all ranks together put on the wire if each operation goes around in a ring."""
     gathered = (world - 1) * payload.get("vectors", 0.0)
     summed = sum(each for name, each in payload.items() if name != "vectors")
     return float(world * (gathered + 2 * (world - 1) / world * summed))
@@ -166,7 +148,7 @@ def by_ranks(world: int, asked: argparse.Namespace) -> Line:
 
 
 def train(asked: argparse.Namespace) -> None:
-    """One, two and four ranks."""
+    """Measure one, two and four ranks."""
     found = []
     for world in WORLDS:
         found.append(by_ranks(world, asked))

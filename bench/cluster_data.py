@@ -11,8 +11,6 @@ import argparse
 import hashlib
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,8 +26,7 @@ from pyarrow import parquet
 from scipy.sparse import save_npz
 
 from bench.command import argument_parser
-from bench.graph import peak_mb
-from bench.machine import keep
+from bench.machine import held_mib, keep, told_by_child
 from gandalf.augment.label_points import Keep
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import export
@@ -39,6 +36,7 @@ from gandalf.errors import Findings
 from gandalf.graph.label_graph import GraphOptions, label_graph
 
 SHARDS, WORKERS, QUERIES, GROUP, TOP = 8, 2, 10_000, 1_250, 100
+PEAK = "VmHWM"
 TARGETS = ("ratio", "shrunk", "calibrated")
 
 
@@ -60,12 +58,20 @@ class Clock:
 
 
 def cpu_of(client: Any) -> Callable[[], float]:  # noqa: ANN401  Dask has no types
-    """Processor seconds of this process and all workers."""
+    """Return a function that tells the processor seconds of this process and all workers."""
     return lambda: time.process_time() + sum(client.run(time.process_time).values())
 
 
+def told(clock: Clock, client: Any = None) -> dict[str, Any]:  # noqa: ANN401
+    """Return the steps, and the most memory that this process and the workers have held."""
+    found = {"steps": clock.steps, "peak_mb": round(held_mib(PEAK))}
+    if client is not None:
+        found["worker_peak_mb"] = sorted(round(peak) for peak in client.run(held_mib, PEAK).values())
+    return found
+
+
 def write_set(splits: Splits, folder: Path) -> None:
-    """The set as Parquet shards, its labels, and queries for prediction."""
+    """Write the set as Parquet shards, its labels, and queries for prediction."""
     labels = splits.train.label_texts
     assert labels is not None
     (folder / "train").mkdir(parents=True)
@@ -80,28 +86,14 @@ def write_set(splits: Splits, folder: Path) -> None:
 
 
 def as_table(points: Dataset, first: int) -> pyarrow.Table:
-    """Points as columns id, text and labels."""
+    """Return points as columns id, text and labels."""
     lists = pyarrow.ListArray.from_arrays(points.targets.indptr.astype(np.int32), points.targets.indices)
     ids = pyarrow.array(range(first, first + len(points)))
     return pyarrow.table({"id": ids, "text": list(points.texts or ()), "labels": lists})
 
 
-def write_model(labels: list[str], out: Path) -> None:
-    """A bag-of-words model with rows drawn at random: what it says is noise, what it costs is not."""
-    from gandalf.model import Model, save_model
-    from gandalf.nets.encoders import build_encoder
-    from gandalf.nets.heads import Table
-    from gandalf.text.words import Words, WordsOptions
-
-    options = {"kind": "bag-of-words", "dim": 128, "dropout": 0.0}
-    tokens = Words.fit(labels, WordsOptions(max_length=16))
-    encoder = build_encoder(options, tokens.size)
-    model = Model(tokens, encoder, Table(len(labels), 128), labels, None, {"encoder": options}, None)
-    save_model(model, out)
-
-
 def one_process(folder: Path, out: Path) -> dict[str, Any]:
-    """All steps in this process, with all its threads."""
+    """Do all steps in this process, with all its threads."""
     clock = Clock()
     with clock.timed("read"):
         splits = load(folder)
@@ -115,11 +107,11 @@ def one_process(folder: Path, out: Path) -> dict[str, Any]:
     with clock.timed("write augmented"):
         made = Splits(augment(splits.train, graph))
         export(made, out / "raw", "raw", origin=({"data": "x"}, splits.train.label_frequencies))
-    return {"steps": clock.steps, "peak_mb": round(peak_mb())}
+    return told(clock)
 
 
 def on_dask(folder: Path, out: Path) -> dict[str, Any]:
-    """All steps on two workers."""
+    """Do all steps on two workers."""
     from gandalf.cluster.client import connected
     from gandalf.cluster.sharded import sharded_set
     from gandalf.cluster.shards import find_shards
@@ -137,22 +129,13 @@ def on_dask(folder: Path, out: Path) -> dict[str, Any]:
             with open(out / f"{name}.npz", "wb") as file:
                 save_npz(file, graph, compressed=False)
         with clock.timed("write augmented"):
-            points.write(
-                graph,
-                Keep(),
-                out / "raw",
-                format="raw",
-                harden=None,
-                overwrite=False,
-                seed=0,
-                record=lambda _: {"data": "x"},
-            )
-        workers = sorted(round(peak) for peak in client.run(peak_mb).values())
-    return {"steps": clock.steps, "peak_mb": round(peak_mb()), "worker_peak_mb": workers}
+            options = {"format": "raw", "harden": None, "overwrite": False, "seed": 0}
+            points.write(graph, Keep(), out / "raw", **options, record=lambda _: {"data": "x"})
+        return told(clock, client)
 
 
 def predict_here(folder: Path, out: Path) -> dict[str, Any]:
-    """All queries in this process."""
+    """Answer all queries in this process."""
     from gandalf.model import load_model
     from gandalf.predict.files import predict_chunks, write_predictions
     from gandalf.predict.inputs import texts_of_file
@@ -163,11 +146,11 @@ def predict_here(folder: Path, out: Path) -> dict[str, Any]:
         predictor = Predictor(load_model(folder / "model"))
         chunks = texts_of_file(folder / "queries" / "queries.parquet")
         write_predictions(out / "p.npz", predict_chunks(predictor, chunks, TOP), predictor.model)
-    return {"steps": clock.steps, "peak_mb": round(peak_mb())}
+    return told(clock)
 
 
 def predict_on_dask(folder: Path, out: Path) -> dict[str, Any]:
-    """All queries on two workers."""
+    """Answer all queries on two workers."""
     from gandalf.cluster.client import connected
     from gandalf.cluster.jobs import Job, model_identity, row_groups_of
     from gandalf.cluster.predict import predict_row_groups
@@ -178,8 +161,7 @@ def predict_on_dask(folder: Path, out: Path) -> dict[str, Any]:
         with clock.timed("predict"):
             job = Job(model, model_identity(model), out / "parts", TOP, None, "cpu")
             predict_row_groups(client, job, row_groups_of(folder / "queries", None))
-        workers = sorted(round(peak) for peak in client.run(peak_mb).values())
-    return {"steps": clock.steps, "peak_mb": round(peak_mb()), "worker_peak_mb": workers}
+        return told(clock, client)
 
 
 WAYS: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
@@ -191,32 +173,22 @@ WAYS: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
 
 
 def in_child(way: str, folder: Path, out: Path) -> dict[str, Any]:
-    """One way in a fresh process."""
+    """Measure one way in a process of its own."""
     out.mkdir()
-    words = [
-        sys.executable,
-        "-m",
-        "bench.cluster_data",
-        "--child",
-        way,
-        "--folder",
-        str(folder),
-        "--out",
-        str(out),
-    ]
-    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return told_by_child("cluster_data", "--child", way, "--folder", str(folder), "--out", str(out))
 
 
 def digests(out: Path) -> dict[str, str]:
-    """Of every file that both ways write."""
+    """Return the hash of every file that both ways write."""
     files = sorted(path for path in out.rglob("*") if path.is_file() and path.name != "gandalf.json")
     return {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 def measure(shape: str) -> dict[str, Any]:
-    """All ways on one shape."""
+    """Measure all ways on one shape."""
+    from bench.made_up import untrained_model
+    from gandalf.model import save_model
+
     points, labels, per_point, words = PAPER_SHAPES[shape]
     made = synthetic(points, labels, labels_per_point=per_point, words_per_point=words).splits
     sizes = np.diff(made.train.targets.indptr).astype(np.int64)
@@ -224,7 +196,7 @@ def measure(shape: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_set(made, folder / "set")
-        write_model(list(made.train.label_texts or ()), folder / "set" / "model")
+        save_model(untrained_model(list(made.train.label_texts or ())), folder / "set" / "model")
         del made
         found = {}
         for at, way in enumerate(WAYS):

@@ -21,7 +21,6 @@ command makes them again.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import sys
@@ -35,22 +34,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bench.command import argument_parser
+from bench.command import argument_parser, read_json_lines
 from bench.default_rows import LINEAR, ROWS, Setup
 from bench.default_sets import SETS, WHOLE, open_default_set
-from bench.engine import SHARED
-from bench.machine import RESULTS, machine
+from bench.machine import DATA_ROOT, RESULTS, machine
+from bench.tables import figures, three
 from gandalf import DataError, Splits
 from gandalf.lab.sets import data_hash
 from gandalf.lab.store import append
-from gandalf.metrics.evaluate import Scores, SubsetFigures, evaluate
+from gandalf.metrics.evaluate import Scores, evaluate
 from gandalf.metrics.predictions import Source, as_predictions, test_points
 from gandalf.metrics.propensity import constants, inverse_propensities
 from gandalf.metrics.ranking import Ranking, contributions, rank, weigh_hits
 from gandalf.metrics.topk import find_pairs
 
 OUT = RESULTS / "default.jsonl"
-FIGURES = ("P@1", "PSP@5", "C@5")
 PLACES = 5
 NOWHERE = PLACES  # place of a true label that is not among the first five
 Line = dict[str, Any]
@@ -89,21 +87,6 @@ def measure(key: Key, setup: Setup, root: Path) -> tuple[Line, Places]:
         "data_hash": data_hash(splits),
     }
     return line, places_of(answer.predictions, splits)
-
-
-def figures(scores: Scores) -> dict[str, Any]:
-    """Return the figures of all test points, and of the two kinds of text apart."""
-
-    def of(part: SubsetFigures | None) -> dict[str, float] | None:
-        if part is None:
-            return None
-        return {"points": part.points} | {name: part.values[name] for name in FIGURES if part.values}
-
-    return {
-        **(of(scores.filtered) or {}),
-        "label_text": of(scores.label_text),
-        "new_text": of(scores.new_text),
-    }
 
 
 def _cpu_seconds() -> float:
@@ -149,22 +132,25 @@ def _no_predictions(splits: Splits) -> Source:
 
 def read_results(path: Path) -> dict[Key, Line]:
     """Return the last line of each run."""
-    lines = (json.loads(text) for text in path.read_text("utf-8").splitlines()) if path.exists() else ()
-    return {(line["row"], line["set"], line["seed"]): line for line in lines}
+    return {_key(line): line for line in read_json_lines(path)}
 
 
 def read_places(path: Path, line: Line) -> Places:
     """Return the places of true labels that belong to a line of the file `path`."""
-    with np.load(_places_path(path, (line["row"], line["set"], line["seed"]))) as file:
+    with np.load(_places_path(path, _key(line))) as file:
         return np.asarray(file["places"])
 
 
 def _keep(path: Path, line: Line, places: Places) -> None:
     """Store a run; the line comes last, so that a stored line has its places."""
-    beside = _places_path(path, (line["row"], line["set"], line["seed"]))
+    beside = _places_path(path, _key(line))
     beside.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(beside, places=places)
     append(path, line)
+
+
+def _key(line: Line) -> Key:
+    return line["row"], line["set"], line["seed"]
 
 
 def _places_path(path: Path, key: Key) -> Path:
@@ -212,8 +198,12 @@ def main() -> int:
             print(*key, f"left out: {error}", flush=True)
             continue
         _keep(chosen.out, {**line, "threads": chosen.threads, "commit": commit, "machine": about}, places)
-        shown = " ; ".join(f"{line['figures'][name]:.1f}" for name in FIGURES)
-        print(*key, shown, f"{line['seconds']:.1f} s, CPU {line['cpu_seconds']:.1f} s", flush=True)
+        print(
+            *key,
+            three(line["figures"]),
+            f"{line['seconds']:.1f} s, CPU {line['cpu_seconds']:.1f} s",
+            flush=True,
+        )
     return 1 if failed else 0
 
 
@@ -226,7 +216,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=OUT, help="file of lines; new ones are appended")
     parser.add_argument("--again", action="store_true", help="repeat runs whose lines are there")
     parser.add_argument("--venvs", type=Path, help="folder of environments, each named as its trainer")
-    parser.add_argument("--data-root", type=Path, default=SHARED, help="folder that holds the data sets")
+    parser.add_argument("--data-root", type=Path, default=DATA_ROOT, help="folder that holds the data sets")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     return parser.parse_args()
 

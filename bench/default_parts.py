@@ -11,9 +11,7 @@ are compared. Reads the places that `bench.default` keeps.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,38 +21,19 @@ from bench.command import argument_parser
 from bench.default import NOWHERE, OUT, Line, Places, read_places, read_results
 from bench.default_rows import ROWS
 from bench.default_sets import open_default_set
-from bench.default_table import ORDER, stored_scores
-from bench.engine import SHARED
-from bench.tables import table
+from bench.default_table import FEWEST, ORDER, stored_scores
+from bench.machine import DATA_ROOT
+from bench.tables import Compared, table, verdict_cell, verdict_counts
 from gandalf import Splits
-from gandalf.metrics.bootstrap import RESAMPLES, Comparison, Difference, compare
+from gandalf.metrics.bootstrap import RESAMPLES, Difference, compare
 from gandalf.metrics.evaluate import Scores
 from gandalf.metrics.predictions import test_points
 
 POINT_TARGETS = ("astec-D", "astec-Z1", "astec-G")
 PARTS = ("linear-system", "frozen", "astec")
 MEANS = ("P@1", "PSP@5")
-FEWEST = 100  # test points of a kind of text, below which the kind is not shown apart
 TEXTS = {"every": "all texts", "label_text": "label texts", "new_text": "new texts"}
 Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Compared:
-    """The row minus a rival, in one figure of one kind of text of a set."""
-
-    name: str  # of the set
-    rival: str
-    texts: str
-    figure: str
-    difference: Difference
-
-    @property
-    def verdict(self) -> str:
-        """Return `ahead`, `level` or `behind`, by whether the interval excludes 0."""
-        if not self.difference.real:
-            return "level"
-        return "ahead" if self.difference.difference > 0 else "behind"
 
 
 def compared(row: str, rivals: tuple[str, ...], out: Path, root: Path) -> Iterator[Compared]:
@@ -68,23 +47,23 @@ def compared(row: str, rivals: tuple[str, ...], out: Path, root: Path) -> Iterat
         for rival in rivals:
             both = sorted(set(seeds[row]) & set(seeds[rival]))
             if both:
-                splits = open_default_set(name, root)
                 lines = [[seeds[each][seed] for seed in both] for each in (row, rival)]
-                yield from _of_set(name, rival, lines, splits, out)
+                for figure, found in _differences(lines, open_default_set(name, root), out):
+                    yield Compared(name, rival, figure, found.difference, found.low, found.high)
 
 
-def _of_set(name: str, rival: str, lines: list[list[Line]], splits: Splits, out: Path) -> Iterator[Compared]:
+def _differences(lines: list[list[Line]], splits: Splits, out: Path) -> Iterator[tuple[str, Difference]]:
+    """Yield each figure of each kind of text with the difference of the two rows."""
     scores = [stored_scores(each, splits, out) for each in lines]
     means = compare(*scores)
     for texts, points in _kinds(scores[0], len(test_points(splits))).items():
-        found = _means(means, texts)
         for figure in MEANS:
-            yield Compared(name, rival, TEXTS[texts], figure, found[figure])
+            yield f"{figure} {TEXTS[texts]}", getattr(means, texts)[figure]
         shares = [
             np.mean([_found_labels(read_places(out, line), splits, points) for line in each], axis=0)
             for each in lines
         ]
-        yield Compared(name, rival, TEXTS[texts], "C@5", label_difference(*shares))
+        yield f"C@5 {TEXTS[texts]}", label_difference(*shares)
 
 
 def _kinds(scores: Scores, points: int) -> dict[str, Mask]:
@@ -95,12 +74,6 @@ def _kinds(scores: Scores, points: int) -> dict[str, Mask]:
         if min(mask.sum() for mask in apart.values()) >= FEWEST:
             kinds |= apart
     return kinds
-
-
-def _means(found: Comparison, texts: str) -> dict[str, Difference]:
-    of_texts = getattr(found, texts)
-    assert of_texts is not None
-    return dict(of_texts)
 
 
 def _found_labels(places: Places, splits: Splits, points: Mask) -> npt.NDArray[np.float64]:
@@ -131,12 +104,9 @@ def label_difference(
 def count_table(found: list[Compared], rivals: tuple[str, ...]) -> str:
     """Return how often the row is ahead, level and behind on each set."""
     rows = []
-    for name in dict.fromkeys(each.name for each in found):
-        cells = []
-        for rival in rivals:
-            counts = Counter(each.verdict for each in found if (each.name, each.rival) == (name, rival))
-            shown = (str(counts[verdict]) for verdict in ("ahead", "level", "behind"))
-            cells.append(" / ".join(shown) if counts else "")
+    for name in dict.fromkeys(each.data for each in found):
+        of_set = [each for each in found if each.data == name]
+        cells = [verdict_cell(each for each in of_set if each.rival == rival) for rival in rivals]
         rows.append([f"`{name}`", *cells])
     return table(["ahead / level / behind", *(ROWS[rival].title for rival in rivals)], rows)
 
@@ -144,15 +114,11 @@ def count_table(found: list[Compared], rivals: tuple[str, ...]) -> str:
 def loss_table(found: list[Compared]) -> str:
     """Return every figure in which the row is behind by more than chance."""
     rows = [
-        [f"`{each.name}`", ROWS[each.rival].title, each.figure, each.texts, _shown(each.difference)]
+        [f"`{each.data}`", ROWS[each.rival].title, each.figure, each.shown]
         for each in found
         if each.verdict == "behind"
     ]
-    return table(["set", "behind", "figure", "on", "difference"], rows)
-
-
-def _shown(found: Difference) -> str:
-    return f"{found.difference:+.1f} ({found.low:+.1f} to {found.high:+.1f})"
+    return table(["set", "behind", "figure", "difference"], rows)
 
 
 def main() -> None:
@@ -160,13 +126,11 @@ def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--row", choices=ROWS, default="default")
     parser.add_argument("--results", type=Path, default=OUT)
-    parser.add_argument("--data-root", type=Path, default=SHARED)
+    parser.add_argument("--data-root", type=Path, default=DATA_ROOT)
     chosen = parser.parse_args()
     for rivals in (POINT_TARGETS, PARTS):
         found = list(compared(chosen.row, rivals, chosen.results, chosen.data_root))
-        counts = Counter(each.verdict for each in found)
-        print(", ".join(f"{verdict} in {counts[verdict]}" for verdict in ("ahead", "level", "behind")))
-        print(f"\n{count_table(found, rivals)}\n\n{loss_table(found)}\n")
+        print(f"{verdict_counts(found)}\n\n{count_table(found, rivals)}\n\n{loss_table(found)}\n")
 
 
 if __name__ == "__main__":

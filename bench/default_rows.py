@@ -34,6 +34,7 @@ from gandalf.data.export import FORMATS, export
 from gandalf.data.harden import is_soft
 from gandalf.data.holdout import holdout
 from gandalf.lab.peers import PEERS, POINTS, SOFT, interpreter, measured, script
+from gandalf.lab.variants import VARIANTS
 from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.predictions import Source, test_points
 from gandalf.model.layout import METRICS
@@ -203,7 +204,6 @@ def _of_ours(title: str, system: str | None, *settings: str) -> Row:
     return Row(title, partial(ours, system=system, settings=settings), linear=False, repeats=False)
 
 
-TO_THE_END = "targets.label_epochs=1"  # label points do not leave before the end
 ROWS: dict[str, Row] = {
     "popularity": Row("popularity", popularity),
     "sklearn": Row("scikit-learn, TF-IDF + LinearSVC", sklearn_svm),
@@ -214,9 +214,9 @@ ROWS: dict[str, Row] = {
     "pecos+labels": _of_peer("PECOS, label texts as points", "pecos", "D + Z1"),
     "fasttext": _of_peer("fastText", "fasttext", "D"),
     "astec": _of_ours("`astec`", "astec"),
-    "astec-D": _of_ours("`astec`, D", "astec", "targets.targets=none"),
-    "astec-Z1": _of_ours("`astec`, Z1", "astec", "targets.targets=self", TO_THE_END),
-    "astec-G": _of_ours("`astec`, the paper's G", "astec", "targets.targets=ratio", TO_THE_END),
+    "astec-D": _of_ours("`astec`, D", "astec", *VARIANTS["D"].as_settings()),
+    "astec-Z1": _of_ours("`astec`, Z1", "astec", *VARIANTS["Z1"].as_settings()),
+    "astec-G": _of_ours("`astec`, the paper's G", "astec", *VARIANTS["G"].as_settings()),
     "linear-system": _of_ours("`linear`", "linear"),  # `linear` is the group of the baselines
     "frozen": _of_ours("`frozen`", "frozen"),
     "decaf": _of_ours("`decaf`", "decaf"),

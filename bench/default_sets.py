@@ -51,17 +51,19 @@ Made = Callable[[Splits], Splits]
 def draw_sample(splits: Splits, number: int) -> Splits:
     """Draw `number` training points; keep their labels and at most `TEST_POINTS` test points."""
     rng = np.random.default_rng(SEED)
-    sample = replace(splits, train=_drawn(splits.train, number, rng), name=f"{splits.name}?sample={number}")
+    sample = replace(
+        splits, train=draw_points(splits.train, number, rng), name=f"{splits.name}?sample={number}"
+    )
     sample = drop_untrained_labels(sample)
-    return replace(sample, test=_drawn(test_points(sample), TEST_POINTS, rng))
+    return replace(sample, test=draw_points(test_points(sample), TEST_POINTS, rng))
 
 
 def drop_untrained_labels(splits: Splits) -> Splits:
     """Remove labels without a training point, then test points without a label."""
     labels = np.flatnonzero(splits.train.label_frequencies)
-    test = _with_labels(test_points(splits), labels)
+    test = keep_labels(test_points(splits), labels)
     asked = np.flatnonzero(np.diff(test.targets.indptr))
-    return replace(splits, train=_with_labels(splits.train, labels), test=test[asked])
+    return replace(splits, train=keep_labels(splits.train, labels), test=test[asked])
 
 
 def keep_main_labels(splits: Splits) -> Splits:
@@ -112,7 +114,7 @@ def cipher_texts(splits: Splits) -> Splits:
 def keep_frequent(splits: Splits, number: int) -> Splits:
     """Keep the most frequent labels, one of them for each point, and the points that have one."""
     order = np.argsort(-splits.train.label_frequencies, kind="stable")[:number]
-    train, test = (_with_labels(points, np.sort(order)) for points in (splits.train, test_points(splits)))
+    train, test = (keep_labels(points, np.sort(order)) for points in (splits.train, test_points(splits)))
     return keep_main_labels(replace(splits, train=train, test=test))
 
 
@@ -197,14 +199,14 @@ def _whole(folder: str, root: Path) -> Splits:
     return load(root / folder if (root / folder).is_dir() else folder)
 
 
-def _drawn(points: Dataset, number: int, rng: np.random.Generator) -> Dataset:
+def draw_points(points: Dataset, number: int, rng: np.random.Generator) -> Dataset:
     """Draw at most `number` of the points that have a label; keep their order."""
     rows = np.flatnonzero(np.diff(points.targets.indptr))
     return points[np.sort(rng.permutation(rows)[:number])]
 
 
-def _with_labels(points: Dataset, labels: npt.NDArray[np.int64]) -> Dataset:
-    """Return the points with these labels alone, numbered anew."""
+def keep_labels(points: Dataset, labels: npt.NDArray[np.int64]) -> Dataset:
+    """Return the points with these labels alone, numbered in this order."""
     texts, ids, exclude = points.label_texts, points.label_ids, points.exclude
     return replace(
         points,

@@ -10,22 +10,20 @@ do not hold the spread between seeds. Needs the data sets, for their truth.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from bench.command import argument_parser
-from bench.default import FIGURES, OUT, Line, read_places, read_results, scores_of
+from bench.default import OUT, Line, read_places, read_results, scores_of
 from bench.default_rows import LINEAR, MOST_LABELS, ROWS
 from bench.default_sets import DERIVED, NUMBERS, SAMPLED, open_default_set
-from bench.engine import SHARED
-from bench.machine import replaced
-from bench.tables import Sample, figure, table
+from bench.machine import DATA_ROOT, replaced
+from bench.tables import FIGURES, Compared, Sample, figure, table, three, verdict_counts
 from gandalf import DataError, Splits
-from gandalf.metrics.bootstrap import Difference, compare
+from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import Scores
 
 PAGE = Path(__file__).parent.parent / "docs" / "lab" / "default.md"
@@ -89,7 +87,7 @@ def figure_table(results: Rows, columns: Mapping[str, tuple[str, str | None]]) -
 def _cell(lines: list[Line] | None, part: str | None) -> str:
     if not lines:
         return ""
-    shown = " ; ".join(f"{Sample.of(lines, figure(name, part)).mean:.1f}" for name in FIGURES)
+    shown = three({name: Sample.of(lines, figure(name, part)).mean for name in FIGURES})
     if part is not None:
         return shown
     seconds, cpu = (np.mean([line[name] for line in lines]) for name in ("seconds", "cpu_seconds"))
@@ -123,22 +121,7 @@ def _code(name: str) -> str:
 # ---- the rule
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """The judged row minus another on one figure of a set."""
-
-    name: str  # of the set
-    figure: str
-    other: str  # row
-    difference: Difference
-
-    @property
-    def verdict(self) -> str:
-        """Return `ahead`, `level` or `behind`, by whether the interval excludes 0."""
-        return ("behind" if self.difference.high < 0 else "ahead") if self.difference.real else "level"
-
-
-def judge_row(results: Rows, row: str, others: Sequence[str], path: Path, root: Path) -> list[Judgement]:
+def judge_row(results: Rows, row: str, others: Sequence[str], path: Path, root: Path) -> list[Compared]:
     """Compare the row with the best of the others on each set and figure."""
     found = []
     for name, rows in results.items():
@@ -149,8 +132,8 @@ def judge_row(results: Rows, row: str, others: Sequence[str], path: Path, root: 
         own = stored_scores(rows[row], splits, path)
         for each in JUDGED:
             best = _best(rows, present, each)
-            difference = compare(own, stored_scores(rows[best], splits, path))[each]
-            found.append(Judgement(name, each, best, difference))
+            gap = compare(own, stored_scores(rows[best], splits, path))[each]
+            found.append(Compared(name, best, each, gap.difference, gap.low, gap.high))
     return found
 
 
@@ -172,35 +155,32 @@ def stored_scores(lines: Sequence[Line], splits: Splits, path: Path) -> Scores:
     return replace(every[0], contributions=replace(every[0].contributions, gains=gains))
 
 
-def judgement_table(judged: Sequence[Judgement]) -> str:
+def judgement_table(judged: Sequence[Compared]) -> str:
     """Return the differences with their intervals, a line for each set."""
     head = [
         "set",
         *(title for name in JUDGED for title in (f"best other row, {name}", f"{name}, difference")),
     ]
     lines = []
-    for name in dict.fromkeys(each.name for each in judged):
-        of_set = {each.figure: each for each in judged if each.name == name}
-        cells = [cell for each in JUDGED for cell in (of_set[each].other, _interval(of_set[each]))]
+    for name in dict.fromkeys(each.data for each in judged):
+        of_set = {each.figure: each for each in judged if each.data == name}
+        cells = [cell for each in JUDGED for cell in (of_set[each].rival, _interval(of_set[each]))]
         lines.append([_code(name), *cells])
     return table(head, lines)
 
 
-def _interval(judged: Judgement) -> str:
-    found = judged.difference
-    mark = "**" if judged.verdict == "behind" else ""
-    return f"{mark}{found.difference:+.1f}{mark} ({found.low:+.1f} to {found.high:+.1f})"
+def _interval(judged: Compared) -> str:
+    difference, _, interval = judged.shown.partition(" ")
+    return f"**{difference}** {interval}" if judged.verdict == "behind" else judged.shown
 
 
-def judgement_sentence(judged: Sequence[Judgement], row: str, others: str) -> str:
+def judgement_sentence(judged: Sequence[Compared], row: str, others: str) -> str:
     """Count where the rule "not worse by more than chance" holds and fails, and name the failures."""
-    counts = Counter(each.verdict for each in judged)
-    failed = [f"{_code(each.name)} ({each.figure})" for each in judged if each.verdict == "behind"]
+    failed = [f"{_code(each.data)} ({each.figure})" for each in judged if each.verdict == "behind"]
     held = len(judged) - len(failed)
     return (
         f"The rule holds for `{row}` against {others} in {held} of {len(judged)} comparisons:"
-        f" ahead in {counts['ahead']}, level in {counts['level']}, behind in {counts['behind']}."
-        + (f" It fails on {', '.join(failed)}." if failed else "")
+        f" {verdict_counts(judged)}." + (f" It fails on {', '.join(failed)}." if failed else "")
     )
 
 
@@ -236,7 +216,7 @@ def main() -> None:
     parser = argument_parser(__doc__)
     parser.add_argument("--row", nargs="+", choices=ROWS, default=["default"], help="rows to judge")
     parser.add_argument("--results", type=Path, default=OUT, help="file that bench.default has written")
-    parser.add_argument("--data-root", type=Path, default=SHARED, help="folder that holds the data sets")
+    parser.add_argument("--data-root", type=Path, default=DATA_ROOT, help="folder that holds the data sets")
     parser.add_argument("--write", action="store_true", help=f"write into {PAGE.name}")
     chosen = parser.parse_args()
     results = grouped(list(read_results(chosen.results).values()))

@@ -21,62 +21,45 @@ import json
 import sys
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from bench.command import argument_parser
-from bench.machine import RESULTS, machine
+from bench.machine import DATA_ROOT, RESULTS, machine
 from bench.studies import RUN_LISTS, Run
-from gandalf import Splits, load
 from gandalf.data.load import bundled
-from gandalf.lab.measure import KEPT, measure
+from gandalf.lab.measure import measured_to
 from gandalf.lab.parallel import Clock, results
-from gandalf.lab.sets import data_hash
-from gandalf.lab.sets import parts as split_parts
-from gandalf.lab.store import Line, append, read_lines, read_predictions, write_predictions
-from gandalf.lab.variants import recipe_of
-
-__all__ = ["ENGINE", "KEPT", "append", "measured", "parts", "read_lines", "recipe_of"]
+from gandalf.lab.store import Line, append, read_lines, read_predictions
 
 ENGINE = RESULTS / "engine"
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-# ---- one run
+def source_of(data: str, root: Path) -> str:
+    """Return where a data set lies: in the root of all sets, or bundled."""
+    return data if data in bundled() or not (root / data).exists() else str(root / data)
 
 
 def measured(run: Run, root: Path, first_stages: Path | None = None, keep: Path | None = None) -> Line:
-    """Train, score, and what it took; the best labels are kept in a folder, if there is one."""
-    given, scored, digest = parts(run.data, run.split, run.seed if run.split == "validation" else 0, root)
-    line, ids = measure(run, given, scored, first_stages)
-    line = {**line, "data_hash": digest}
-    if keep is not None:
-        write_predictions(keep, line, ids)
-    return line
-
-
-@lru_cache(maxsize=1)
-def parts(data: str, split: str, seed: int, root: Path) -> tuple[Splits, Splits, str]:
-    """What a run may train on, what it is scored on, and the hash of the whole."""
-    found = load(data if data in bundled() or not (root / data).exists() else root / data)
-    return (*split_parts(found, split, seed), data_hash(found))
+    """Train and score; keep the best labels in a folder if there is one."""
+    return measured_to(run, source_of(run.data, root), keep, first_stages)
 
 
 # ---- the command
 
 
 def arguments() -> argparse.Namespace:
-    """What was asked for."""
+    """Return the command line."""
     parser = argument_parser(__doc__)
     parser.add_argument("study", help=f"{', '.join(RUN_LISTS)}, or a JSON file with a list of runs")
     parser.add_argument("--jobs", type=int, default=1, help="runs at once; they share cores and GPU")
     parser.add_argument(
         "--limit-seconds", type=float, default=float("inf"), help="the command ends by then, come what may"
     )
-    parser.add_argument("--data-root", type=Path, default=SHARED, help="folder that holds the data sets")
+    parser.add_argument("--data-root", type=Path, default=DATA_ROOT, help="folder that holds the data sets")
     parser.add_argument("--out", type=Path, default=ENGINE, help="folder that new lines are written to")
     parser.add_argument(
         "--first-stages", type=Path, help="folder of encoders that runs share where their first stage is one"
@@ -92,7 +75,7 @@ def arguments() -> argparse.Namespace:
 
 
 def asked_for(chosen: argparse.Namespace) -> tuple[str, list[Run]]:
-    """The name of the study and those of its runs that were asked for."""
+    """Return the name of the study and those of its runs that were asked for."""
     if chosen.study in RUN_LISTS:
         name, runs = chosen.study, RUN_LISTS[chosen.study]()
     else:
@@ -139,12 +122,11 @@ def main() -> int:
 
 
 def environment(commit: str | None) -> dict[str, Any]:
-    """What the runs are measured on."""
-    about = {**machine(), "torch": torch.__version__}
+    """Return the commit and the machine of the runs."""
+    about = {**machine(commit), "torch": torch.__version__}
     if torch.cuda.is_available():
         about["gpu"] = torch.cuda.get_device_name()
-    by_git = about.pop("commit")
-    return {"commit": commit or by_git, "machine": about}
+    return {"commit": about.pop("commit"), "machine": about}
 
 
 if __name__ == "__main__":

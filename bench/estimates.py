@@ -26,7 +26,7 @@ import numpy as np
 from scipy.sparse import csr_array, csr_matrix
 
 from bench.command import argument_parser
-from bench.machine import keep
+from bench.machine import DATA_ROOT, keep
 from gandalf import GraphOptions, label_graph, load, synthetic
 from gandalf.data.dataset import Dataset
 from gandalf.data.matching import text_groups
@@ -38,7 +38,6 @@ from gandalf.graph.joint_sums import Floats
 from gandalf.graph.matched_pairs import Pairs, match
 from gandalf.graph.postulate import log_loss, reliability
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 SETS = ("LF-ManSeeAlso-9K", "LF-WebSeeAlsoTitles-6K", "LF-DocsSeeAlsoTitles-79K", "LF-WordNetRelated-64K")
 FOLDS = 5
 Score = Callable[[Floats, Floats, Floats], Floats]
@@ -48,7 +47,7 @@ def main() -> None:
     """Run one of the two studies."""
     parser = argument_parser(__doc__)
     parser.add_argument("study", choices=["real", "synthetic"])
-    parser.add_argument("--data", type=Path, default=SHARED, help="folder that holds the real sets")
+    parser.add_argument("--data", type=Path, default=DATA_ROOT, help="folder that holds the real sets")
     chosen = parser.parse_args()
     results = real(chosen.data) if chosen.study == "real" else bias_and_variance()
     print(keep(f"estimates_{chosen.study}", results))

@@ -13,9 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -28,10 +25,12 @@ import numpy as np
 from scipy.sparse import csr_array, diags_array
 
 from bench.command import argument_parser
-from bench.machine import keep
+from bench.machine import held_mib, keep, told_by_child
 from gandalf.data.synthetic import PAPER_SHAPES, synthetic
 from gandalf.graph import cooccurrence, joint_sums
 from gandalf.graph.estimates.ratio import Ratio
+
+PEAK = "VmHWM"
 
 
 def ours(threads: int) -> Callable[[csr_array], csr_array]:
@@ -74,21 +73,11 @@ def measure(folder: Path, method: str) -> dict[str, float]:
     labels = int(np.load(folder / "labels.npy"))
     ones = np.ones(len(indices), dtype=np.float32)
     targets = csr_array((ones, indices, indptr), shape=(len(indptr) - 1, labels))
-    before = peak_mb()
+    before = held_mib(PEAK)
     start = time.perf_counter()
     graph = run(targets)
     seconds = time.perf_counter() - start
-    return {"seconds": round(seconds, 2), "peak_mb": round(peak_mb() - before), "entries": graph.nnz}
-
-
-def peak_mb() -> float:
-    """The most memory this process has held so far."""
-    # Not getrusage: on Linux its peak is inherited from the process that started this one.
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
-    return int(line.split()[1]) / 1024
+    return {"seconds": round(seconds, 2), "peak_mb": round(held_mib(PEAK) - before), "entries": graph.nnz}
 
 
 def compare(shape: str, breadth: float, methods: list[str], rounds: int) -> dict[str, Any]:
@@ -102,7 +91,10 @@ def compare(shape: str, breadth: float, methods: list[str], rounds: int) -> dict
         np.save(folder / "indices.npy", targets.indices)
         np.save(folder / "indptr.npy", targets.indptr)
         np.save(folder / "labels.npy", labels)
-        runs = [{method: in_child(folder, method) for method in methods} for _ in range(rounds)]
+        runs = [
+            {method: told_by_child("graph", "--child", method, "--folder", str(folder)) for method in methods}
+            for _ in range(rounds)
+        ]
     best = {method: min((run[method] for run in runs), key=lambda r: r["seconds"]) for method in methods}
     return {
         "shape": shape,
@@ -114,14 +106,6 @@ def compare(shape: str, breadth: float, methods: list[str], rounds: int) -> dict
         "methods": best,
         "rounds": runs,
     }
-
-
-def in_child(folder: Path, method: str) -> dict[str, float]:
-    """Measure one method in a fresh process."""
-    command = [sys.executable, "-m", "bench.graph", "--child", method, "--folder", str(folder)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    result: dict[str, float] = json.loads(done.stdout)
-    return result
 
 
 def show(result: dict[str, Any]) -> None:

@@ -13,22 +13,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.command import argument_parser
+from bench.made_up import untrained_model
 from gandalf.data.files import sync_folder
-from gandalf.model import Model, load_model, save_model
+from gandalf.model import load_model, save_model
 from gandalf.model.layout import CONFIG
-from gandalf.nets.encoders import build_encoder
-from gandalf.nets.heads import Table
-from gandalf.text.words import Words, WordsOptions
 from gandalf.wide.folder import check_hashes
 
-DIM, TRIES = 128, 5
+TRIES = 5
 
 
 def main() -> None:
     """Print a line for each thing that is done."""
     parser = argument_parser(__doc__)
     parser.add_argument("--labels", type=int, default=200_000)
-    model = made(parser.parse_args().labels)
+    model = untrained_model([f"label number {label}" for label in range(parser.parse_args().labels)])
     with tempfile.TemporaryDirectory(dir=".") as place:
         folder = Path(place) / "model"
         save_model(model, folder)
@@ -41,16 +39,6 @@ def main() -> None:
         start = time.perf_counter()
         sync_folder(folder)
         print(f"sync (by the clock): {time.perf_counter() - start:.2f} s")
-
-
-def made(labels: int) -> Model:
-    """Return a model with rows drawn at random."""
-    texts = [f"label number {label}" for label in range(labels)]
-    tokens = Words.fit(texts[:1_000], WordsOptions(max_length=8))
-    options = {"kind": "bag-of-words", "dim": DIM}
-    return Model(
-        tokens, build_encoder(options, tokens.size), Table(labels, DIM), texts, None, {"encoder": options}
-    )
 
 
 def fastest(work: Callable[[], object]) -> float:

@@ -29,6 +29,7 @@ from bench.card import Line, Work, ceilings, milliseconds, recorded, rested, wit
 from bench.command import argument_parser
 from bench.head_check import DIM, check, material, table
 from bench.machine import RESULTS, machine
+from gandalf.lab.store import append
 from gandalf.train.head_update import RowOptions, TableUpdate
 from gandalf.train.kernels.choice import FLOAT8
 from gandalf.train.kernels.fused_update import FusedUpdate, Tiles
@@ -218,12 +219,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "head.jsonl")
     parser.add_argument("--commit", help="of the code, where git cannot tell")
     chosen = parser.parse_args()
-    about = machine()
-    about["commit"] = chosen.commit or about.get("commit")
+    about = machine(chosen.commit)
     for line in lines(chosen):
         print(_short(line), flush=True)
-        with open(chosen.out, "a") as file:
-            file.write(json.dumps({"what": chosen.what, **line, "machine": about}) + "\n")
+        append(chosen.out, {"what": chosen.what, **line, "machine": about})
 
 
 def _short(line: Line) -> str:

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
+from bench.tables import table
+
 ROOT = Path(__file__).parents[1]
 # Names of kinds, as strings or types. A file that compares with one, checks for one, or lists some in a
 # table, a literal or a union has to know the next one, too.
@@ -24,54 +26,40 @@ KINDS = {
     "loss of pairs": ("contrastive", "triplet", "decoupled", "TripletOptions", "ContrastiveOptions"),
     "estimate": ("shrunk", "walk", "Shrunk"),
 }
-# What uses kinds by choice and need not know all of them: systems, trials, studies, the demo.
-USERS = (
-    "systems.py",
-    "runs/auto.py",
-    "runs/choose.py",
-    "cli/remember.py",
-    "lab",
-    "experiments",
-    "report/demo",
-)
+# Files that use kinds by choice and need not know all of them: data, systems, trials, studies, the demo; also
+# by their names in older trees.
+USERS = ("data/", "systems.py", "runs/auto.py", "runs/choose.py", "cli/remember.py", "lab", "experiments")
+USERS += ("report/demo",)
+Trees = dict[str, tuple[str, str, ast.AST]]  # path, text and syntax of each module, by dotted name
 
 
-def modules(root: Path, folder: str) -> list[Path]:
-    """Return the Python files of a folder."""
-    return sorted((root / folder).rglob("*.py"))
+def read_modules(root: Path) -> Trees:
+    """Return the modules of the package."""
+    found = {}
+    for path in sorted((root / "gandalf").rglob("*.py")):
+        parts, text = path.relative_to(root).with_suffix("").parts, path.read_text("utf-8")
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = path.relative_to(root / "gandalf").as_posix(), text, ast.parse(text)
+    return found
 
 
-def lines(paths: list[Path]) -> int:
-    """Return the number of lines."""
-    return sum(path.read_text("utf-8").count("\n") for path in paths)
-
-
-def name_of(root: Path, path: Path) -> str:
-    """Return the dotted name of a module."""
-    parts = path.relative_to(root).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imported(tree: ast.AST, known: set[str]) -> Iterator[str]:
-    """Yield the modules of the package that a file imports, wherever in it."""
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Yield the names that a file imports, wherever in it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in known)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                yield inner if inner in known else node.module
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def graph(root: Path) -> dict[str, set[str]]:
-    """Return for each module of the package the modules that it imports."""
-    paths = modules(root, "gandalf")
-    known = {name_of(root, path) for path in paths}
-    found: dict[str, set[str]] = {}
-    for path in paths:
-        tree = ast.parse(path.read_text("utf-8"))
-        name = name_of(root, path)
-        found[name] = {each for each in imported(tree, known) if each in known} - {name}
+def import_graph(modules: Trees) -> dict[str, set[str]]:
+    """Return for each module the modules of the package that it imports; a name's module, or the module."""
+    found = {}
+    for name, (_, _, tree) in modules.items():
+        every = [each for each in imported(tree) if each in modules]
+        packages = {each.rpartition(".")[0] for each in every}
+        found[name] = {each for each in every if each not in packages or "." not in each} - {name}
     return found
 
 
@@ -85,23 +73,7 @@ def reached(imports: dict[str, set[str]], start: str) -> set[str]:
     return found
 
 
-def branches(root: Path, names: tuple[str, ...]) -> list[str]:
-    """Return the files that tell a kind apart by name or type."""
-    found = []
-    for path in modules(root, "gandalf"):
-        inner = path.relative_to(root / "gandalf").as_posix()
-        if not inner.startswith((*USERS, "data/")) and any(
-            _tells(node, names) for node in ast.walk(_tree(path))
-        ):
-            found.append(inner)
-    return found
-
-
-def _tree(path: Path) -> ast.AST:
-    return ast.parse(path.read_text("utf-8"))
-
-
-def _tells(node: ast.AST, names: tuple[str, ...]) -> bool:
+def knows_kinds(node: ast.AST, names: tuple[str, ...]) -> bool:
     """Return True if a piece of code would have to change for a further kind."""
     if isinstance(node, ast.Compare):
         asked = [node.left, *node.comparators]
@@ -117,12 +89,12 @@ def _tells(node: ast.AST, names: tuple[str, ...]) -> bool:
         asked = [node.value] if isinstance(node.value, ast.Tuple) else []
     else:
         return False
-    inner = [each for one in asked for each in ast.walk(one)]
     return any(
-        (isinstance(each, ast.Constant) and each.value in names)
-        or (isinstance(each, ast.Name) and each.id in names)
-        or (isinstance(each, ast.Attribute) and each.attr in names)
-        for each in inner
+        getattr(each, attribute, None) in names
+        for one in asked
+        for each in ast.walk(one)
+        for attribute in ("value", "id", "attr")
+        if isinstance(getattr(each, attribute, None), str)
     )
 
 
@@ -133,64 +105,53 @@ def room(name: str) -> str:
 
 def counts(root: Path) -> dict[str, str]:
     """Return what is counted of a tree."""
-    imports = graph(root)
-    runs = {name: {each for each in of if room(each) == "runs"} for name, of in imports.items()}
-    inside = {name: of for name, of in runs.items() if room(name) == "runs"}
+    modules = read_modules(root)
+    imports = import_graph(modules)
+    runs = {name: of for name, of in imports.items() if room(name) == "runs"}
     train = reached(imports, "gandalf.cli.train")
-    most = max(inside, key=lambda name: len(imports[name]))
-    files = {place: modules(root, place) for place in ("gandalf", "tests", "bench", "gandalf/runs")}
-    found = {f"files, lines of {place}/": f"{len(each)}, {lines(each):,}" for place, each in files.items()}
-    found["imports among files of runs/"] = str(sum(map(len, inside.values())))
+    most = max(runs, key=lambda name: len(imports[name]))
+    found = {}
+    for place in ("gandalf", "tests", "bench", "gandalf/runs"):
+        paths = list((root / place).rglob("*.py"))
+        lines = sum(path.read_text("utf-8").count("\n") for path in paths)
+        found[f"files, lines of {place}/"] = f"{len(paths)}, {lines:,}"
+    inside = sum(room(each) == "runs" for of in runs.values() for each in of)
+    found["imports among files of runs/"] = str(inside)
     found["most imports of a file of runs/"] = f"{len(imports[most])} ({most.removeprefix('gandalf.runs.')})"
     found["rooms behind `gandalf train`"] = str(len({room(name) for name in train} - {""}))
     found["files of runs/ behind `gandalf train`"] = str(sum(room(name) == "runs" for name in train))
-    found["files of train/ that know ranks"] = str(_knowing(root, "train"))
-    found["mentions of ranks outside train/"] = str(_mentions(root))
-    for what, names in KINDS.items():
-        touched = branches(root, names)
-        found[f"files that must know every {what}"] = f"{len(touched)}: {', '.join(touched)}"
+    knowing = [
+        name for name, (_, text, _) in modules.items() if room(name) == "train" and "ranks" in text.lower()
+    ]
+    found["files of train/ that know ranks"] = str(sum(".parallel" not in name for name in knowing))
+    outside = (text for name, (_, text, _) in modules.items() if room(name) != "train")
+    mentions = sum(len(re.findall(r"\branks?\b", text, flags=re.IGNORECASE)) for text in outside)
+    found["mentions of ranks outside train/"] = str(mentions)
+    for kind, names in KINDS.items():
+        touched = [
+            path
+            for path, _, tree in modules.values()
+            if not path.startswith(USERS) and any(knows_kinds(node, names) for node in ast.walk(tree))
+        ]
+        found[f"files that must know every {kind}"] = f"{len(touched)}: {', '.join(touched)}"
     return found
 
 
-def _knowing(root: Path, folder: str) -> int:
-    places = [path for path in modules(root, f"gandalf/{folder}") if "parallel" not in path.parts]
-    return sum("ranks" in path.read_text("utf-8").lower() for path in places)
-
-
-def _mentions(root: Path) -> int:
-    paths = [path for path in modules(root, "gandalf") if "train" not in path.relative_to(root).parts[1:2]]
-    return sum(_words(path.read_text("utf-8")) for path in paths)
-
-
-def _words(text: str) -> int:
-    return len(re.findall(r"\branks?\b", text, flags=re.IGNORECASE))
-
-
-def tree_of(commit: str, folder: Path) -> Path:
-    """Write the tree of a commit into a folder."""
-    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
-    with tarfile.open(fileobj=BytesIO(archive)) as tar:
-        tar.extractall(folder, filter="data")
-    return folder
-
-
-def table(columns: dict[str, dict[str, str]]) -> str:
-    """Return a table in Markdown, a column a tree."""
-    heads = list(columns)
-    rows = [f"| | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
-    for what in columns[heads[-1]]:
-        rows.append(f"| {what} | {' | '.join(columns[head].get(what, '-') for head in heads)} |")
-    return "\n".join(rows)
-
-
 def main() -> None:
-    """Print the table."""
+    """Print the table, a column for each tree."""
     columns: dict[str, dict[str, str]] = {}
     for commit in sys.argv[1:]:
-        with tempfile.TemporaryDirectory() as folder:
-            columns[commit] = counts(tree_of(commit, Path(folder)))
+        archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
+        with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=BytesIO(archive)) as tar:
+            tar.extractall(folder, filter="data")
+            columns[commit] = counts(Path(folder))
     columns["now"] = counts(ROOT)
-    print(table(columns))
+    print(
+        table(
+            ["", *columns],
+            [[what, *(of.get(what, "-") for of in columns.values())] for what in columns["now"]],
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from bench.command import argument_parser
-from bench.machine import keep
+from bench.machine import keep, told_by, told_by_child
 from gandalf import Predictor, Splits, export, load, load_model, train
 from gandalf.lab.peers import PEERS, POINTS, SOFT, interpreter, measured, script
 
@@ -61,16 +59,6 @@ def train_ours(system: str, splits: Splits, place: Path) -> None:
 # ---- queries
 
 
-def told_by(words: list[str]) -> dict[str, Any]:
-    """What a command that may start one thread prints last."""
-    one_thread = dict.fromkeys(("OMP_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
-    printed = subprocess.run(
-        words, check=True, capture_output=True, text=True, env={**os.environ, **one_thread}
-    ).stdout
-    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
-    return found
-
-
 def summary(name: str, told: dict[str, Any], model: Path, *, indexed: bool = False) -> dict[str, Any]:
     """One line of the table."""
     files = [file for file in model.rglob("*") if file.is_file()]
@@ -88,15 +76,15 @@ def summary(name: str, told: dict[str, Any], model: Path, *, indexed: bool = Fal
 def theirs(name: str, python: str, place: Path) -> dict[str, Any]:
     """Another trainer's model, asked by its own interpreter."""
     data, model = place / f"{name}-data", place / f"{name}-model"
-    told = told_by([python, THEIRS, name, str(model), str(data), str(QUERIES)])
+    told = told_by(python, THEIRS, name, str(model), str(data), str(QUERIES), threads=1)
     return summary(name, told, model)
 
 
 def ours(system: str, search: str, texts: Path, place: Path) -> dict[str, Any]:
     """A model of ours, asked in a process of its own."""
     model = place / f"{system}-model"
-    words = [sys.executable, "-m", "bench.latency", "ask", str(model), "--texts", str(texts)]
-    told = told_by([*words, "--search", search])
+    words = ("ask", str(model), "--texts", str(texts), "--search", search)
+    told = told_by_child("latency", *words, threads=1)
     name = f"gandalf {system}" + f", {search}" * (len(OURS_ASKED[system]) > 1)
     found = summary(name, told, model, indexed=search == "hnsw")
     return found | {name: told[name] for name in ("recall@10", "search") if name in told}

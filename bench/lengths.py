@@ -10,69 +10,48 @@ is held out and asked for; the test split is not looked at. Lines are appended t
 from __future__ import annotations
 
 import argparse
-import json
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from bench.command import argument_parser
-from bench.default import FIGURES
+from bench.command import argument_parser, read_json_lines
 from bench.default_sets import draw_sample, of_training_points, open_default_set
-from bench.engine import SHARED
-from bench.machine import RESULTS
-from bench.tables import table
-from gandalf import Splits, train
+from bench.machine import DATA_ROOT, RESULTS
+from bench.tables import FIGURES, table, three
+from bench.training import Line, score, trained
 from gandalf.lab.store import append
-from gandalf.metrics.evaluate import evaluate
-from gandalf.metrics.predictions import test_points
-from gandalf.predict.predictor import Predictor
 
 OUT = RESULTS / "lengths.jsonl"
 
 
-def opened(words: str, root: Path) -> tuple[str, Splits]:
-    """Return name and data of `SET:POINTS`; without POINTS all training points are drawn from."""
-    name, _, number = words.partition(":")
-    whole = open_default_set(name, root)
-    return name, of_training_points(draw_sample(whole, int(number)) if number else whole)
+def measured(chosen: argparse.Namespace) -> Iterator[Line]:
+    """Train for each number of epochs on all points that are not asked for, and score those that are."""
+    for words in chosen.sets.split(","):
+        name, _, number = words.partition(":")
+        whole = open_default_set(name, chosen.data_root)
+        splits = of_training_points(draw_sample(whole, int(number)) if number else whole)
+        for seed, system, epochs in product(chosen.seeds, chosen.systems, chosen.epochs):
+            settings = (f"training.epochs={epochs}", "validation.share=0", f"seed={seed}")
+            scores = score(trained(splits, system, *settings), splits)
+            about = {"set": name, "points": len(splits.train), "system": system}
+            rounded = {figure: round(scores[figure], 2) for figure in FIGURES}
+            yield {**about, "epochs": epochs, "seed": seed, **rounded}
 
 
-def measured(name: str, splits: Splits, system: str, epochs: float, seed: int) -> dict[str, Any]:
-    """Train for so many epochs on all points that are not asked for, and score those that are."""
-    settings = (f"training.epochs={epochs}", "validation.share=0")
-    model = train(replace(splits, test=None), system, *settings, seed=seed).model
-    asked = test_points(splits)
-    texts, _ = asked.need_texts("lengths")
-    scores = evaluate(Predictor(model).predict(texts, 20, asked.exclude), splits)
-    about = {"set": name, "points": len(splits.train), "system": system, "epochs": epochs, "seed": seed}
-    return about | {figure: round(scores[figure], 2) for figure in FIGURES}
-
-
-def length_table(lines: list[dict[str, Any]]) -> str:
+def length_table(lines: list[Line]) -> str:
     """Return the mean over seeds of each set, system and length."""
     found = defaultdict(list)
     for line in lines:
         found[line["set"], line["points"], line["system"], line["epochs"]].append(line)
+    means = {
+        key: {name: float(np.mean([line[name] for line in seeds])) for name in FIGURES}
+        for key, seeds in found.items()
+    }
     head = ["set", "training points", "system", "epochs", "seeds", " ; ".join(FIGURES)]
-    return table(head, [[*map(str, key), str(len(seeds)), _means(seeds)] for key, seeds in found.items()])
-
-
-def _means(lines: list[dict[str, Any]]) -> str:
-    return " ; ".join(f"{np.mean([line[figure] for line in lines]):.1f}" for figure in FIGURES)
-
-
-def runs(chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield the lines that are asked for, seed by seed."""
-    for words in chosen.sets.split(","):
-        name, splits = opened(words, chosen.data_root)
-        for seed in chosen.seeds:
-            for system in chosen.systems:
-                for epochs in chosen.epochs:
-                    yield measured(name, splits, system, epochs, seed)
+    return table(head, [[*map(str, key), str(len(found[key])), three(each)] for key, each in means.items()])
 
 
 def main() -> None:
@@ -83,13 +62,13 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", default=["astec"])
     parser.add_argument("--epochs", type=float, nargs="+", default=[3.0, 5.0, 8.0, 15.0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--data-root", type=Path, default=SHARED)
+    parser.add_argument("--data-root", type=Path, default=DATA_ROOT)
     parser.add_argument("--out", type=Path, default=OUT)
     chosen = parser.parse_args()
     if chosen.what == "run":
-        for line in runs(chosen):
+        for line in measured(chosen):
             append(chosen.out, line)
-    print(length_table([json.loads(line) for line in chosen.out.read_text("utf-8").splitlines()]))
+    print(length_table(read_json_lines(chosen.out)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Describe the machine and commit of a result, and keep results."""
+"""Describe the machine and commit of a result, measure memory, run children, and keep results."""
 
 from __future__ import annotations
 
@@ -6,27 +6,55 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy
 import scipy
 
+from gandalf.lab.sets import processor
+
 RESULTS = Path(__file__).parent / "results"
+DATA_ROOT = Path(__file__).resolve().parents[2] / "shared" / "data"  # of the data sets
 
 
-def machine() -> dict[str, Any]:
-    """Return processor, cores, versions and the commit that was measured."""
+def machine(commit: str | None = None) -> dict[str, Any]:
+    """Return processor, cores, versions, and the commit that was measured, which git tells unless given."""
     return {
-        "cpu": _cpu(),
+        "cpu": processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
-        "commit": _git("rev-parse", "--short", "HEAD")
-        # What benchmarks write themselves is no change of what they measure.
-        + ("+changes" if _git("status", "--porcelain", "-uno", "--", ".", ":!bench/results") else ""),
+        "commit": commit or _commit(),
     }
+
+
+def _commit() -> str:
+    # What benchmarks write themselves is no change of what they measure.
+    changed = _git("status", "--porcelain", "-uno", "--", ".", ":!bench/results")
+    return _git("rev-parse", "--short", "HEAD") + ("+changes" if changed else "")
+
+
+def held_mib(what: str = "VmRSS", process: int | str = "self") -> float:
+    """Return the MiB that a process holds now (`VmRSS`) or has held at most (`VmHWM`), by Linux."""
+    # Not getrusage: its peak is inherited from the process that started this one.
+    lines = Path(f"/proc/{process}/status").read_text("utf-8").splitlines()
+    return int(next(line for line in lines if line.startswith(what)).split()[1]) / 1024
+
+
+def told_by(*words: str, threads: int | None = None) -> dict[str, Any]:
+    """Run a command and return the JSON object of its last line."""
+    limits = {} if threads is None else dict.fromkeys(("OMP_NUM_THREADS", "RAYON_NUM_THREADS"), str(threads))
+    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ, **limits})
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def told_by_child(module: str, *words: str, threads: int | None = None) -> dict[str, Any]:
+    """Run a module of this folder in a process of its own."""
+    return told_by(sys.executable, "-m", f"bench.{module}", *words, threads=threads)
 
 
 def keep(name: str, results: dict[str, Any] | list[dict[str, Any]]) -> Path:
@@ -44,14 +72,6 @@ def replaced(text: str, mark: str, made: str) -> str:
         raise ValueError(f"the page has no marks {mark}")
     before, _, rest = text.partition(start)
     return f"{before}{start}\n\n{made}\n\n{end}{rest.partition(end)[2]}"
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def _git(*words: str) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -22,35 +23,25 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from bench.command import argument_parser, keys_of_lines, read_json_lines
-from bench.default import FIGURES, figures
+from bench.command import argument_parser
 from bench.default_sets import open_default_set
-from bench.engine import SHARED
-from bench.machine import RESULTS, machine
+from bench.machine import DATA_ROOT, RESULTS
+from bench.tables import FIGURES, figures, three
+from bench.training import Line, add_missing, score, trained
 from gandalf import GraphOptions, Splits, label_graph
-from gandalf.lab.store import append
+from gandalf.lab.variants import VARIANTS
 from gandalf.memory.keys import keys_of
 from gandalf.memory.memory import LABEL, POINT, Block, Memory, Record, Voting
 from gandalf.metrics.bootstrap import compare
-from gandalf.metrics.evaluate import Scores, evaluate
-from gandalf.metrics.predictions import test_points
+from gandalf.metrics.evaluate import Scores
 from gandalf.model import ModelWithMemory, Part
 from gandalf.model.with_memory import as_queries
-from gandalf.predict.predictor import Predictor
 from gandalf.runs.remember import LABEL_VALUES, LabelValues, MemoryOptions, remember
-from gandalf.runs.session import train
-from gandalf.settings import override
-from gandalf.systems import recipe
 
 OUT = RESULTS / "memory.jsonl"
-TARGETS = {
-    "D": ("targets.targets=none",),
-    "Z1": ("targets.targets=self", "targets.label_epochs=1"),
-    "G": ("targets.targets=ratio", "targets.label_epochs=1"),
-    "default": (),
-}
+KEY = ("set", "system", "targets", "seed")
+TARGETS = {**{name: VARIANTS[name].as_settings() for name in ("D", "Z1", "G")}, "default": ()}
 DUAL = "dual"  # a dual encoder without a classifier
-DUAL_SETTINGS = ("siamese.alone=true",)
 OF_TREES = ("parabel", "linear")  # they know no phases, so label_epochs says nothing about them
 # What is tried of a memory, by the name of its row.
 KEPT: dict[str, tuple[LabelValues, ...]] = {
@@ -65,32 +56,36 @@ BY_ITSELF: dict[str, LabelValues] = {
     "by itself, labels as themselves (RAE-XMC)": "own",
 }
 TEMPERATURE = 0.04  # of a memory that answers by itself, as RAE-XMC has it
-Line = dict[str, Any]
 
 
-def measure(name: str, system: str, targets: str, seed: int, root: Path) -> Iterator[Line]:
+def measure(name: str, system: str, targets: str, seed: int, *, root: Path) -> Iterator[Line]:
     """Yield a line for the model alone, and one for each memory of it."""
     splits = open_default_set(name, root)
-    settings = [each for each in TARGETS[targets] if system not in OF_TREES or "label_epochs" not in each]
+    about: Line = dict(zip(KEY, (name, system, targets, seed), strict=True))
     started = time.perf_counter()
-    if system == DUAL:
-        settings = [*settings, *DUAL_SETTINGS]
-    asked = override(recipe("siamesexml" if system == DUAL else system), [*settings, f"seed={seed}"])
-    model = train(Splits(train=splits.train, name=splits.name), asked)
-    about: Line = {"set": name, "system": system, "targets": targets, "seed": seed}
-    alone = score(model.model, splits)
+    model = trained(splits, *_system(system, targets), f"seed={seed}")
+    alone = score(model, splits)
     yield {**about, "memory": "none", **figures(alone), "seconds": round(time.perf_counter() - started, 1)}
     for row, values in KEPT.items() if targets == "D" else [("memory", LABEL_VALUES)]:
         started = time.perf_counter()
-        found = remember(model.model, splits, MemoryOptions(label_values=values))
+        found = remember(model, splits, MemoryOptions(label_values=values))
         seconds = round(time.perf_counter() - started, 1)
-        scores = score(found.model, splits)
         chosen = {"chosen": found.trials[0].as_dict(), "seen": found.seen, "seconds": seconds}
-        yield {**about, "memory": row, **figures(scores), **chosen, "gain": gains(scores, alone)}
+        yield {**about, "memory": row, **_scored(found.model, splits, alone), **chosen}
     for row, label_values in BY_ITSELF.items() if targets == "D" else ():
-        memory = whole_memory(model.model, splits, label_values)
-        scores = score(ModelWithMemory(model.model, memory, 1.0), splits)
-        yield {**about, "memory": row, **figures(scores), "gain": gains(scores, alone)}
+        memory = whole_memory(model, splits, label_values)
+        yield {**about, "memory": row, **_scored(ModelWithMemory(model, memory, 1.0), splits, alone)}
+
+
+def _system(system: str, targets: str) -> tuple[str, ...]:
+    """Return the system and the settings of its targets."""
+    settings = [each for each in TARGETS[targets] if system not in OF_TREES or "label_epochs" not in each]
+    return ("siamesexml", *settings, "siamese.alone=true") if system == DUAL else (system, *settings)
+
+
+def _scored(model: Part, splits: Splits, alone: Scores) -> Line:
+    scores = score(model, splits)
+    return {**figures(scores), "gain": gains(scores, alone)}
 
 
 def whole_memory(model: Part, splits: Splits, label_values: LabelValues) -> Memory:
@@ -108,13 +103,6 @@ def whole_memory(model: Part, splits: Splits, label_values: LabelValues) -> Memo
     return Memory((Block(keys, stacked, tuple(records)),), Voting(TEMPERATURE))
 
 
-def score(model: Part, splits: Splits) -> Scores:
-    """Return the scores on the test split."""
-    test = test_points(splits)
-    texts, _ = test.need_texts("measuring a memory")
-    return evaluate(Predictor(model).best(texts, 5, test.exclude), splits)
-
-
 def gains(scores: Scores, alone: Scores) -> dict[str, list[float]]:
     """Return the difference to the model alone, with its 95 % interval over test points; C@5 is no mean."""
     found = compare(scores, alone)
@@ -122,49 +110,22 @@ def gains(scores: Scores, alone: Scores) -> dict[str, list[float]]:
     return {name: [round(value, 2) for value in values] for name, values in each.items()}
 
 
-def figure_cell(values: dict[str, Any] | None) -> str:
-    """Return P@1 ; PSP@5 ; C@5 of a part of the points; nothing where the part is empty."""
-    return "" if not values or "P@1" not in values else " ; ".join(f"{values[name]:.1f}" for name in FIGURES)
-
-
-def _gain(line: Line) -> str:
-    """Return differences; one that the bootstrap calls chance is in brackets."""
-    if "gain" not in line:
-        return ""
-    cells = []
-    for name in FIGURES[:2]:
-        value, low, high = line["gain"][name]
-        cells.append(f"({value:+.1f})" if low <= 0 <= high else f"{value:+.1f}")
-    return " ; ".join(cells)
-
-
-def _chosen(line: Line) -> str:
-    if "chosen" not in line:
-        return ""
-    chosen = line["chosen"]
-    return f"weight {chosen['weight']:g}, t {chosen['temperature']:g}, {chosen['label_values']}"
-
-
-def main() -> int:
-    """Measure what is asked for."""
+def main() -> None:
+    """Measure what is asked for and not stored."""
     parser = argument_parser(__doc__)
     parser.add_argument("sets", nargs="?", default="man")
     parser.add_argument("--systems", default="astec,parabel")
     parser.add_argument("--targets", default=",".join(TARGETS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--data-root", type=Path, default=SHARED)
+    parser.add_argument("--data-root", type=Path, default=DATA_ROOT)
     parser.add_argument("--out", type=Path, default=OUT)
     chosen = parser.parse_args()
-    lines = read_json_lines(chosen.out)
-    done = keys_of_lines(lines, "set", "system", "targets", "seed")
-    options = (chosen.sets.split(","), chosen.systems.split(","), chosen.targets.split(","), chosen.seeds)
-    here = machine()
-    for key in product(*options):
-        for line in measure(*key, chosen.data_root) if key not in done else ():
-            append(chosen.out, {**line, "machine": here})
-            print(*key, line["memory"], figure_cell(line), _gain(line), _chosen(line), flush=True)
-    return 0
+    lists = (each.split(",") for each in (chosen.sets, chosen.systems, chosen.targets))
+    work = partial(measure, root=chosen.data_root)
+    for line in add_missing(chosen.out, KEY, product(*lists, chosen.seeds), work):
+        told: dict[str, Any] = {name: line[name] for name in ("gain", "chosen") if name in line}
+        print(*(line[name] for name in KEY), line["memory"], three(line), told, flush=True)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

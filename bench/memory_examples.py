@@ -9,7 +9,6 @@ asked after each tenth, and the slowest of three is shown: a scan that must be b
 
 from __future__ import annotations
 
-import resource
 import time
 from pathlib import Path
 
@@ -17,40 +16,29 @@ import torch
 
 from bench.command import argument_parser
 from bench.default_sets import open_default_set
-from bench.engine import SHARED
-from bench.machine import keep
-from gandalf import Splits
+from bench.machine import DATA_ROOT, held_mib, keep
+from bench.training import trained
 from gandalf.data.new_examples import Example
 from gandalf.model import ModelWithMemory
 from gandalf.model.examples import with_examples, without_example
 from gandalf.model.known_labels import KnownLabels
 from gandalf.predict.predictor import Predictor
-from gandalf.runs.session import train
-from gandalf.settings import override
-from gandalf.systems import recipe
 
 BATCH, SINGLE = 1_000, 20
 
 
-def resident_mb() -> float:
-    """Return the memory that the process holds now."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 1e6
-
-
-def main() -> int:
+def main() -> None:
     """Print and keep the figures."""
     parser = argument_parser(__doc__)
     parser.add_argument("set", nargs="?", default="man")
     parser.add_argument("--examples", type=int, default=1_000_000)
-    parser.add_argument("--data-root", type=Path, default=SHARED)
+    parser.add_argument("--data-root", type=Path, default=DATA_ROOT)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     splits = open_default_set(chosen.set, chosen.data_root)
-    asked = override(recipe("astec"), ["training.steps=1", "targets.targets=none"])
-    model = train(Splits(train=splits.train, name=splits.name), asked).model
+    model = trained(splits, "astec", "training.steps=1", "targets.targets=none")
     known, texts = KnownLabels(model), splits.train.need_texts("adding examples")[0]
-    before, rows = resident_mb(), []
+    before, rows = held_mib() * 2**20 / 1e6, []
     step = max(chosen.examples // 10, BATCH)
     for first in range(0, chosen.examples, BATCH):
         some = [
@@ -67,7 +55,7 @@ def main() -> int:
                     "examples": first + BATCH,
                     "batch_ms": round(1000 * took, 1),
                     "query_ms": _slowest(model, texts[:3]),
-                    "mb": round(resident_mb() - before),
+                    "mb": round(held_mib() * 2**20 / 1e6 - before),
                     "forecast_mb": round(model.memory.nbytes / 1e6),
                     "blocks": len(model.memory.blocks),
                 }
@@ -92,7 +80,6 @@ def main() -> int:
     }
     print({name: value for name, value in found.items() if name != "rows"})
     keep(f"memory_examples_{chosen.set}", found)
-    return 0
 
 
 def _slowest(model: ModelWithMemory, texts: list[str]) -> float:
@@ -105,4 +92,4 @@ def _slowest(model: ModelWithMemory, texts: list[str]) -> float:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

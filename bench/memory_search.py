@@ -11,45 +11,29 @@ from __future__ import annotations
 from pathlib import Path
 
 from bench.command import argument_parser
-from bench.default import FIGURES
-from bench.default_sets import open_default_set
-from bench.engine import SHARED
-from gandalf import Splits
-from gandalf.data.holdout import holdout
-from gandalf.metrics.evaluate import evaluate
-from gandalf.model import ModelWithMemory, Part
-from gandalf.predict.predictor import Predictor
+from bench.machine import DATA_ROOT
+from bench.tables import figures, three
+from bench.training import open_without_test, score
+from gandalf.metrics.predictions import test_points
+from gandalf.model import ModelWithMemory
 from gandalf.runs.search import search
 from gandalf.systems import recipe
 
-SHARE, MOST, SEED = 0.1, 3_000, 77  # of the points that are kept from the search; not a seed of any run
 
-
-def figures(model: Part, splits: Splits) -> str:
-    """Return P@1, PSP@5 and C@5 on the points that were kept from the search."""
-    kept = splits.test
-    assert kept is not None
-    texts, _ = kept.need_texts("measuring a memory")
-    scores = evaluate(Predictor(model).best(texts, 5, kept.exclude), splits)
-    return " ; ".join(f"{scores[name]:.1f}" for name in FIGURES)
-
-
-def main() -> int:
+def main() -> None:
     """Print a line for each set."""
     parser = argument_parser(__doc__)
     parser.add_argument("sets")
-    parser.add_argument("--data-root", type=Path, default=SHARED)
+    parser.add_argument("--data-root", type=Path, default=DATA_ROOT)
     chosen = parser.parse_args()
     for name in chosen.sets.split(","):
-        whole = open_default_set(name, chosen.data_root)
-        parts = holdout(whole.train, SHARE, SEED, at_most=MOST)
-        splits = Splits(train=parts.rest, test=parts.held, name=whole.name)
+        splits = open_without_test(name, chosen.data_root)
         found = search(splits, recipe("auto"))
         model = found.trained.model
         base = model.model if isinstance(model, ModelWithMemory) else model
-        print(name, len(parts.held), figures(base, splits), "|", figures(model, splits), "|", found.why)
-    return 0
+        cells = (three(figures(score(each, splits))) for each in (base, model))
+        print(name, len(test_points(splits)), *(f"{cell} |" for cell in cells), found.why)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

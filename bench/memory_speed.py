@@ -24,11 +24,11 @@ from scipy.sparse import csr_array, eye_array, vstack
 
 from bench.command import argument_parser
 from bench.default_sets import open_default_set
-from bench.engine import SHARED
 from bench.http_load import bodies
-from bench.machine import keep
-from bench.serve import made_up_model, under_load
-from gandalf import Splits
+from bench.machine import DATA_ROOT, keep
+from bench.made_up import made_up_model
+from bench.serve import under_load
+from bench.training import trained
 from gandalf.memory.keys import DenseKeys
 from gandalf.memory.memory import LABEL, POINT, Block, Memory, Record
 from gandalf.metrics.predictions import test_points
@@ -36,9 +36,6 @@ from gandalf.model import Model, ModelWithMemory, save_model
 from gandalf.model.with_memory import as_queries
 from gandalf.predict.codes import build_codes
 from gandalf.predict.predictor import Predictor
-from gandalf.runs.session import train
-from gandalf.settings import override
-from gandalf.systems import recipe
 
 MADE = "made"
 QUERIES, K, WARM, EXACT = 1_000, 5, 20, 200  # asked, labels, asked before; queries that recall is taken from
@@ -66,8 +63,7 @@ def remembering(model: Model, points: Sequence[str], targets: csr_array) -> Mode
 def of_data(name: str, root: Path) -> tuple[ModelWithMemory, list[str]]:
     """Return an untrained model that remembers the data's training points, and texts to ask."""
     splits = open_default_set(name, root)
-    asked = override(recipe("astec"), ["training.steps=0", "memory.kind=fitted", "targets.targets=none"])
-    model = train(Splits(train=splits.train, name=splits.name), asked).model
+    model = trained(splits, "astec", "training.steps=0", "memory.kind=fitted", "targets.targets=none")
     assert isinstance(model, Model)
     texts, _ = splits.train.need_texts("measuring a memory")
     test, _ = test_points(splits).need_texts("measuring a memory")
@@ -140,7 +136,7 @@ def served(both: ModelWithMemory, texts: list[str], load: argparse.Namespace) ->
     return found
 
 
-def main() -> int:
+def main() -> None:
     """Print and keep the figures."""
     parser = argument_parser(__doc__)
     parser.add_argument("set", nargs="?", default="docs", help="a development set, or `made`")
@@ -150,7 +146,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=6.0)
     parser.add_argument("--rate", type=float, default=200.0)
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--data-root", type=Path, default=SHARED)
+    parser.add_argument("--data-root", type=Path, default=DATA_ROOT)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     if chosen.set == MADE:
@@ -162,8 +158,7 @@ def main() -> int:
     if chosen.clients:
         found["served"] = served(both, texts, chosen)
     keep(f"memory_speed_{chosen.set}", found)
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -8,28 +8,21 @@ brackets if the 95 % interval of a paired bootstrap over test points holds 0 for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import product
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.command import argument_parser, read_json_lines
-from bench.default import FIGURES
 from bench.memory import BY_ITSELF, OUT
-from bench.tables import table
+from bench.tables import FIGURES, table, three
 
 Line = dict[str, Any]
 Runs = dict[tuple[str, str, str, str], list[Line]]  # lines of all seeds, by set, system, targets and memory
 SETS = ("man", "web", "docs", "wordnet", "library", "cooking", "cooking-3000", "packages")
 SYSTEMS = ("astec", "decaf", "inceptionxml", "ngame", "renee", "parabel")
 ALONE, WITH = "none", "memory"
-RIVALS, LEVEL = (
-    ("D", "Z1", "G"),
-    0.5,
-)  # points by which a figure must differ to count; seeds differ by as much
-KINDS = {"": "all", "label_text": "label texts", "new_text": "new texts"}
 
 
 def read_runs(path: Path) -> Runs:
@@ -58,17 +51,12 @@ def mean(lines: Iterable[Line] | None, texts: str = "") -> dict[str, float] | No
     return {name: float(np.mean([each[name] for each in values])) for name in FIGURES}
 
 
-def shown(values: dict[str, float] | None, sign: str = "") -> str:
-    """Return three figures as a cell."""
-    return "" if values is None else " ; ".join(f"{values[name]:{sign}.1f}" for name in FIGURES)
-
-
 def worth_table(runs: Runs, texts: str = "") -> str:
     """Return what a memory adds to D and to the default, beside Z1 and G."""
     columns = (("D", ALONE), ("D", WITH), ("Z1", ALONE), ("G", ALONE), ("default", ALONE), ("default", WITH))
     rows = []
     for name, system in pairs(runs):
-        cells = [shown(mean(runs.get((name, system, *column)), texts)) for column in columns]
+        cells = [three(mean(runs.get((name, system, *column)), texts)) for column in columns]
         if any(cells):
             gain = "" if texts else gains(runs.get((name, system, "default", WITH)))
             rows.append([f"`{name}`", f"`{system}`", *cells, *([] if texts else [gain])])
@@ -102,7 +90,7 @@ def share_table(runs: Runs) -> str:
             f"{100 * looked_up[key] / trained[key]:.0f} %" if trained[key] > 1 else "–" for key in FIGURES
         ]
         rows.append(
-            [f"`{name}`", f"`{system}`", shown(trained, "+"), shown(looked_up, "+"), " ; ".join(shares)]
+            [f"`{name}`", f"`{system}`", three(trained, "+"), three(looked_up, "+"), " ; ".join(shares)]
         )
     return table(["set", "system", "training on G", "memory of D", "share"], rows)
 
@@ -114,7 +102,7 @@ def without_table(runs: Runs) -> str:
     titles += ["no model: graph", "no model: points alone (kNN)", "no model: own labels (RAE-XMC)"]
     rows = []
     for name, system in pairs(runs):
-        cells = [shown(mean(runs.get((name, system, "D", column)))) for column in columns]
+        cells = [three(mean(runs.get((name, system, "D", column)))) for column in columns]
         if any(cells[1:]):
             rows.append([f"`{name}`", f"`{system}`", *cells])
     return table(["set", "system", *titles], rows)
@@ -140,51 +128,23 @@ def _chosen(lines: list[Line] | None) -> str:
     return " / ".join(dict.fromkeys(found))
 
 
-def rivals_table(runs: Runs) -> str:
-    """Return how the default compares with D, Z1 and G, each in three figures on three kinds of texts."""
-    rows = []
-    for name, system in pairs(runs):
-        gaps = list(_gaps(runs, name, system))
-        behind = [
-            f"{words} {gap:+.1f}" for words, gap in sorted(gaps, key=lambda each: each[1]) if gap < -LEVEL
-        ]
-        ahead = sum(gap > LEVEL for _, gap in gaps)
-        if gaps:
-            counts = f"{ahead} / {len(gaps) - ahead - len(behind)} / {len(behind)}"
-            rows.append([f"`{name}`", f"`{system}`", counts, "; ".join(behind) or "none"])
-    return table(["set", "system", "ahead / level / behind", "behind"], rows)
-
-
-def _gaps(runs: Runs, name: str, system: str) -> Iterator[tuple[str, float]]:
-    """Yield the default minus each rival, by rival, figure and kind of texts."""
-    apart = mean(runs.get((name, system, "default", ALONE)), "label_text") is not None
-    for rival, texts in product(RIVALS, KINDS if apart else [""]):
-        own = mean(runs.get((name, system, "default", ALONE)), texts)
-        other = mean(runs.get((name, system, rival, ALONE)), texts)
-        if own is not None and other is not None:
-            for figure in FIGURES:
-                yield f"{rival} {figure} {KINDS[texts]}", own[figure] - other[figure]
-
-
 TABLES: dict[str, Callable[[Runs], str]] = {
     "All texts": worth_table,
     "New texts": lambda runs: worth_table(runs, "new_text"),
     "Memory of D against training on G": share_table,
     "Without its parts": without_table,
     "Fitted weights": chosen_table,
-    "The default of each system against D, Z1 and G": rivals_table,
 }
 
 
-def main() -> int:
+def main() -> None:
     """Print every table."""
     parser = argument_parser(__doc__)
     parser.add_argument("--results", type=Path, default=OUT)
     runs = read_runs(parser.parse_args().results)
     for title, make in TABLES.items():
         print(f"### {title}\n\n{make(runs)}\n")
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 
 from bench.card import Line, ceilings, milliseconds
 from bench.command import argument_parser
 from bench.machine import RESULTS, machine
+from bench.made_up import random_points
+from gandalf.lab.store import append
 from gandalf.model.exact import top_k
 from gandalf.nets.encoders import TextEncoder, build_encoder
 from gandalf.nets.heads import Table
@@ -53,7 +54,7 @@ STEPS = (
 
 
 def encoder(name: str) -> TextEncoder:
-    """An encoder of that shape with weights as they are drawn."""
+    """Return an encoder of that shape with weights as they are drawn."""
     if name == "inception":
         options: dict[str, Any] = {"kind": name, "words": LENGTH, "word_dim": 300}
     else:
@@ -62,22 +63,14 @@ def encoder(name: str) -> TextEncoder:
 
 
 def rows(number: int) -> Points:
-    """Random words, and targets of which a head label has many and a tail label few."""
-    random = np.random.default_rng(0)
-    lengths = random.integers(4, LENGTH, number)
-    tokens = random.integers(1, WORDS, (number, LENGTH), dtype=np.int32)
-    tokens[np.arange(LENGTH)[None, :] >= lengths[:, None]] = 0
-    columns = (random.random((number, PER_POINT)) ** 3 * LABELS).astype(np.int64).ravel()
-    ends = np.arange(0, number * PER_POINT + 1, PER_POINT)
-    targets = csr_array((np.full(len(columns), 0.5, np.float32), columns, ends), shape=(number, LABELS))
-    targets.sum_duplicates()
-    return Points(tokens, targets)
+    """Return so many random points."""
+    return random_points((number, LABELS), WORDS, LENGTH, PER_POINT, shortest=4)
 
 
 def training(
     name: str, points: Points, batch: int, momentum: float, micro: int, dtype: torch.dtype = torch.float16
 ) -> Training:
-    """A run of that encoder with a fused head of such rows, before its first step."""
+    """Return a run of that encoder with a fused head of such rows, before its first step."""
     net = encoder(name)
     with torch.device("meta"):
         head = Table(LABELS, net.dim)
@@ -98,7 +91,7 @@ def training(
 
 
 def stepped(run: Training, steps: int) -> float:
-    """Seconds of so many steps, after some to warm up."""
+    """Return the seconds of so many steps, after some to warm up."""
     started = 0.0
     with run._recorded():
         for number, batch in enumerate(run._batches(range(0, steps + 5))):
@@ -112,7 +105,7 @@ def stepped(run: Training, steps: int) -> float:
 
 
 def memory() -> Iterator[Line]:
-    """Peak memory of a whole step."""
+    """Yield the peak memory of whole steps."""
     points = rows(20_000)
     for batch, momentum, micro, dtype in STEPS:
         yield {
@@ -122,7 +115,7 @@ def memory() -> Iterator[Line]:
 
 
 def remembered(run: Training) -> Line:
-    """What steps of this run take; not what it took to make it."""
+    """Return what steps of this run take, without what it took to make the run."""
     forget()
     seconds = stepped(run, 10) / 10
     reserved = torch.cuda.max_memory_reserved() / 2**30
@@ -130,7 +123,7 @@ def remembered(run: Training) -> Line:
 
 
 def epoch(batch: int, steps: int) -> Iterator[Line]:
-    """Time of steps, what of it is the head's, and of an epoch at that pace."""
+    """Yield the time of steps, the head's share of it, and the time of an epoch at that pace."""
     points, top = rows(200_000), ceilings()
     for name in ("minilm", "inception"):
         forget()
@@ -138,7 +131,7 @@ def epoch(batch: int, steps: int) -> Iterator[Line]:
 
 
 def paced(run: Training, steps: int, top: float) -> Line:
-    """Time of a step of this run."""
+    """Return the time of a step of this run."""
     batch = run.stage.order.batch
     seconds = stepped(run, steps) / steps
     (given,) = run._batches(range(0, 1))
@@ -161,12 +154,12 @@ def forget() -> None:
 
 
 def allocated() -> float:
-    """The most that was in use at once, in GiB."""
+    """Return the most memory that was in use at once, in GiB."""
     return torch.cuda.max_memory_allocated() / 2**30
 
 
 def predict() -> Iterator[Line]:
-    """Exact top 100 of all labels, by the fused search and by the plain one."""
+    """Time the exact top 100 of all labels, by the fused search and by the plain one."""
     head = Table(LABELS, 768)
     head.rows.data = torch.randn(LABELS, 768) * 0.5
     head = head.cuda()
@@ -189,17 +182,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "million.jsonl")
     parser.add_argument("--commit", help="of the code, where git cannot tell")
     chosen = parser.parse_args()
-    about = replace_commit(machine(), chosen.commit)
+    about = machine(chosen.commit)
     measure = {"memory": memory, "epoch": lambda: epoch(chosen.batch, chosen.steps), "predict": predict}
     for line in measure[chosen.what]():
         print(json.dumps(line), flush=True)
-        with open(chosen.out, "a") as file:
-            file.write(json.dumps({"what": chosen.what, **line, "machine": about}) + "\n")
-
-
-def replace_commit(about: dict[str, Any], commit: str | None) -> dict[str, Any]:
-    """What the machine is, and the commit where git cannot tell."""
-    return {**about, "commit": commit or about.get("commit")}
+        append(chosen.out, {"what": chosen.what, **line, "machine": about})
 
 
 if __name__ == "__main__":

@@ -11,43 +11,35 @@ bench/results/engine/.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 from bench.command import argument_parser
 from bench.machine import RESULTS
-from bench.tables import Column, Line, Sample, figure, noise, pooled, table
+from bench.tables import (
+    FIGURES,
+    Column,
+    Compared,
+    Line,
+    figure,
+    noise,
+    pooled,
+    samples_of,
+    table,
+    verdict_cell,
+    verdict_counts,
+)
 from gandalf.lab.store import read_lines
 from gandalf.lab.variants import Run, variant_name
 
 RIVALS, OWN = ("D", "Z1", "G"), "default"
-FIGURES = ("P@1", "PSP@5", "C@5")
 TEXTS = {"all": None, "label texts": "label_text", "new texts": "new_text"}
 COLUMNS: dict[str, Column] = {
     f"{name} {texts}": figure(name, part) for name, (texts, part) in product(FIGURES, TEXTS.items())
 }
 STORED = ("main.jsonl", "systems.jsonl")
 Row = tuple[str, str, str]  # set, system, variant
-
-
-@dataclass(frozen=True)
-class Gap:
-    """The default minus a rival, in one figure, and how large it may be by chance."""
-
-    rival: str
-    column: str
-    value: float
-    noise: float
-
-    @property
-    def verdict(self) -> str:
-        """Return `ahead`, `level` or `behind`."""
-        if abs(self.value) <= self.noise:
-            return "level"
-        return "ahead" if self.value > 0 else "behind"
 
 
 def read_rows(folder: Path) -> dict[Row, list[Line]]:
@@ -64,66 +56,50 @@ def read_rows(folder: Path) -> dict[Row, list[Line]]:
     return found
 
 
-def gaps(rows: dict[Row, list[Line]]) -> Iterator[tuple[str, str, Gap]]:
-    """Yield every comparison with its set and system."""
-    for column, of in COLUMNS.items():
-        samples = {row: Sample.of(lines, of) for row, lines in rows.items()}
+def compared(rows: dict[Row, list[Line]]) -> Iterator[Compared]:
+    """Yield every comparison of a default with a rival."""
+    for column, samples in samples_of(rows, COLUMNS).items():
         sets = {row[0] for row in rows}
         spreads = {name: pooled(each for row, each in samples.items() if row[0] == name) for name in sets}
         for (name, system, variant), own in samples.items():
             for rival in RIVALS if variant == OWN else ():
                 other = samples.get((name, system, rival))
                 if other is not None and other.values and own.values:
-                    yield (
-                        name,
-                        system,
-                        Gap(rival, column, own.mean - other.mean, noise(own, other, spreads[name])),
-                    )
+                    value, half = own.mean - other.mean, noise(own, other, spreads[name])
+                    yield Compared(name, rival, column, value, value - half, value + half, system)
 
 
-def count_table(rows: dict[Row, list[Line]]) -> str:
+def count_table(found: list[Compared]) -> str:
     """Return how often the default of each system is ahead, level and behind on each set."""
-    counts: dict[tuple[str, str], Counter[str]] = {}
-    for name, system, gap in gaps(rows):
-        counts.setdefault((name, system), Counter())[gap.verdict] += 1
-    sets, systems = (sorted({key[at] for key in counts}) for at in (0, 1))
-    cells = [[f"`{system}`", *(_counted(counts.get((name, system))) for name in sets)] for system in systems]
-    return table(["ahead / level / behind", *(f"`{name}`" for name in sets)], cells)
+    sets, systems = (sorted({getattr(each, name) for each in found}) for name in ("data", "system"))
+
+    def cell(name: str, system: str) -> str:
+        return verdict_cell(each for each in found if (each.data, each.system) == (name, system))
+
+    rows = [[f"`{system}`", *(cell(name, system) for name in sets)] for system in systems]
+    return table(["ahead / level / behind", *(f"`{name}`" for name in sets)], rows)
 
 
-def loss_table(rows: dict[Row, list[Line]]) -> str:
+def loss_table(found: list[Compared]) -> str:
     """Return where each default is behind, the largest loss first."""
-    found: dict[tuple[str, str], list[Gap]] = {}
-    for name, system, gap in gaps(rows):
-        if gap.verdict == "behind":
-            found.setdefault((name, system), []).append(gap)
-    cells = []
-    for (name, system), each in sorted(found.items()):
-        words = "; ".join(f"{gap.rival} {gap.column} {gap.value:+.1f}" for gap in sorted(each, key=_value))
-        cells.append([f"`{name}`", f"`{system}`", words])
-    return table(["set", "system", "behind"], cells)
+    behind: dict[tuple[str, str], list[Compared]] = {}
+    for each in sorted(found, key=lambda each: (each.data, each.system, each.difference)):
+        if each.verdict == "behind":
+            behind.setdefault((each.data, each.system), []).append(each)
+    rows = [
+        [f"`{name}`", f"`{system}`", "; ".join(f"{a.rival} {a.figure} {a.difference:+.1f}" for a in of)]
+        for (name, system), of in behind.items()
+    ]
+    return table(["set", "system", "behind"], rows)
 
 
-def _counted(counts: Counter[str] | None) -> str:
-    if counts is None:
-        return ""
-    return " / ".join(str(counts[verdict]) for verdict in ("ahead", "level", "behind"))
-
-
-def _value(gap: Gap) -> float:
-    return gap.value
-
-
-def main() -> int:
+def main() -> None:
     """Print both tables, and the sum of the verdicts."""
     parser = argument_parser(__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS / "engine")
-    rows = read_rows(parser.parse_args().results)
-    counts = Counter(gap.verdict for _, _, gap in gaps(rows))
-    print(", ".join(f"{verdict} in {counts[verdict]}" for verdict in ("ahead", "level", "behind")))
-    print(f"\n{count_table(rows)}\n\n{loss_table(rows)}")
-    return 0
+    found = list(compared(read_rows(parser.parse_args().results)))
+    print(f"{verdict_counts(found)}\n\n{count_table(found)}\n\n{loss_table(found)}")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

@@ -26,7 +26,9 @@ import numpy.typing as npt
 import torch
 
 import gandalf
+from bench.default_sets import keep_labels
 from bench.machine import keep
+from bench.tables import table
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.holdout import holdout
 from gandalf.data.matching import is_label_text, text_groups
@@ -77,7 +79,7 @@ class Cut:
 
     def train(self) -> Dataset:
         """Training points as if the held-out labels did not exist."""
-        found = with_labels(self.splits.train, self.known)
+        found = keep_labels(self.splits.train, self.known)
         return found[np.flatnonzero(np.diff(found.targets.indptr))]
 
     def examples(self, rng: np.random.Generator) -> list[list[str]]:
@@ -96,18 +98,6 @@ class Cut:
             row = together[[at]]
             found.append(row.indices[np.argsort(-row.data, kind="stable")[:GIVEN]].tolist())
         return found
-
-
-def with_labels(points: Dataset, labels: Ints) -> Dataset:
-    """The points with these labels alone, in this order."""
-    _, texts = points.need_texts("adding labels")
-    return replace(
-        points,
-        targets=points.targets[:, labels],
-        label_texts=[texts[number] for number in labels],
-        label_ids=None if points.label_ids is None else [points.label_ids[number] for number in labels],
-        exclude=None if points.exclude is None else points.exclude[:, labels],
-    )
 
 
 def trained(points: Dataset, name: str, folder: Path) -> Model:
@@ -194,7 +184,7 @@ def given(model: Model, texts: Sequence[str], rows: Floats, biases: Floats) -> M
 def measured(cut: Cut, without: Model, full: Model) -> dict[str, dict[str, float]]:
     """Figures of each way to come by the held-out labels."""
     assert cut.splits.test is not None
-    test = with_labels(cut.splits.test, cut.order)
+    test = keep_labels(cut.splits.test, cut.order)
     texts, examples = cut.texts(cut.held), cut.examples(np.random.default_rng(SEED))
     near = cut.neighbours()
     models = {
@@ -204,7 +194,7 @@ def measured(cut: Cut, without: Model, full: Model) -> dict[str, dict[str, float
         "text, examples and neighbours": without.add_labels(texts, examples=examples, neighbours=near),
         **in_parts(without, texts),
     }
-    ids = {"not added": predicted(without, with_labels(cut.splits.test, cut.known))}
+    ids = {"not added": predicted(without, keep_labels(cut.splits.test, cut.known))}
     ids |= {name: predicted(model, test) for name, model in models.items()}
     ids["zero-shot: cosine of the model's own text vectors"] = zero_shot(without.vectors, test)
     ids["zero-shot: cosine of MiniLM's vectors, not trained on the set"] = zero_shot(pretrained(), test)
@@ -228,7 +218,12 @@ def main() -> None:
         without = trained(cut.train(), cut.splits.name, folder / "without")
         full = trained(cut.splits.train, cut.splits.name, folder / "full")
         rows = measured(cut, without, full)
-    print_table(rows)
+    columns = list(next(iter(rows.values())))
+    print(
+        table(
+            ["", *columns], [[name, *(f"{row[each]:.1f}" for each in columns)] for name, row in rows.items()]
+        )
+    )
     about: dict[str, Any] = {"data": cut.splits.name, "held_out": len(cut.held), "seed": SEED, "rows": rows}
     about |= {"test_points": points_with(cut), "all_test_points": len(cut.splits.test or ())}
     print(keep("_".join(["new_labels", cut.splits.name, *["validation"] * asked.validation]), about))
@@ -244,14 +239,6 @@ def points_with(cut: Cut) -> int:
     """Test points that have a held-out label."""
     assert cut.splits.test is not None
     return int((np.diff(cut.splits.test.targets[:, cut.held].indptr) > 0).sum())
-
-
-def print_table(rows: dict[str, dict[str, float]]) -> None:
-    """As Markdown."""
-    columns = list(next(iter(rows.values())))
-    print("| " + " | ".join(["", *columns]) + " |\n|---" + "|---:" * len(columns) + "|")
-    for name, row in rows.items():
-        print("| " + " | ".join([name, *(f"{row[column]:.1f}" for column in columns)]) + " |")
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 import gandalf
 from bench.command import argument_parser
-from bench.graph import peak_mb
-from bench.machine import keep
+from bench.machine import held_mib, keep
 from gandalf.data.synthetic import PAPER_SHAPES
 
 Result = TypeVar("Result")
@@ -32,7 +31,11 @@ def main() -> None:
     def step(name: str, work: Callable[[], Result]) -> Result:
         start = time.perf_counter()
         result = work()
-        row = {"step": name, "seconds": round(time.perf_counter() - start, 1), "peak_mb": round(peak_mb())}
+        row = {
+            "step": name,
+            "seconds": round(time.perf_counter() - start, 1),
+            "peak_mb": round(held_mib("VmHWM")),
+        }
         print(f"{name:22} {row['seconds']:7.1f} s   peak so far {row['peak_mb']:6,} MB", flush=True)
         rows.append(row)
         return result

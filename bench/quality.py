@@ -17,12 +17,13 @@ from typing import Any
 
 from bench.command import argument_parser
 from bench.machine import RESULTS, machine
+from gandalf.lab.store import append
 
 Line = dict[str, Any]
 
 
 def trained(data: str, epochs: float, options: list[str]) -> Line:
-    """Seconds of wall clock, those of them in training, and figures of the test split."""
+    """Return seconds of wall clock, those of them in training, and figures of the test split."""
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "model"
         command = ["-m", "gandalf", "train", data, str(out), "--epochs", str(epochs), *options]
@@ -48,14 +49,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS / "quality.jsonl")
     parser.add_argument("--commit", help="of the code, where git cannot tell")
     chosen, others = parser.parse_known_args()
-    about = machine()
-    about["commit"] = chosen.commit or about["commit"]
+    about = machine(chosen.commit)
     options = ["--system", chosen.system, "--targets", chosen.targets, "--validation", "0", *others]
     for epochs in chosen.epochs:
         line = trained(chosen.data, epochs, options)
         print(" ".join(f"{name} {line[name]:.2f}" for name in ("epochs", "wall", "training", "P@1", "PSP@5")))
-        with open(chosen.out, "a") as file:
-            file.write(json.dumps({**line, "machine": about}) + "\n")
+        append(chosen.out, {**line, "machine": about})
 
 
 if __name__ == "__main__":

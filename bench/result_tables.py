@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from bench.studies import OWN_BASELINE, Run, keys_of, systems_study, variant_name
-from bench.tables import WHO_GAINS, Column, Line, Sample, best_rows, figure, noise, number, pooled, table
+from bench.tables import WHO_GAINS, Column, Line, Sample, best_rows, figure, gain, number, samples_of, table
 from gandalf.lab.convergence import plateau
 from gandalf.lab.results import Results
 from gandalf.lab.study_tables import encoder_of
@@ -38,12 +38,6 @@ COLUMNS: dict[str, Column] = {
 GAINED = ("P@1", "PSP@5", "C@1", "P@1 new text")
 Row = tuple[str, str]  # a system, and its label points
 
-GAINS = """\
-### What label points add
-
-To each system's own baseline, ± noise of seeds where there are several; bold where it is a loss beyond that.
-"""
-
 SYSTEMS_INTRODUCTION = """\
 ## All systems
 
@@ -66,8 +60,6 @@ def systems_section(lines: list[Line]) -> Iterator[str]:
     every = len(systems_study())
     if missing := every - len({line["key"] for line in found}):
         yield f"**{missing} of {every} runs are still to be made.**\n"
-    yield GAINS
-    yield gains_table(found) + "\n"
     for data in dict.fromkeys(line["name"] for line in found):
         yield f"### {data}, all systems\n"
         yield systems_table([line for line in found if line["name"] == data]) + "\n"
@@ -78,9 +70,7 @@ def gains_table(lines: list[Line]) -> str:
     rows = []
     for data in dict.fromkeys(line["name"] for line in lines):
         groups = grouped([line for line in lines if line["name"] == data])
-        samples = {
-            name: {row: Sample.of(of_row, COLUMNS[name]) for row, of_row in groups.items()} for name in GAINED
-        }
+        samples = samples_of(groups, {name: COLUMNS[name] for name in GAINED})
         for system in NETWORKS:
             own = (system, OWN_BASELINE.get(system, "D"))
             cells = [
@@ -95,9 +85,8 @@ def gains_table(lines: list[Line]) -> str:
 def _gain(samples: dict[Row, Sample], own: Row, other: Row) -> str:
     if own not in samples or other not in samples:
         return ""
-    gain = samples[other].mean - samples[own].mean
-    half = noise(samples[other], samples[own], pooled(samples.values()))
-    return number(gain, half, bold=gain < -half, sign="+")
+    more, half = gain(samples, other, own)
+    return number(more, half, bold=more < -half, sign="+")
 
 
 def grouped(lines: list[Line]) -> dict[Row, list[Line]]:
@@ -108,11 +97,9 @@ def grouped(lines: list[Line]) -> dict[Row, list[Line]]:
 
 
 def systems_table(lines: list[Line]) -> str:
-    """A row for each system and its label points; of each column the best in bold."""
+    """Return a row for each system and its label points; of each column the best in bold."""
     groups = grouped(lines)
-    samples = {
-        name: {row: Sample.of(of, column) for row, of in groups.items()} for name, column in COLUMNS.items()
-    }
+    samples = samples_of(groups, COLUMNS)
     best = {name: best_rows(of_column) for name, of_column in samples.items()}
     rows = [
         [
@@ -141,7 +128,7 @@ TRAINED_INTRODUCTION = """\
 ## How they were trained
 
 At a plateau: twice the steps move P@1 of D and of G on held-out training points by less than a point, up or
-down; all else is called reduced ([verdicts.md]({docs}lab/verdicts.md#who-is-at-a-plateau)). Steps
+down; all else is called reduced ([verdicts.md](verdicts.md#who-is-at-a-plateau)). Steps
 are those of all stages together.
 """
 UNKNOWN = "reduced: not run"
@@ -158,15 +145,15 @@ def evidence(folder: Path) -> Evidence:
     }
 
 
-def trained_section(lines: list[Line], known: Evidence, docs: str = "../") -> str:
-    """Return a row for each system on each set; `docs` leads from the page to the other pages."""
+def trained_section(lines: list[Line], known: Evidence) -> str:
+    """Return a row for each system on each set."""
     places = {(line["name"], line["run"]["system"]): line for line in lines}
     rows = [
         [f"{data}, {system}", *_length(line), known.get((data, system), UNKNOWN)]
         for (data, system), line in sorted(places.items())
     ]
     made = table(["", "encoder", "epochs", "steps", "evidence"], rows)
-    return f"{TRAINED_INTRODUCTION.format(docs=docs)}\n{made}\n"
+    return f"{TRAINED_INTRODUCTION}\n{made}\n"
 
 
 def _length(line: Line) -> list[str]:
@@ -194,16 +181,14 @@ def auto_table(places: Mapping[tuple[str, str], Mapping[str, list[Line]]]) -> st
     for (data, system), groups in places.items():
         if AUTO not in groups or len(groups) == 1:
             continue
-        cells = [_cells(groups, column) for column in AUTO_COLUMNS.values()]
+        cells = [_auto_cells(samples) for samples in samples_of(groups, AUTO_COLUMNS).values()]
         rows.append([f"{data}, {system}", *(cell for pair in cells for cell in pair), str(len(groups[AUTO]))])
     head = [title for name in AUTO_COLUMNS for title in (f"best {name}", "auto − best")]
     return table(["", *head, "seeds of auto"], rows) if rows else ""
 
 
-def _cells(groups: Mapping[str, list[Line]], column: Column) -> tuple[str, str]:
-    samples = {row: Sample.of(lines, column) for row, lines in groups.items()}
+def _auto_cells(samples: Mapping[str, Sample]) -> tuple[str, str]:
     fixed = {row: sample for row, sample in samples.items() if row != AUTO and sample.values}
     name, best = max(fixed.items(), key=lambda pair: pair[1].mean)
-    half = noise(samples[AUTO], best, pooled(samples.values()))
-    lost = samples[AUTO].mean - best.mean
+    lost, half = gain(samples, AUTO, name)
     return f"{name} {best.mean:.2f}", number(lost, half, bold=lost < -half, sign="+")

@@ -3,7 +3,7 @@
 python -m bench.results_page            writes docs/lab/results.md, bench/results/results.md with all tables,
                                         and what systems reach into docs/reference/systems.md
 python -m bench.results_page STUDY      prints a study by the settings of its label points
-python -m bench.results_page plateau --by training.epochs targets
+python -m bench.results_page tuning --by system changes
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ from pathlib import Path
 import numpy as np
 
 from bench.command import argument_parser
-from bench.engine import ENGINE, KEPT, read_lines
+from bench.engine import ENGINE
 from bench.machine import RESULTS, replaced
 from bench.result_tables import (
     AUTO,
     AUTO_INTRODUCTION,
     MEANING,
-    Evidence,
     auto_table,
     evidence,
     marked,
     systems_lines,
     systems_section,
-    trained_section,
 )
 from bench.short_page import FIRST, reached_table, short_page
 from bench.studies import RUN_LISTS, VARIANTS, Run, variant_name
@@ -35,16 +33,17 @@ from bench.tables import (
     WHO_GAINS,
     Column,
     Line,
-    Sample,
     best_rows,
     figure,
-    noise,
+    gain,
     number,
-    pooled,
+    samples_of,
     setting_table,
     table,
 )
 from gandalf.data.files import written
+from gandalf.lab.measure import KEPT
+from gandalf.lab.store import read_lines
 
 Groups = dict[str, list[Line]]  # lines by the name of their row
 
@@ -88,21 +87,20 @@ Written by `python -m bench.results_page` from the lines that `python -m bench.e
   Gains are given ± that noise and are bold where they are larger. It is the noise of training; the test
   points are the same in every row.
 - FORMER
-- Encoder, epochs and whether a system is at a plateau: [below](#how-they-were-trained).
+- What label points add to each system's own baseline, encoder, epochs and whether a system is at a plateau:
+  [docs/lab/results.md](../../docs/lab/results.md#how-they-were-trained).
 - Label text, new text: test points whose text is, and is not, the text of some label.
 - Seconds are those of training. Other runs shared the card or the cores, more at some times than at others,
   so that they compare roughly at best. Memory is the peak of GPU memory, or of the whole process on a CPU.
 """.replace("FORMER", MEANING.format(docs="../../docs/reference/"))
 
 
-def page(lines: list[Line], chosen: list[Line], wanted: list[Run], settled: Evidence | None = None) -> str:
-    """The page: lines of all studies, those of `auto`, the runs of the main one, who is at a plateau."""
+def page(lines: list[Line], chosen: list[Line], wanted: list[Run]) -> str:
+    """Return the page: lines of all studies, those of `auto`, and the runs of the main study."""
     keys, every = {run.key for run in wanted}, lines
     lines, chosen = [line for line in lines if line["key"] in keys], latest(chosen)
     others = [line for line in systems_lines(every) if line["key"] not in keys]
     parts = [INTRODUCTION, measured_on([*lines, *others, *chosen]), *systems_section(every)]
-    if settled is not None:
-        parts.append(trained_section([*lines, *others], settled, "../../docs/"))
     if missing := len(keys) - len(lines):
         parts.append(f"**{missing} of {len(keys)} runs are still to be made.**\n")
     places = grouped([*named(lines), *((AUTO, line) for line in chosen)])
@@ -116,7 +114,7 @@ def page(lines: list[Line], chosen: list[Line], wanted: list[Run], settled: Evid
 
 
 def grouped(rows: list[tuple[str, Line]]) -> dict[tuple[str, str], Groups]:
-    """Named lines by data set and system, then by row, in the order of the introduction."""
+    """Return named lines by data set and system, then by row, in the order of the introduction."""
     found: dict[tuple[str, str], Groups] = {}
     for row in ROWS:
         for name, line in rows:
@@ -126,12 +124,12 @@ def grouped(rows: list[tuple[str, Line]]) -> dict[tuple[str, str], Groups]:
 
 
 def place(line: Line) -> tuple[str, str]:
-    """Data set and system: what a table is about."""
+    """Return data set and system: what a table is about."""
     return line["name"], line["run"]["system"]
 
 
 def named(lines: Iterable[Line]) -> Iterator[tuple[str, Line]]:
-    """Each line with the name of its variant."""
+    """Yield each line with the name of its variant."""
     for line in lines:
         name = variant_name(Run.of(line["run"]))
         if name is not None:
@@ -139,12 +137,12 @@ def named(lines: Iterable[Line]) -> Iterator[tuple[str, Line]]:
 
 
 def latest(lines: Iterable[Line]) -> list[Line]:
-    """The last choice for each data set, system and seed: settings that were chosen name no variant."""
+    """Return the last choice for each data set, system and seed; chosen settings name no variant."""
     return list({(*place(line), line["run"]["seed"]): line for line in lines}.values())
 
 
 def section(system: str, groups: Groups) -> Iterator[str]:
-    """A system on a data set: what was run, the figures, the gains, and what `auto` chose."""
+    """Yield what was run, the figures, the gains and what `auto` chose, of a system on a data set."""
     yield f"### {system}\n"
     yield about(groups)
     yield score_table(groups) + "\n"
@@ -159,7 +157,7 @@ def section(system: str, groups: Groups) -> Iterator[str]:
 
 
 def about(groups: Groups) -> str:
-    """Seeds, steps, device, points and settings of a table."""
+    """Return seeds, steps, device, points and settings of a table."""
     lines = [line for of_row in groups.values() for line in of_row]
     figures = lines[0]["figures"]
     known, new = ((figures[part] or {}).get("points", 0) for part in ("label_text", "new_text"))
@@ -179,13 +177,13 @@ def about(groups: Groups) -> str:
 
 
 def spread(numbers: Iterable[int]) -> str:
-    """A number, or the least and the greatest where there are several."""
+    """Return a number, or the least and the greatest of several."""
     found = sorted(set(numbers))
     return f"{found[0]:,}" if len(found) == 1 else f"{found[0]:,} to {found[-1]:,}"
 
 
 def measured_on(lines: Iterable[Line]) -> str:
-    """Machines and commits."""
+    """Return machines and commits."""
     found: dict[str, list[Line]] = {}
     for line in lines:
         had = line["machine"]
@@ -205,11 +203,8 @@ def _listed(words: Iterable[str]) -> str:
 
 
 def score_table(groups: Groups) -> str:
-    """All figures of every variant, the best of each column in bold."""
-    columns = {
-        name: {row: Sample.of(lines, column) for row, lines in groups.items()}
-        for name, column in SCORES.items()
-    }
+    """Return all figures of every variant, the best of each column in bold."""
+    columns = samples_of(groups, SCORES)
     best = {name: best_rows(samples) for name, samples in columns.items()}
     rows = []
     for row, lines in groups.items():
@@ -224,14 +219,13 @@ def score_table(groups: Groups) -> str:
 
 
 def gain_table(groups: Groups) -> str:
-    """What each variant gains against those that know less, in bold where it is more than noise."""
+    """Return what each variant gains against those that know less, in bold where it exceeds noise."""
     bases = [base for base in BASES if base in groups]
-    samples = {name: {row: Sample.of(lines, SCORES[name]) for row, lines in groups.items()} for name in GAINS}
+    samples = samples_of(groups, {name: SCORES[name] for name in GAINS})
 
     def cell(row: str, base: str, name: str) -> str:
-        one, other = samples[name][row], samples[name][base]
-        gain, half = one.mean - other.mean, noise(one, other, pooled(samples[name].values()))
-        return "" if row == base else number(gain, half, bold=abs(gain) > half, sign="+")
+        more, half = gain(samples[name], row, base)
+        return "" if row == base else number(more, half, bold=abs(more) > half, sign="+")
 
     pairs = [(base, name) for base in bases for name in GAINS]
     rows = [
@@ -243,7 +237,7 @@ def gain_table(groups: Groups) -> str:
 
 
 def study_tables(lines: list[Line], settings: list[str]) -> Iterator[str]:
-    """Any study by its settings, with standard errors: one table for each data set and system."""
+    """Yield the tables of any study by its settings, one for each data set and system."""
     for data, system in dict.fromkeys(map(place, lines)):
         here = [line for line in lines if place(line) == (data, system)]
         yield f"**{data}, {system}**\n\n{setting_table(here, settings, WHO_GAINS)}\n"
@@ -268,7 +262,7 @@ def main() -> None:
         return
     lines, known = [*stored("main"), *stored("systems")], evidence(chosen.folder)
     texts = {
-        chosen.all_to: page(lines, stored(AUTO), RUN_LISTS["main"](), known),
+        chosen.all_to: page(lines, stored(AUTO), RUN_LISTS["main"]()),
         chosen.to: short_page(systems_lines(lines), of_first(lines), chosen.folder, known),
     }
     if chosen.systems.exists():
@@ -281,7 +275,7 @@ def main() -> None:
 
 
 def of_first(lines: list[Line]) -> dict[str, Groups]:
-    """The rows of the main study of one system, by data set."""
+    """Return the rows of the main study of one system, by data set."""
     keys = {run.key for run in RUN_LISTS["main"]()}
     places = grouped(list(named(line for line in lines if line["key"] in keys)))
     return {data: groups for (data, system), groups in places.items() if system == FIRST}

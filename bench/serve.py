@@ -22,78 +22,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from bench.command import argument_parser
 from bench.http_load import Load, bodies, closed_loop, open_loop
 from bench.machine import keep
+from bench.made_up import made_up_model, queries
 from bench.serve_search import GRAPHS_UP_TO, K, in_process
 from gandalf.data.load import load
-from gandalf.model import Calibration, Model, load_network, save_model
-from gandalf.nets.bag_of_words import BagOfWords
-from gandalf.nets.encoders import build_encoder
-from gandalf.nets.heads import Table
-from gandalf.text.words import Words, WordsOptions
+from gandalf.model import load_network, save_model
 
-ENCODER = {"kind": "bag-of-words", "dim": 300, "dropout": 0.0}
 ANSWERED = {"200", "503"}  # statuses of a load: predicted, or turned away because too many ask
-
-
-def made_up_model(labels: int, seed: int = 0) -> Model:
-    """A model of that many labels; words are drawn as words are, a few of them often."""
-    rng = np.random.default_rng(seed)
-    words = np.array([_word(number) for number in range(max(2_000, labels // 8))])
-    chances = 1 / np.arange(10, len(words) + 10)
-    drawn = rng.choice(words, (labels, 5), p=chances / chances.sum())
-    texts = [" ".join(row) for row in drawn]
-    tokens = Words.fit(texts[:200_000], WordsOptions(max_length=16, pieces=200))
-    torch.manual_seed(seed)
-    encoder = build_encoder(ENCODER, tokens.size)
-    assert isinstance(encoder, BagOfWords)
-    encoder.weigh(torch.from_numpy(tokens.idf()))
-    head = Table(labels, encoder.dim)
-    model = Model(
-        tokens, encoder, head, texts, None, {"encoder": ENCODER, "system": "made up"}, Calibration()
-    )
-    with torch.no_grad():
-        rows = torch.nn.functional.normalize(model.vectors(texts), dim=1)
-        own = torch.nn.functional.normalize(torch.randn(rows.shape), dim=1)
-        head.rows.copy_(8 * (rows + 0.5 * own) * torch.empty(labels, 1).uniform_(0.7, 1.3))
-        head.bias.fill_(-6.0)
-    return model
-
-
-def _word(number: int) -> str:
-    """Letters alone: a tokenizer cuts at digits."""
-    found = ""
-    for _ in range(5):
-        number, letter = divmod(number, 26)
-        found += chr(ord("a") + letter)
-    return found
-
-
-def queries(model: Model, number: int = 500) -> list[str]:
-    """Texts that share most words with some label's."""
-    rng = np.random.default_rng(1)
-    picked = rng.choice(model.num_labels, number)
-    return [" ".join(rng.permutation(model.label_texts[label].split())[:4]) for label in picked.tolist()]
 
 
 @contextmanager
 def server(folder: Path, *words: str) -> Iterator[tuple[str, int, int]]:
-    """The command on a free port: host, port and process."""
-    command = [
-        sys.executable,
-        "-m",
-        "gandalf",
-        "serve",
-        str(folder),
-        "--port",
-        "0",
-        "--device",
-        "cpu",
-        *words,
-    ]
+    """Start the command on a free port; yield host, port and process."""
+    serve = ["serve", str(folder), "--port", "0", "--device", "cpu"]
+    command = [sys.executable, "-m", "gandalf", *serve, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
         try:
             assert started.stdout is not None
@@ -108,7 +53,7 @@ def server(folder: Path, *words: str) -> Iterator[tuple[str, int, int]]:
 
 
 def under_load(folder: Path, index: str, asked: list[bytes], given: argparse.Namespace) -> dict[str, Any]:
-    """One client, 32 clients, and an open loop."""
+    """Put a server under the load of one client, of 32 clients, and of an open loop."""
     seconds, rate = given.seconds, given.rate
     threads = [] if given.threads is None else ["--threads", str(given.threads)]
     with server(folder, "--index", index, *threads) as (host, port, process):
@@ -139,7 +84,7 @@ def _processor(process: int) -> float:
 
 
 def asked_models(given: argparse.Namespace, kept: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Folders of models, and the texts that each is asked."""
+    """Yield folders of models, and the texts that each is asked."""
     if given.model is not None:
         test = load(given.data).test
         assert test is not None and test.texts is not None
@@ -154,7 +99,7 @@ def asked_models(given: argparse.Namespace, kept: Path) -> Iterator[tuple[Path, 
 
 
 def measured(folder: Path, texts: list[str], given: argparse.Namespace) -> dict[str, Any]:
-    """One model: search alone, and a server of it by every search under load."""
+    """Measure one model: search alone, and a server of it by every search under load."""
     model = load_network(folder)
     print(f"{model.num_labels:,} labels", flush=True)
     row: dict[str, Any] = {

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from bench.command import argument_parser
-from bench.machine import keep
+from bench.machine import held_mib, keep
 from bench.serve import server
 from gandalf.model import load_model
 
@@ -186,12 +186,6 @@ def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
     return {"requests": len(seconds), "p50": round(middle, 1), "p99": round(last, 1), "most": round(most, 1)}
 
 
-def resident(process: int) -> float:
-    """MiB of memory that a process holds."""
-    lines = Path(f"/proc/{process}/status").read_text(encoding="ascii").splitlines()
-    return round(int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024, 1)
-
-
 def main() -> None:
     """Ask, look at the memory, and keep what came of it."""
     parser = argument_parser(__doc__)
@@ -215,7 +209,7 @@ def main() -> None:
             for each in clients:
                 each.start()
             while any(each.is_alive() for each in clients):
-                memory.append(resident(process))
+                memory.append(round(held_mib(process=process), 1))
                 time.sleep(EVERY)
     found = {
         "labels": len(texts),

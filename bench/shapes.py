@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from bench.estimates import SETS, SHARED
-from bench.machine import keep
+from bench.estimates import SETS
+from bench.machine import DATA_ROOT, keep
 from gandalf import load, synthetic
 from gandalf.data.synthetic import PAPER_SHAPES
 from gandalf.graph.cooccurrence import counts_together, frequencies
@@ -40,10 +40,10 @@ def main() -> None:
     """Print a row for each set and keep the figures."""
     results: dict[str, Any] = {}
     for name in SETS:
-        if (SHARED / name).is_dir():
-            results[name] = shape(load(SHARED / name).train.targets)
+        if (DATA_ROOT / name).is_dir():
+            results[name] = shape(load(DATA_ROOT / name).train.targets)
         else:
-            print(f"{name}: not in {SHARED}, left out")
+            print(f"{name}: not in {DATA_ROOT}, left out")
     points, labels, per_point, _ = PAPER_SHAPES["131K"]
     for breadth in (8.0, 50.0):
         made = synthetic(points, labels, labels_per_point=per_point, texts=False, breadth=breadth)

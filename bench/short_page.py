@@ -16,7 +16,7 @@ from bench.result_tables import (
     trained_section,
 )
 from bench.studies import OWN_BASELINE
-from bench.tables import WHO_GAINS, Column, Line, Sample, figure, noise, number, pooled, table
+from bench.tables import WHO_GAINS, Column, Line, Sample, figure, gain, number, table
 from gandalf.lab.results import ResultPlace, Results
 from gandalf.lab.study_pages import table_text
 from gandalf.lab.study_tables import length_table
@@ -118,8 +118,7 @@ def _gains(lines: list[Line], column: Column, points: str) -> dict[tuple[str, st
         for system in NETWORKS:
             own, other = (system, OWN_BASELINE.get(system, "D")), (system, points)
             if own in samples and other in samples:
-                half = noise(samples[other], samples[own], pooled(samples.values()))
-                found[data, system] = (samples[other].mean - samples[own].mean, half)
+                found[data, system] = gain(samples, other, own)
     return found
 
 

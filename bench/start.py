@@ -7,18 +7,18 @@ python -m bench.start DATA --points 3100 --steps 20 0 --set encoder.centred=fals
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 
 import numpy as np
 
 from bench.command import argument_parser
-from gandalf.data.dataset import Dataset, Splits
+from bench.default_sets import draw_points, keep_labels
+from bench.tables import three
+from gandalf.data.dataset import Splits
 from gandalf.data.load import load
 from gandalf.runs.session import train
 from gandalf.runs.start import changed
 from gandalf.systems import recipe
 
-FIGURES = ("P@1", "PSP@5", "C@5")
 HELD = ("validation.share=0.2", "validation.texts=all")  # the test split is never looked at
 
 
@@ -27,7 +27,8 @@ def main() -> None:
     asked = _arguments()
     points = load(asked.data).train
     if asked.points:
-        points = sample(points, asked.points, asked.seed)
+        points = draw_points(points, asked.points, np.random.default_rng(asked.seed))
+        points = keep_labels(points, np.flatnonzero(points.label_frequencies))
     print(f"{len(points):,} points, {points.num_labels:,} labels, {asked.system}, held out: 20 %")
     for number, steps in enumerate(asked.steps):
         length = (f"training.steps={steps}",) if steps else ()
@@ -38,24 +39,8 @@ def main() -> None:
         print(_line(f"{found.steps:,} updates", found.history[-1], found.seconds))
 
 
-def sample(points: Dataset, number: int, seed: int) -> Dataset:
-    """Draw some points, and keep the labels that they have."""
-    rows = np.sort(np.random.default_rng(seed).permutation(len(points))[:number])
-    drawn = points[rows]
-    kept = np.flatnonzero(drawn.label_frequencies > 0)
-    texts, ids = drawn.label_texts or [], drawn.label_ids
-    return replace(
-        drawn,
-        targets=drawn.targets[:, kept],
-        exclude=None if drawn.exclude is None else drawn.exclude[:, kept],
-        label_texts=[texts[label] for label in kept],
-        label_ids=None if ids is None else [ids[label] for label in kept],
-    )
-
-
 def _line(name: str, found: dict[str, float], seconds: float | None = None) -> str:
-    figures = " ; ".join(f"{found[each]:.1f}" for each in FIGURES)
-    return f"{name}: {figures}" + ("" if seconds is None else f"  ({seconds:.0f} s)")
+    return f"{name}: {three(found)}" + ("" if seconds is None else f"  ({seconds:.0f} s)")
 
 
 def _arguments() -> argparse.Namespace:

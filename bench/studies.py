@@ -13,12 +13,8 @@ from gandalf.lab.variants import (
     VARIANTS,
     Run,
     of_variant,
-    on_validation,
     variant_name,
 )
-from gandalf.lab.variants import seeded as with_seeds
-from gandalf.settings import override
-from gandalf.systems import recipe
 
 __all__ = ["OWN_BASELINE", "RUN_LISTS", "VARIANTS", "Run", "variant_name"]
 
@@ -47,13 +43,13 @@ FORMER: dict[tuple[str, str], tuple[str, ...]] = {("renee", DOCS): ("head.rate=4
 
 
 def variant(name: str, system: str, data: str, *settings: str) -> Run:
-    """The variant of that name, with the recipe of its system on the data and settings of its own."""
+    """Return the variant of that name, with its system's recipe on the data and settings of its own."""
     return of_variant(VARIANTS[name], system, data, *RECIPES.get((system, data), ()), *settings)
 
 
 def seeded(runs: list[Run], seeds: tuple[int, ...] = SEEDS) -> list[Run]:
     """Return every run with each seed, seed by seed: a study that is cut short has whole tables."""
-    return with_seeds(runs, seeds)
+    return [replace(run, seed=seed) for seed, run in product(seeds, runs)]
 
 
 def keys_of(runs: Iterable[Run], stored: Collection[str]) -> set[str]:
@@ -67,18 +63,18 @@ def keys_of(runs: Iterable[Run], stored: Collection[str]) -> set[str]:
 
 
 def main_study() -> list[Run]:
-    """All variants of both systems on all sets, on the test split, at equal steps."""
+    """Return all variants of both systems on all sets, on the test split, at equal steps."""
     runs = seeded([variant(name, system, data) for data, system, name in product(SETS, SYSTEMS, VARIANTS)])
     return [run for run in runs if run.seed in seeds_of(run)]
 
 
 def seeds_of(run: Run) -> tuple[int, ...]:
-    """The paper's controls once, to see what they are; all others with every seed."""
+    """Return one seed for the paper's controls, and every seed for all other rows."""
     return SEEDS if run.keep == "both" else SEEDS[:1]
 
 
 def systems_study() -> list[Run]:
-    """Every system by itself, with the paper's label points and with ours; those of other studies count."""
+    """Return every system by itself, with the paper's label points and with ours."""
     runs = []
     for data, seeds in ((MAN, SEEDS), (WEB, SEEDS), (DOCS, SEEDS[:1])):
         wanted = [
@@ -91,7 +87,7 @@ def systems_study() -> list[Run]:
 
 
 def auto() -> list[Run]:
-    """Targets chosen on held-out training points, with the recipe of the default else."""
+    """Return runs whose targets are chosen on held-out training points, otherwise by the default's recipe."""
     runs = [
         Run(data, system, "auto", "both", ("targets.label_epochs=0.7", *RECIPES.get((system, data), ())))
         for data, system in product(SETS, SYSTEMS)
@@ -101,21 +97,8 @@ def auto() -> list[Run]:
     return [run for run in seeded(runs) if run.seed == 0 or (run.system, run.data) not in slow]
 
 
-def plateau() -> list[Run]:
-    """Whether half or twice the steps would change who wins: then the study is not at its plateau."""
-    return on_validation(
-        seeded(
-            [
-                variant(name, system, data, f"training.epochs={times * epochs(system, data):g}")
-                for data, system, times in product(SETS, SYSTEMS, (0.5, 1.0, 2.0))
-                for name in ("D", "Z1", "G", "calibrated")
-            ]
-        )
-    )
-
-
 def convergence() -> list[Run]:
-    """Once and twice the steps: what tells a plateau. `gandalf reproduce convergence` finds them done."""
+    """Return runs of once and twice the steps, which tell a plateau to `gandalf reproduce convergence`."""
     rows = ("D x 1", "D x 2", "G x 1", "G x 2")
     runs = []
     for data, seeds in ((MAN, SEEDS), (WEB, SEEDS), (DOCS, SEEDS[:1])):
@@ -123,11 +106,6 @@ def convergence() -> list[Run]:
             asked = StudyScope(data, (system,), seeds, 0, 0, RECIPES.get((system, data), ()))
             runs += [each.run for each in entries(("convergence",), asked) if each.row in rows]
     return runs
-
-
-def epochs(system: str, data: str) -> float:
-    """How long the recipe of the system trains on the data."""
-    return override(recipe(system), RECIPES.get((system, data), ())).training.epochs
 
 
 # What can be done to label points, one thing at a time: smaller soft targets, less weight, only early on.
@@ -141,7 +119,7 @@ CHANGES: dict[str, tuple[str, ...]] = {
 
 
 def who_gains() -> list[Run]:
-    """What can be done to label points, for texts that are labels' and for new ones."""
+    """Return what can be done to label points, for label texts and for new texts."""
     runs = []
     for data, seeds in ((MAN, SEEDS), (WEB, SEEDS), (DOCS, SEEDS[:1])):
         changed = product(("G", "shrunk", "calibrated"), CHANGES.values())
@@ -150,7 +128,7 @@ def who_gains() -> list[Run]:
     names = ("D", "Z1", "G", "shrunk", "calibrated")
     runs += [variant(name, "inceptionxml", data) for data, name in product((MAN, WEB), names)]
     runs += [variant("shrunk", "inceptionxml", data, "targets.scale=0.3") for data in (MAN, WEB)]
-    return on_validation(runs)
+    return [replace(run, split="validation") for run in runs]
 
 
 RUN_LISTS: dict[str, Callable[[], list[Run]]] = {
@@ -158,6 +136,5 @@ RUN_LISTS: dict[str, Callable[[], list[Run]]] = {
     "systems": systems_study,
     "auto": auto,
     "who_gains": who_gains,
-    "plateau": plateau,
     "convergence": convergence,
 }

@@ -1,18 +1,23 @@
-"""Stored lines of runs as tables: figures over seeds, what is more than noise, and grids of settings."""
+"""Make tables of results: figures over seeds, what is more than noise, and grids of settings."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from gandalf.lab.results import Column, Sample, best_rows, figure, noise, pooled
+from gandalf.lab.results import Column, Name, Sample, best_rows, figure, noise, pooled
 from gandalf.lab.store import Line
+from gandalf.metrics.evaluate import Scores, SubsetFigures
 
 __all__ = ["Column", "Line", "Sample", "best_rows", "figure", "noise", "number", "pooled", "table"]
 
+FIGURES = ("P@1", "PSP@5", "C@5")
+KINDS_OF_TEXT = ("label_text", "new_text")
 LABEL_POINTS = ("targets", "scale", "label_weight", "label_epochs")  # settings of theirs that are studied
 
 
@@ -24,6 +29,87 @@ WHO_GAINS: dict[str, Column] = {
     "P@1": figure("P@1"),
     "PSP@5": figure("PSP@5"),
 }
+
+
+# ---- P@1, PSP@5 and C@5
+
+
+def figures(scores: Scores) -> dict[str, Any]:
+    """Return the three figures of all test points, and of the two kinds of text apart."""
+
+    def of(part: SubsetFigures | None) -> dict[str, float] | None:
+        if part is None:
+            return None
+        return {"points": part.points} | {name: part.values[name] for name in FIGURES if part.values}
+
+    return {**(of(scores.filtered) or {}), **{kind: of(getattr(scores, kind)) for kind in KINDS_OF_TEXT}}
+
+
+def three(values: Mapping[str, Any] | None, sign: str = "") -> str:
+    """Return the three figures as one cell; an empty cell without figures."""
+    if not values or FIGURES[0] not in values:
+        return ""
+    return " ; ".join(f"{values[name]:{sign}.1f}" for name in FIGURES)
+
+
+# ---- what is more than noise
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A row minus a rival in one figure of a data set, with the interval that chance explains."""
+
+    data: str
+    rival: str
+    figure: str
+    difference: float
+    low: float
+    high: float
+    system: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """Return `ahead`, `level` or `behind`, by whether the interval excludes 0."""
+        return "ahead" if self.low > 0 else "behind" if self.high < 0 else "level"
+
+    @property
+    def shown(self) -> str:
+        """Return the difference with its interval."""
+        return f"{self.difference:+.1f} ({self.low:+.1f} to {self.high:+.1f})"
+
+
+VERDICTS = ("ahead", "level", "behind")
+
+
+def verdict_counts(found: Iterable[Compared]) -> str:
+    """Count the verdicts in words."""
+    counts = Counter(each.verdict for each in found)
+    return ", ".join(f"{verdict} in {counts[verdict]}" for verdict in VERDICTS)
+
+
+def verdict_cell(found: Iterable[Compared]) -> str:
+    """Count the verdicts as one cell, `ahead / level / behind`; an empty cell without comparisons."""
+    counts = Counter(each.verdict for each in found)
+    return " / ".join(str(counts[verdict]) for verdict in VERDICTS) if counts else ""
+
+
+def gain(samples: Mapping[Name, Sample], one: Name, other: Name) -> tuple[float, float]:
+    """Return the mean of one row minus that of another, and the noise of that difference."""
+    difference = samples[one].mean - samples[other].mean
+    return difference, noise(samples[one], samples[other], pooled(samples.values()))
+
+
+def samples_of(
+    groups: Mapping[Name, list[Line]], columns: Mapping[str, Column]
+) -> dict[str, dict[Name, Sample]]:
+    """Return the sample of every row, column by column."""
+    return {
+        name: {row: Sample.of(lines, column) for row, lines in groups.items()}
+        for name, column in columns.items()
+    }
+
+
+# ---- Markdown
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -41,10 +127,10 @@ def number(value: float, spread: float = math.nan, *, bold: bool = False, sign: 
 
 
 def setting_table(lines: Iterable[Line], settings: Sequence[str], columns: Mapping[str, Column]) -> str:
-    """A row for each combination of settings, with standard errors over seeds.
+    """Return a row for each combination of settings, with standard errors over seeds.
 
-    Settings are dotted names, or those of label points such as `scale`. Runs that differ in more than their
-    seed never share a row, even where no column tells them apart.
+    Settings are dotted names, those of label points such as `scale`, or `changes`: all that the runs set.
+    Runs that differ in more than their seed never share a row, even where no column tells them apart.
     """
     groups: dict[str, list[Line]] = {}
     for line in lines:
@@ -58,6 +144,8 @@ def setting_table(lines: Iterable[Line], settings: Sequence[str], columns: Mappi
 
 
 def _setting(line: Line, name: str) -> str:
+    if name == "changes":
+        return " ".join(line["run"]["settings"])
     name = f"targets.{name}" if name in LABEL_POINTS else name
     of_points = name.startswith("targets.") and name != "targets.targets"
     if of_points and line["recipe"]["targets"]["targets"] == "none":

@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from bench.command import argument_parser
 from bench.default_parts import label_difference
-from bench.engine import ENGINE, SHARED, parts
-from bench.machine import RESULTS
+from bench.engine import ENGINE, source_of
+from bench.machine import DATA_ROOT, RESULTS
 from bench.studies import OWN_BASELINE
 from gandalf.lab.results import PARTS, Contrast, ResultPlace, Results, Sample, figure, joined, noise, pooled
-from gandalf.lab.sets import data_hash
+from gandalf.lab.sets import data_hash, open_set
 from gandalf.lab.store import Line, read_predictions
 from gandalf.metrics.predictions import test_points
 from gandalf.metrics.topk import find_pairs
@@ -36,7 +36,7 @@ def opened(folder: Path, root: Path) -> Results:
     """The results of a folder, and the data sets that they are of."""
     found = Results.read(folder)
     for place in judged(found):
-        _, whole, _ = parts(place.data, "test", 0, root)
+        whole = open_set(place.data, source_of(place.data, root))
         lines = [line for line in found.lines.values() if line["run"]["data"] == place.data]
         hashes = {line["data_hash"] for line in lines if "data_hash" in line}  # older lines have none
         found._sets[place.data] = whole if hashes == {data_hash(whole)} else None
@@ -99,7 +99,7 @@ def main() -> None:
     """Print a table for each data set."""
     parser = argument_parser(__doc__)
     parser.add_argument("folders", type=Path, nargs="*", default=[RESULTS / "verdict", ENGINE])
-    parser.add_argument("--data-root", type=Path, default=SHARED, help="folder that holds the data sets")
+    parser.add_argument("--data-root", type=Path, default=DATA_ROOT, help="folder that holds the data sets")
     chosen = parser.parse_args()
     for folder in chosen.folders:
         found = opened(folder, chosen.data_root)

@@ -65,12 +65,14 @@ def measure(
     return line, without_filtered(ids, exclude)
 
 
-def measured_to(run: Run, source: str, folder: Path, first_stages: Path | None = None) -> Line:
-    """Return the line of a run on the data at `source`; write its best labels into the folder."""
-    given, scored, digest = _parts(run.data, source, run.split, run.seed if run.split == "validation" else 0)
+def measured_to(run: Run, source: str, folder: Path | None, first_stages: Path | None = None) -> Line:
+    """Return the line of a run on the data at `source`; write its best labels into the folder, if any."""
+    seed = run.seed if run.split == "validation" else 0
+    given, scored, digest = open_parts(run.data, source, run.split, seed)
     line, ids = measure(run, given, scored, first_stages)
     line["data_hash"] = digest
-    write_predictions(folder, line, ids)
+    if folder is not None:
+        write_predictions(folder, line, ids)
     return line
 
 
@@ -81,7 +83,8 @@ def _opened(name: str, source: str) -> tuple[Splits, str]:
 
 
 @lru_cache(maxsize=1)
-def _parts(name: str, source: str, split: str, seed: int) -> tuple[Splits, Splits, str]:
+def open_parts(name: str, source: str, split: str, seed: int) -> tuple[Splits, Splits, str]:
+    """Return the data that a run trains on, the data that it is scored on, and the hash of the whole."""
     splits, digest = _opened(name, source)
     return (*parts(splits, split, seed), digest)
 

@@ -162,7 +162,7 @@ def environment() -> dict[str, Any]:
     """Return the processor and the versions of libraries."""
     import torch
 
-    about: dict[str, Any] = {"cpu": _cpu(), "cores": os.cpu_count(), "python": platform.python_version()}
+    about: dict[str, Any] = {"cpu": processor(), "cores": os.cpu_count(), "python": platform.python_version()}
     if torch.cuda.is_available():
         about["gpu"] = torch.cuda.get_device_name()
     for name in LIBRARIES:
@@ -173,7 +173,8 @@ def environment() -> dict[str, Any]:
     return about
 
 
-def _cpu() -> str:
+def processor() -> str:
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import product
 from typing import Any, Literal, NamedTuple
 
 from gandalf.recipe import Recipe
@@ -49,6 +48,10 @@ class Variant(NamedTuple):
     keep: str = "both"
     settings: tuple[str, ...] = ("targets.label_epochs=1",)  # as in the paper: to the last step
 
+    def as_settings(self) -> tuple[str, ...]:
+        """Return the variant as `--set` takes it, without the points that are kept."""
+        return (f"targets.targets={self.targets}", *self.settings)
+
 
 # Label points by their names in the paper, the better estimates in their place, and our own recipe.
 VARIANTS = {
@@ -81,16 +84,6 @@ def variant_name(run: Run) -> str | None:
         if (run.targets, run.keep) == (targets, keep) and set(settings) <= set(run.settings):
             return name
     return None
-
-
-def seeded(runs: Iterable[Run], seeds: Iterable[int]) -> list[Run]:
-    """Return every run with each seed, seed by seed: a study that is cut short has whole tables."""
-    return [replace(run, seed=seed) for seed, run in product(seeds, list(runs))]
-
-
-def on_validation(runs: Iterable[Run]) -> list[Run]:
-    """Return the runs trained on a part of the training points and scored on the others."""
-    return [replace(run, split="validation") for run in runs]
 
 
 def settings_of(given: Mapping[str, Any], prefix: str = "") -> tuple[str, ...]:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from bench.default import figures, places_of
+from bench.default import places_of
 from bench.default_parts import _found_labels, label_difference
+from bench.tables import figures
 from gandalf import Dataset, Splits
 from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.predictions import test_points as points_of

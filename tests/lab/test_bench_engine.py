@@ -16,12 +16,15 @@ import torch
 from bench_lines import RUN, line_of
 
 from bench import engine
-from bench.engine import append, parts, read_lines, recipe_of
+from bench.engine import source_of
 from bench.studies import RECIPES, RUN_LISTS, SEEDS, SETS, SYSTEMS, VARIANTS, Run
 from gandalf import export, load, synthetic
 from gandalf.data.holdout import holdout
+from gandalf.lab.measure import open_parts
 from gandalf.lab.parallel import Clock, in_turn, results
+from gandalf.lab.store import append, read_lines
 from gandalf.lab.studies import StudyScope, entries
+from gandalf.lab.variants import recipe_of
 
 TINY = ("steps=4", "batch=16", "dim=8", "device=cpu", "precision=float32")
 
@@ -73,9 +76,7 @@ def test_plateau_runs_are_those_that_the_command_looks_for():
 
 
 def test_what_is_chosen_is_never_chosen_on_a_test_split():
-    assert {run.split for name in ("who_gains", "plateau", "convergence") for run in RUN_LISTS[name]()} == {
-        "validation"
-    }
+    assert {run.split for name in ("who_gains", "convergence") for run in RUN_LISTS[name]()} == {"validation"}
 
 
 def test_settings_have_the_last_word():
@@ -95,10 +96,10 @@ def root(tmp_path_factory):
 
 def test_runs_never_train_on_what_they_are_scored_on(root):
     whole = load(root / "tiny")
-    given, scored, _ = parts("tiny", "test", 0, root)
+    given, scored, _ = open_parts("tiny", source_of("tiny", root), "test", 0)
     assert (given.train, given.test) == (whole.train, None)
     assert scored.test == whole.test
-    given, scored, _ = parts("tiny", "validation", 3, root)
+    given, scored, _ = open_parts("tiny", source_of("tiny", root), "validation", 3)
     cut = holdout(whole.train, 0.1, 3, at_most=None)
     assert (given.train, given.test) == (cut.rest, None)
     assert (scored.train, scored.test) == (cut.rest, cut.held)
@@ -106,7 +107,8 @@ def test_runs_never_train_on_what_they_are_scored_on(root):
 
 
 def test_man_is_the_bundled_set(tmp_path):
-    assert parts("man", "test", 0, tmp_path)[1].name == "LF-ManSeeAlso-9K"
+    (tmp_path / "man").mkdir()
+    assert open_parts("man", source_of("man", tmp_path), "test", 0)[1].name == "LF-ManSeeAlso-9K"
 
 
 # ---- lines on disk

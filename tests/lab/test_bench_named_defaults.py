@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bench.named_defaults import count_table, gaps, loss_table, read_rows
+from bench.named_defaults import compared, count_table, loss_table, read_rows
 from gandalf.lab.variants import VARIANTS, of_variant
 
 SETTINGS = ("training.steps=5",)
@@ -39,13 +39,15 @@ def test_a_difference_counts_if_it_is_larger_than_the_noise_of_seeds(tmp_path):
     lines += [line("D", seed, 61 + seed / 10) for seed in range(3)]
     lines += [line("G", seed, 60.05 + seed / 10) for seed in range(3)]
     rows = rows_of(tmp_path, lines)
-    found = {(gap.rival, gap.column): gap for _, _, gap in gaps(rows)}
+    every = list(compared(rows))
+    found = {(each.rival, each.figure): each for each in every}
     # A spread of 0.1 in each of three rows, with 6 degrees of freedom: the 97.5 % point is 2.447.
-    assert found["D", "P@1 all"].noise == pytest.approx(2.447 * 0.1 * (2 / 3) ** 0.5, abs=1e-3)
+    noise = (found["D", "P@1 all"].high - found["D", "P@1 all"].low) / 2
+    assert noise == pytest.approx(2.447 * 0.1 * (2 / 3) ** 0.5, abs=1e-3)
     assert found["D", "P@1 all"].verdict == "behind" and found["G", "P@1 all"].verdict == "level"
     assert found["D", "C@5 all"].verdict == "level" and ("D", "P@1 new texts") not in found
-    assert "| `astec` | 0 / 5 / 1 |" in count_table(rows)
-    assert "| `man` | `astec` | D P@1 all -1.0 |" in loss_table(rows)
+    assert "| `astec` | 0 / 5 / 1 |" in count_table(every)
+    assert "| `man` | `astec` | D P@1 all -1.0 |" in loss_table(every)
 
 
 def test_runs_that_differ_in_more_than_their_seed_make_no_mean(tmp_path):

@@ -7,7 +7,8 @@ import pytest
 from scipy.sparse import csr_array
 
 import gandalf
-from bench.new_labels import SHARE, Cut, figures, with_labels
+from bench.default_sets import keep_labels
+from bench.new_labels import SHARE, Cut, figures
 from gandalf.data.dataset import Dataset
 
 
@@ -65,6 +66,6 @@ def test_figures_point_by_point():
 
 def test_labels_are_put_in_order():
     points = Dataset(csr_array(np.eye(3, dtype=np.float32)), ["a", "b", "c"], ["x", "y", "z"])
-    found = with_labels(points, np.array([2, 0]))
+    found = keep_labels(points, np.array([2, 0]))
     assert found.label_texts == ["z", "x"]
     assert found.targets.toarray().tolist() == [[0, 1], [0, 0], [1, 0]]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from bench_lines import RUN, line_of
 
+from bench.result_tables import trained_section
 from bench.results_page import measured_on, page
 from bench.studies import VARIANTS, Run
 from bench.tables import WHO_GAINS, Sample, best_rows, figure, noise, pooled, setting_table
@@ -82,10 +83,10 @@ def test_the_page_of_made_up_results():
 
 
 def test_the_page_tells_who_is_at_a_plateau():
-    wanted, lines = made_up_study()
-    text = page(lines, [], wanted, {("Some-1K", "astec"): "at a plateau: made up"})
+    _, lines = made_up_study()
+    text = trained_section(lines, {("Some-1K", "astec"): "at a plateau: made up"})
     assert "\n| Some-1K, astec | – | 10 | 1,234 | at a plateau: made up |\n" in text
-    assert "| 1,234 | reduced: not run |" in page(lines, [], wanted, {})
+    assert "| 1,234 | reduced: not run |" in trained_section(lines, {})
 
 
 def test_the_page_shows_runs_of_the_study_alone_and_says_what_is_missing():

@@ -1,4 +1,4 @@
-"""The load generator and the made-up model of bench/serve, small."""
+"""The load generator and the made-up model that is served, small."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from bench.http_load import Load, bodies, closed_loop, open_loop
-from bench.serve import made_up_model, queries
+from bench.made_up import made_up_model, queries
 
 
 async def answering(work, most=1_000_000):
