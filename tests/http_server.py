@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import httpx
 
 TOKEN = "0123456789abcdef"
+PATIENCE = 120  # seconds that a test waits on a machine that is busy
 BEARER = {"authorization": f"Bearer {TOKEN}"}
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import random
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -28,9 +30,17 @@ PATIENCE = 300  # seconds for all that some processes are asked for, on a machin
 
 
 def free_port() -> int:
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        return bound.getsockname()[1]
+    """Return a port that is free, and that the system gives to nobody who asks it for any port.
+
+    Until the first rank listens there, seconds pass in which other tests open servers and connections.
+    """
+    given_out = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first = int(given_out.read_text().split()[0]) if given_out.is_file() else 32_768
+    while True:
+        port = random.SystemRandom().randrange(min(10_000, first - 1_000), first)
+        with socket.socket() as bound, suppress(OSError):
+            bound.bind(("127.0.0.1", port))
+            return port
 
 
 def environment(rank: int, world: int, port: int) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -36,7 +37,7 @@ def test_a_command_writes_lines_where_no_terminal_shows_bars(every, lines):
     told = done.stderr.splitlines()
     assert len(told) == lines
     if told:
-        assert told[0].startswith("walking: 33%, 0 s left")
+        assert re.fullmatch(r"walking: 33%, \d+ s left.*", told[0])  # a machine that is busy sleeps longer
         assert told[2].startswith("walking: 100%")
         assert told[-1] == "reading: 100%, 0 s left"
 

@@ -83,4 +83,4 @@ def test_an_answer_comes_while_the_pipe_is_open(small_folder):
             process.stdin.flush()
             assert json.loads(process.stdout.readline())["text"] == text
         process.stdin.close()
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0

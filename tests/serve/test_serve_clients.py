@@ -8,10 +8,9 @@ import time
 
 import httpx
 import pytest
-from http_server import process
+from http_server import PATIENCE, process
 
 SENDING = 2.0  # seconds that a client has
-PATIENCE = 120  # seconds that a test waits on a machine that is busy
 HEAD = 2_048  # bytes
 LOCAL = b"host: localhost\r\n"
 BODY = b'{"text": "gzip"}'
@@ -57,8 +56,8 @@ def test_who_says_nothing_is_not_kept(server):
     ids=["method", "headers", "header", "no body", "body"],
 )
 def test_who_begins_and_stops_is_told_and_not_kept(server, begun):
+    start = time.monotonic()  # the server's clock starts when it is connected to
     with connected(server) as slow:
-        start = time.monotonic()
         slow.sendall(begun)
         assert f"{SENDING:g} seconds" in told(everything(slow))[1]
         assert time.monotonic() - start > SENDING / 2
@@ -89,21 +88,38 @@ def test_drops_after_an_answer_do_not_keep_a_connection(server):
 
 
 def test_a_connection_may_be_used_slowly_within_the_limits(server):
-    with connected(server) as steady:
-        for _ in range(3):
-            for part in (POST[:20], POST[20:], b"content-length: 16\r\n\r\n", BODY[:4], BODY[4:]):
-                steady.sendall(part)
-                time.sleep(0.1)
-            answer = steady.recv(1 << 16)
-            assert answer.startswith(b"HTTP/1.1 200") and b"gzip" in answer
+    """In all for longer than one request may take; asked once more if the machine held a request up."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        with connected(server) as steady:
+            spent = [one_request_slowly(steady)]
+            while max(spent) < SENDING / 2 and sum(spent) < 2 * SENDING:
+                spent.append(one_request_slowly(steady))
+        if max(spent) < SENDING / 2:
+            return
+    pytest.fail("the machine was too busy to send a request within a second")
+
+
+def one_request_slowly(connection) -> float:
+    """Send a request in parts, and return the seconds until its answer; a late answer may be a refusal."""
+    start = time.monotonic()
+    try:
+        for part in (POST[:20], POST[20:], b"content-length: 16\r\n\r\n", BODY[:4], BODY[4:]):
+            connection.sendall(part)
+            time.sleep(0.1)
+        answer = connection.recv(1 << 16)
+    except ConnectionError:
+        answer = b""
+    spent = time.monotonic() - start
+    assert spent > SENDING / 2 or (answer.startswith(b"HTTP/1.1 200") and b"gzip" in answer)
+    return spent
 
 
 def test_hundreds_of_silent_clients_do_not_stay(server):
     silent = [connected(server) for _ in range(200)]
-    with httpx.Client(base_url=f"http://localhost:{server[1]}") as client:
+    with httpx.Client(base_url=f"http://localhost:{server[1]}", timeout=PATIENCE) as client:
         assert client.get("/health").status_code == 200
     for each in silent:
-        each.settimeout(20)
         assert each.recv(1) == b""
         each.close()
 
@@ -145,8 +161,10 @@ def test_headers_behind_a_body_are_limited_too(server):
             for at in range(0, len(behind), 1 << 16):
                 large.sendall(behind[at : at + (1 << 16)])
                 time.sleep(0.001)
-            large.sendall(b"x" * (4 << 20))
-            large.sendall(b"x")
+            end = time.monotonic() + PATIENCE
+            while time.monotonic() < end:  # what was sent may still lie in buffers of the system
+                large.sendall(b"x" * (1 << 16))
+                time.sleep(0.001)
 
 
 def test_a_body_may_come_at_once_with_its_head(server):
@@ -185,7 +203,7 @@ def test_who_does_not_read_is_not_kept(server):
     asked = POST + b"content-length: %d\r\n\r\n" % len(body) + body
     with socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
-        deaf.settimeout(20)
+        deaf.settimeout(PATIENCE)
         deaf.connect(server)
         with pytest.raises(ConnectionError):
             while True:

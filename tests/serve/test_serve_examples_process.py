@@ -8,7 +8,7 @@ import threading
 
 import httpx
 import pytest
-from http_server import BEARER, process, token_file
+from http_server import BEARER, PATIENCE, process, token_file
 from small_model import small_model
 
 from gandalf.model import save_model
@@ -32,7 +32,7 @@ def remove(client, id):
 
 
 def at(address):
-    return httpx.Client(base_url=address, timeout=60)
+    return httpx.Client(base_url=address, timeout=PATIENCE)
 
 
 def test_a_kill_in_the_midst_of_a_stream_loses_nothing_that_was_acknowledged(folder, tmp_path):
@@ -55,7 +55,7 @@ def test_a_kill_in_the_midst_of_a_stream_loses_nothing_that_was_acknowledged(fol
     with process(folder, "--token-file", token) as (started, address):
         adder = threading.Thread(target=stream, args=[address])
         adder.start()
-        assert enough.wait(120)
+        assert enough.wait(PATIENCE)
         os.kill(started.pid, signal.SIGKILL)
         started.wait()
         adder.join()

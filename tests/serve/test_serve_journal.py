@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from http_client import that_adds
-from http_server import BEARER, refused
+from http_server import BEARER, PATIENCE, refused
 from small_model import small_model
 from small_parts import small_network
 from small_runs import small_splits
@@ -223,15 +223,15 @@ def test_what_another_process_acknowledged_is_known_while_this_one_writes(tmp_pa
     def slow(file, line):
         write(file, line)
         writing.set()
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE)
 
     monkeypatch.setattr(journals, "_write", slow)
     adding = threading.Thread(target=one.add, args=[[NewLabel("of the one")]])
     adding.start()
-    assert writing.wait(20)
+    assert writing.wait(PATIENCE)
     assert predicted(one, "of the other")[0] == 5 and one.served.model.num_labels == 6
     go_on.set()
-    adding.join(20)
+    adding.join(PATIENCE)
     assert one.served.model.label_texts[-2:] == ["of the other", "of the one"]
 
 

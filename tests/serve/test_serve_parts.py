@@ -7,7 +7,7 @@ import json
 import threading
 
 import pytest
-from http_server import TOKEN, token_file
+from http_server import PATIENCE, TOKEN, token_file
 from small_model import LABELS, small_model
 
 from gandalf.data.matching import text_key
@@ -39,12 +39,12 @@ class Gate:
     def __call__(self, questions):
         self.batches.append(list(questions))
         self.began.set()
-        assert self.open.wait(10)
+        assert self.open.wait(PATIENCE)
         return [2 * question for question in questions]
 
 
 async def began(gate):
-    await asyncio.get_running_loop().run_in_executor(None, gate.began.wait, 10)
+    await asyncio.get_running_loop().run_in_executor(None, gate.began.wait, PATIENCE)
 
 
 def test_what_comes_while_a_batch_is_computed_is_the_next_one():

@@ -10,7 +10,7 @@ import threading
 import command_line
 import httpx
 import pytest
-from http_server import BEARER, process, token_file
+from http_server import BEARER, PATIENCE, process, token_file
 from small_model import small_model
 
 from gandalf.model import save_model
@@ -24,7 +24,7 @@ def folder(tmp_path):
 
 
 def add(address, text):
-    return httpx.post(f"{address}labels", json={"labels": [{"text": text}]}, headers=BEARER, timeout=30)
+    return httpx.post(f"{address}labels", json={"labels": [{"text": text}]}, headers=BEARER, timeout=PATIENCE)
 
 
 def test_added_labels_are_served_without_a_token_too(folder, tmp_path):
@@ -33,7 +33,7 @@ def test_added_labels_are_served_without_a_token_too(folder, tmp_path):
         os.kill(started.pid, signal.SIGKILL)
         started.wait()
     with process(folder) as (_, address):
-        found = httpx.get(f"{address}labels", params={"search": "of mine"}, timeout=30).json()["labels"]
+        found = httpx.get(f"{address}labels", params={"search": "of mine"}, timeout=PATIENCE).json()["labels"]
         assert [each["text"] for each in found] == ["a label of mine"]
         assert add(address, "another").status_code == 403
 
@@ -43,7 +43,7 @@ def test_what_was_acknowledged_survives_a_kill(folder, tmp_path):
     token, acknowledged, enough = token_file(tmp_path), [], threading.Event()
 
     def stream(address):
-        with httpx.Client(timeout=30) as client:
+        with httpx.Client(timeout=PATIENCE) as client:
             for number in range(10_000):
                 try:
                     text = f"label number {number}"
@@ -59,13 +59,13 @@ def test_what_was_acknowledged_survives_a_kill(folder, tmp_path):
     with process(folder, "--token-file", token) as (started, address):
         adder = threading.Thread(target=stream, args=[address])
         adder.start()
-        assert enough.wait(60)
+        assert enough.wait(PATIENCE)
         os.kill(started.pid, signal.SIGKILL)
         started.wait()
         adder.join()
     with process(folder, "--token-file", token) as (_, address):
         asked = {"search": "label number", "limit": 100}
-        found = httpx.get(f"{address}labels", params=asked, timeout=30).json()
+        found = httpx.get(f"{address}labels", params=asked, timeout=PATIENCE).json()
         assert len(acknowledged) >= 6
         texts = [each["text"] for each in found["labels"]]
         # One more may have been written whose acknowledgement did not arrive.
@@ -73,7 +73,7 @@ def test_what_was_acknowledged_survives_a_kill(folder, tmp_path):
 
 
 def test_it_drains_when_told_to_end(folder):
-    with process(folder) as (started, address), httpx.Client(base_url=address, timeout=30) as client:
+    with process(folder) as (started, address), httpx.Client(base_url=address, timeout=PATIENCE) as client:
         assert client.get("/health").status_code == 200
         body = b'{"text": "gzip"}'
 
@@ -85,13 +85,13 @@ def test_it_drains_when_told_to_end(folder):
         json = {"content-type": "application/json"}
         answer = client.post("/predict", content=parts(), headers=json)
         assert answer.status_code == 200 and answer.json()["results"][0]["text"] == "gzip"
-        assert started.wait(30) in (0, -signal.SIGTERM)
+        assert started.wait(PATIENCE) in (0, -signal.SIGTERM)
         with pytest.raises(httpx.TransportError):
             httpx.get(f"{address}health")
 
 
 def test_who_sends_too_much_reads_why(folder):
-    with process(folder) as (_, address), httpx.Client(base_url=address, timeout=30) as client:
+    with process(folder) as (_, address), httpx.Client(base_url=address, timeout=PATIENCE) as client:
         for _ in range(5):
             answer = client.post("/predict", content=b"x" * (4 << 20))  # sent whole before an answer is read
             assert answer.status_code == 413 and "connection" not in answer.headers
@@ -99,7 +99,7 @@ def test_who_sends_too_much_reads_why(folder):
         parts = (b"x" * (1 << 20) for _ in range(4))  # without its length
         assert client.post("/predict", content=parts).status_code == 413
         host, port = address.removeprefix("http://").rstrip("/").split(":")
-        with socket.create_connection((host, int(port)), timeout=30) as more:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE) as more:
             more.sendall(b"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n")
             told = b"".join(iter(lambda: more.recv(4096), b""))  # until it hangs up
         assert told.startswith(b"HTTP/1.1 413") and b"connection: close" in told.lower()
@@ -107,20 +107,21 @@ def test_who_sends_too_much_reads_why(folder):
 
 def test_workers_share_what_is_added(folder, tmp_path):
     with process(folder, "--token-file", token_file(tmp_path), "--workers", 2) as (started, address):
-        assert httpx.get(f"{address}health", timeout=30).status_code == 200  # the first who comes is served
+        health = httpx.get(f"{address}health", timeout=PATIENCE)
+        assert health.status_code == 200  # the first who comes is served
         assert add(address, "compress tar").status_code == 201
         found = [
-            httpx.post(f"{address}predict", json={"text": "compress tar", "k": 6}, timeout=30)
+            httpx.post(f"{address}predict", json={"text": "compress tar", "k": 6}, timeout=PATIENCE)
             for _ in range(12)
         ]
         assert all(len(each.json()["results"][0]["labels"]) == 6 for each in found)
         assert (
             'gandalf_requests_total{path="/predict",status="200"} 12.0'
-            in httpx.get(f"{address}metrics", timeout=30).text
+            in httpx.get(f"{address}metrics", timeout=PATIENCE).text
         )
         _read_their_writes(address)
         started.terminate()
-        assert started.wait(30) in (0, -signal.SIGTERM)
+        assert started.wait(PATIENCE) in (0, -signal.SIGTERM)
 
 
 def _read_their_writes(address):
@@ -134,15 +135,17 @@ def _read_their_writes(address):
         )
         for _ in range(4):  # each by a connection of its own
             asked = {"text": "compress tar", "allow": [name]}
-            found = httpx.post(f"{address}predict", json=asked, timeout=30)
+            found = httpx.post(f"{address}predict", json=asked, timeout=PATIENCE)
             assert found.status_code == 200, found.text
             assert found.json()["results"][0]["labels"][0]["text"] == name
-            explained = httpx.post(f"{address}explain", json={"text": "tar", "label": name}, timeout=30)
+            explained = httpx.post(f"{address}explain", json={"text": "tar", "label": name}, timeout=PATIENCE)
             assert explained.status_code == 200 and explained.json()["remembered"] is not None
-            labels = httpx.get(f"{address}labels", params={"search": name}, timeout=30).json()["labels"]
+            labels = httpx.get(f"{address}labels", params={"search": name}, timeout=PATIENCE).json()["labels"]
             assert [each["text"] for each in labels] == [name]
     for number in range(12):
-        answers = [httpx.delete(f"{address}examples/e{number}", headers=BEARER, timeout=30) for _ in range(3)]
+        answers = [
+            httpx.delete(f"{address}examples/e{number}", headers=BEARER, timeout=PATIENCE) for _ in range(3)
+        ]
         assert [each.status_code for each in answers] == [200, 404, 404]
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 from http_client import JSON, both_ways
-from http_server import refused
+from http_server import PATIENCE, refused
 from starlette.staticfiles import StaticFiles
 
 from gandalf.serve.app import create_app
@@ -102,7 +102,7 @@ def test_a_full_queue_answers_503_at_once(predictor):
 
         def answer(self, queries):
             self.began.set()
-            assert self.go_on.wait(10)
+            assert self.go_on.wait(PATIENCE)
             return super().answer(queries)
 
     service = Slow(Served(predictor))
@@ -115,7 +115,7 @@ def test_a_full_queue_answers_503_at_once(predictor):
             httpx.AsyncClient(transport=transport, base_url="http://t") as ask,
         ):
             first = asyncio.create_task(ask.post("/predict", json={"text": "gzip"}))
-            await asyncio.get_running_loop().run_in_executor(None, service.began.wait, 10)
+            await asyncio.get_running_loop().run_in_executor(None, service.began.wait, PATIENCE)
             second = asyncio.create_task(ask.post("/predict", json={"text": ["gzip", "disk"]}))
             for _ in range(100):  # until it is in the queue: there is no thread on its way there
                 await asyncio.sleep(0)
