@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ def test_a_file_appears_only_when_all_of_it_is_written(tmp_path):
     with written(path) as file:
         file.write("नया\n")
         assert path.read_text() == "old"
+        assert re.fullmatch(r"\.a\.txt\.[0-9a-f]{8}\.part", min(names(tmp_path)))
     assert path.read_bytes() == "नया\n".encode() and names(tmp_path) == ["a.txt"]
 
 
@@ -59,6 +61,7 @@ def test_a_folder_takes_its_name_only_when_it_is_full(tmp_path):
     with new_folder(tmp_path / "deep" / "out") as folder:
         (folder / "a").write_text("x")
         assert names(tmp_path / "deep") == sorted([folder.name, ".out.lock"])
+        assert re.fullmatch(r"\.out\.[0-9a-f]{8}\.part", folder.name)
     assert names(tmp_path / "deep") == ["out"] and names(tmp_path / "deep" / "out") == ["a"]
 
 

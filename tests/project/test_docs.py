@@ -53,3 +53,18 @@ def test_the_site_has_no_link_out_of_docs():
     at = SimpleNamespace(file=SimpleNamespace(src_uri="lab/a.md"))
     shown = hook.on_page_markdown("[raw](../../bench/x.json), [b](b.md#c)", page=at)
     assert shown == "raw (`bench/x.json`), [b](b.md#c)"
+
+
+@pytest.mark.parametrize("page", ["guide/promises.md", "guide/serving.md"])
+def test_every_test_that_a_promise_names_is_there(page):
+    """By its file, or by its name; a name without a file is of the file that was named before."""
+    files = {path.name: path for path in (ROOT / "tests").rglob("test_*.py")}
+    rows = [line for line in (DOCS / page).read_text("utf-8").splitlines() if line.startswith("|")]
+    named, file = 0, ""
+    for found in re.findall(r"`(?:tests/[\w/]*)?(test_\w+(?:\.py)?(?:::\w+)?)`", "\n".join(rows)):
+        before, _, name = found.partition("::") if ".py" in found else (file, "", found)
+        file, named = before, named + 1
+        assert file in files, f"{page} names {found}"
+        if name:
+            assert f"def {name}(" in files[file].read_text("utf-8"), f"{page} names {found}"
+    assert named > 10

@@ -14,6 +14,7 @@ from http_server import BEARER, PATIENCE, refused
 from small_model import small_model
 from small_parts import small_network
 from small_runs import small_splits
+from synced_files import SyncedFiles
 
 from gandalf.data.new_examples import Example
 from gandalf.data.new_labels import NewLabel
@@ -208,6 +209,25 @@ def test_a_removal_on_a_full_disk_is_told(tmp_path, monkeypatch):
             patched.setattr("gandalf.data.files.sync_path", full)
             refused(client.delete("/examples/mine", headers=BEARER), 507)
         assert client.delete("/examples/mine", headers=BEARER).status_code == 200
+
+
+# ---- a power cut
+
+
+def test_what_is_acknowledged_is_synced(tmp_path, monkeypatch):
+    """The file with all of its lines; where it is new, its name too."""
+    synced, path = SyncedFiles(monkeypatch), tmp_path / "added.jsonl"
+    label = {"labels": [{"text": "x"}]}
+    examples = {"examples": [{"text": "compress", "labels": [1], "id": id} for id in ("mine", "yours")]}
+    with that_adds(path) as client:
+        assert synced.holds(path) and synced.holds(tmp_path)
+        for body, where in ((label, "/labels"), (examples, "/examples")):
+            synced.forget()
+            assert client.post(where, json=body, headers=BEARER).status_code == 201
+            assert synced.holds(path)
+        synced.forget()
+        assert client.delete("/examples/mine", headers=BEARER).status_code == 200
+        assert synced.holds(path) and synced.holds(tmp_path)  # it was written anew
 
 
 # ---- several processes

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import python
+from synced_files import SyncedFiles
 
 from gandalf.errors import DataError
 from gandalf.train.checkpoint import STATE, TENSORS, Checkpoints, fingerprint
@@ -34,10 +35,12 @@ for attempt in range(60):
     if writer == 0:
         write(last, theirs)
     os.close(theirs)
-    time.sleep(chance.uniform(0, 0.06))
-    os.kill(writer, signal.SIGKILL)
-    os.waitpid(writer, 0)
-    with os.fdopen(ours, "rb") as told:
+    with os.fdopen(ours, "rb", buffering=0) as told:
+        # So many are written in any case, since a machine that is busy may take longer than any wait.
+        last += sum(len(told.read(1)) for _ in range(chance.randrange(3)))
+        time.sleep(chance.uniform(0, 0.06))
+        os.kill(writer, signal.SIGKILL)
+        os.waitpid(writer, 0)
         last += len(told.read())
     found = kept.latest()
     if found is None:
@@ -68,6 +71,32 @@ def damaged(folder: Path, name: str, change) -> Path:
 
 def flip(data: bytes, place: int) -> bytes:
     return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+def test_a_checkpoint_is_synced_before_it_has_its_name_and_its_name_before_older_ones_go(
+    tmp_path, monkeypatch
+):
+    synced, events = SyncedFiles(monkeypatch), []
+    rename, clean = Path.rename, Checkpoints._clean
+
+    def renamed(self, target):
+        if Path(target).name.startswith("checkpoint-"):
+            assert all(map(synced.holds, [self, *self.iterdir()])), "not all of the checkpoint is on the disk"
+            synced.forget()
+            events.append(Path(target).name)
+        return rename(self, target)
+
+    def cleaned(self):
+        assert synced.holds(tmp_path), "its name is not on the disk"
+        events.append("cleaned")
+        clean(self)
+
+    monkeypatch.setattr(Path, "rename", renamed)
+    monkeypatch.setattr(Checkpoints, "_clean", cleaned)
+    kept = Checkpoints(tmp_path, keep=1)
+    for step in (1, 2):
+        kept.save({"t": torch.ones(3)}, {"step": step})
+    assert events == ["checkpoint-000001", "cleaned", "checkpoint-000002", "cleaned"]
 
 
 def test_nothing_saved_is_nothing_found(tmp_path):
