@@ -27,9 +27,9 @@ def blocks(language: str) -> list[object]:
 
 
 def example_files() -> dict[str, str]:
-    """The files that docs/guide/data.md shows: a name, then the content with four spaces before each line."""
+    """The files that the pages show: a name, then the content with four spaces before each line."""
     files, name = dict[str, str](), ""
-    for block in EXAMPLES.findall((ROOT / "docs" / "guide" / "data.md").read_text("utf-8")):
+    for block in (block for page in PAGES for block in EXAMPLES.findall(page.read_text("utf-8"))):
         for line in block.splitlines():
             if line.startswith("    "):
                 files[name] += line[4:] + "\n"
@@ -115,7 +115,9 @@ def test_every_kind_of_problem_is_described():
     code = "".join(path.read_text("utf-8") for path in sorted((ROOT / "gandalf" / "data").rglob("*.py")))
     kinds = {kind for kind in re.findall(r'"([a-z]+(?:-[a-z0-9]+)+)"', code) if kind != "utf-8"}
     described = set(
-        re.findall(r"^\| `([a-z0-9-]+)` \|", (ROOT / "docs" / "guide" / "data.md").read_text("utf-8"), re.M)
+        re.findall(
+            r"^\| `([a-z0-9-]+)` \|", (ROOT / "docs" / "reference" / "checks.md").read_text("utf-8"), re.M
+        )
     )
     written_otherwise = {"nan", "duplicate-label", "duplicate-feature", "bad-input"}
     assert "bad-line" in kinds
@@ -124,5 +126,5 @@ def test_every_kind_of_problem_is_described():
 
 def test_every_extra_has_its_line():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    text = (ROOT / "docs" / "guide" / "data.md").read_text("utf-8").partition("## Extras")[2]
+    text = (ROOT / "docs" / "reference" / "extras.md").read_text("utf-8")
     assert sorted(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == sorted(extras)
