@@ -29,11 +29,12 @@ from bench.machine import held_mib, keep
 from bench.made_up import random_points
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
 from gandalf.nets.heads import Table
-from gandalf.train.batches import Order, Phase
 from gandalf.train.labels import Every
-from gandalf.train.loop import Stage, Training
+from gandalf.train.loop import Training
+from gandalf.train.orders import Order, Phase
 from gandalf.train.parallel.ranks import Ranks
 from gandalf.train.parallel.several import joined
+from gandalf.train.stage import Stage
 
 POINTS, LENGTH, PER_POINT, WORDS, BLOCK = 5_000, 16, 10, 30_000, 16_384
 WORLDS = (1, 2, 4)
@@ -65,14 +66,14 @@ def measure(ranks: Ranks, asked: argparse.Namespace) -> Line:
     run = training(ranks, asked)
     state = [*run.head.state_dict().values(), *run.head_update.tensors().values()]
     batches = run._batches(range(asked.steps + 1))
-    run._train(next(batches), value=True)  # buffers are made and connections opened
+    run._train_batch(next(batches), with_loss=True)  # buffers are made and connections opened
     ranks.sent.clear()
     ranks.values_of_all(0)
     wire, started, words = on_wire(), time.perf_counter(), 0
     for batch in batches:
         words += len(batch.words)
         run.step += 1
-        run._train(batch, value=False)
+        run._train_batch(batch, with_loss=False)
     seconds = (time.perf_counter() - started) / asked.steps
     ranks.values_of_all(0)
     dense = sum(each.numel() for each in run.encoder_update.dense)

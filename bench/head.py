@@ -30,11 +30,12 @@ from bench.command import argument_parser
 from bench.head_check import DIM, check, material, table
 from bench.machine import RESULTS, machine
 from gandalf.lab.store import append
-from gandalf.train.head_update import RowOptions, TableUpdate
+from gandalf.train.head_update import TableUpdate
 from gandalf.train.kernels.choice import FLOAT8
 from gandalf.train.kernels.fused_update import FusedUpdate, Tiles
 from gandalf.train.labels import Chunk
 from gandalf.train.losses import binary_cross_entropy
+from gandalf.train.row_optimisers import RowOptions
 
 LABELS, BATCHES = (131_073, 501_070, 1_305_265), (1_024, 2_048, 4_096)
 SGD = RowOptions("sgd", rate=0.05)
@@ -80,7 +81,7 @@ def parts(update: FusedUpdate, x: Tensor, chunks: tuple[Chunk, ...]) -> dict[str
     """Milliseconds of what is done for the first block."""
     chunk, points = chunks[0], x.to(update.dtype)
     labels = slice(0, chunk.size)
-    rows, bias = update.head.rows.data[labels], update.head.bias.data[labels]
+    rows, bias = update.table.rows.data[labels], update.table.bias.data[labels]
     low, small = update.low(rows), update._as_float8(x)
     scores = low @ points.T
     of_rows, of_points = scores @ points, low.T @ scores

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from bench.card import Line
 from gandalf.nets.heads import Table
 from gandalf.train.batches import Points, make_batch
-from gandalf.train.head_update import RowOptions
 from gandalf.train.kernels.choice import FLOAT8
 from gandalf.train.kernels.fused_update import FusedUpdate
 from gandalf.train.labels import Chunk, Every
+from gandalf.train.row_optimisers import RowOptions
 
 DIM = 768
 

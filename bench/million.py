@@ -29,12 +29,14 @@ from gandalf.model.exact import top_k
 from gandalf.nets.encoders import TextEncoder, build_encoder
 from gandalf.nets.heads import Table
 from gandalf.predict.fused import FusedSearch
-from gandalf.train.batches import Order, Phase, Points
-from gandalf.train.head_update import RowOptions
+from gandalf.train.batches import Points
+from gandalf.train.encoder_update import EncoderOptions
 from gandalf.train.kernels.choice import FLOAT8
 from gandalf.train.labels import Every
-from gandalf.train.loop import Stage, Training
-from gandalf.train.optimisers import EncoderOptions
+from gandalf.train.loop import Training
+from gandalf.train.orders import Order, Phase
+from gandalf.train.row_optimisers import RowOptions
+from gandalf.train.stage import Stage
 
 POINTS, LABELS, LENGTH, PER_POINT = 2_248_619, 1_305_265, 32, 20
 WORDS, BLOCK = 30_522, 33_792
@@ -98,7 +100,7 @@ def stepped(run: Training, steps: int) -> float:
             if number == 5:
                 torch.cuda.synchronize()
                 started = time.perf_counter()
-            run._train(batch, value=False)
+            run._train_batch(batch, with_loss=False)
             run.step += 1
         torch.cuda.synchronize()
         return time.perf_counter() - started

@@ -20,8 +20,9 @@ from torch import Tensor
 from bench.command import argument_parser
 from bench.machine import keep
 from gandalf import Splits, load, train
-from gandalf.train import head_update, loop, optimisers, row_kernel
-from gandalf.train.scoring import LabelIds, put_back
+from gandalf.train import encoder_update, head_update, loop, row_kernel
+from gandalf.train.scoring import LabelIds
+from gandalf.train.workspace import put_back
 
 NEVER = 1 << 62
 
@@ -33,7 +34,7 @@ def _index_copy(table: Tensor, labels: LabelIds, rows: Tensor) -> None:
 
 def timed(splits: Splits, system: str, steps: int, compiled: bool) -> dict[str, Any]:
     """Train for some steps, and return milliseconds of a step and the loss."""
-    large, step = row_kernel.LARGE, loop.Training._train
+    large, step = row_kernel.LARGE, loop.Training._train_batch
     times: list[float] = []
     losses: list[float] = []
 
@@ -44,14 +45,14 @@ def timed(splits: Splits, system: str, steps: int, compiled: bool) -> dict[str, 
         losses.append(self.loss)
 
     row_kernel.LARGE = large if compiled else NEVER
-    head_update.put_back = optimisers.put_back = put_back if compiled else _index_copy  # type: ignore[attr-defined]
-    loop.Training._train = watched  # type: ignore[method-assign]
+    head_update.put_back = encoder_update.put_back = put_back if compiled else _index_copy  # type: ignore[attr-defined]
+    loop.Training._train_batch = watched  # type: ignore[method-assign]
     try:
         with tempfile.TemporaryDirectory() as place:
             train(splits, system, "validation.share=0", steps=steps, out=Path(place) / "model")
     finally:
-        row_kernel.LARGE, loop.Training._train = large, step  # type: ignore[method-assign]
-        head_update.put_back = optimisers.put_back = put_back  # type: ignore[attr-defined]
+        row_kernel.LARGE, loop.Training._train_batch = large, step  # type: ignore[method-assign]
+        head_update.put_back = encoder_update.put_back = put_back  # type: ignore[attr-defined]
     warm = sorted(times[len(times) // 10 :])
     mean = 1e3 * sum(warm) / len(warm)
     return {"compiled": compiled, "ms_a_step": round(mean, 2), "loss": losses[-1]}

@@ -11,6 +11,7 @@ from gandalf.graph.estimates import KINDS
 from gandalf.graph.label_graph import SharedText
 from gandalf.nets.kinds import ENCODERS, HEADS
 from gandalf.settings import setting
+from gandalf.train.kernels import KernelName
 from gandalf.train.pairs import PAIR_LOSSES
 from gandalf.train.rates import OptimiserName
 from gandalf.train.schedules import ScheduleName
@@ -24,7 +25,6 @@ BlockName = Literal["astec", "decaf", "eclare"]
 HeadStart = Literal["points", "text", "graph-text", "random"]
 RowsKind = Literal["live", "frozen"]
 LabelsKind = Literal["auto", "every", "shortlist"]
-KernelName = Literal["auto", "torch", "triton"]
 RowPrecision = Literal["float32", "bfloat16", "float16", "float8"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]

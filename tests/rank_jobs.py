@@ -122,14 +122,14 @@ def train_all(ranks, recipes, folder: Path) -> None:
 def broken_off_at(ranks, recipe, folder: Path, step: int) -> None:
     """Train until a step, at which the last rank alone is asked to stop; there is a checkpoint then."""
     nothing_is_dropped()
-    train_batch = Training._train
+    train_batch = Training._train_batch
 
-    def counted(self, batch, value):
+    def counted(self, batch, with_loss):
         if self.all_steps == step - 1 and ranks.rank == ranks.world - 1:
             os.kill(os.getpid(), 2)
-        train_batch(self, batch, value)
+        train_batch(self, batch, with_loss)
 
-    Training._train = counted
+    Training._train_batch = counted
     try:
         runs.train(small_splits(), recipe, runs.RunPlace(folder, ranks=ranks))
     except Interrupted as stopped:
@@ -146,14 +146,14 @@ def resumed(ranks, recipe, folder: Path) -> None:
 def lose_last(ranks, recipe, folder: Path, step: int) -> None:
     """The last rank is gone at a step, without a word; the others say so."""
     several.ANSWER = 2.0
-    train_batch = Training._train
+    train_batch = Training._train_batch
 
-    def counted(self, batch, value):
+    def counted(self, batch, with_loss):
         if self.all_steps == step and ranks.rank == ranks.world - 1:
             os._exit(9)
-        train_batch(self, batch, value)
+        train_batch(self, batch, with_loss)
 
-    Training._train = counted
+    Training._train_batch = counted
     try:
         runs.train(small_splits(), recipe, runs.RunPlace(folder, minutes=0, ranks=ranks))
     except LostRankError as error:

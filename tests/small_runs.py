@@ -34,14 +34,14 @@ class KilledError(BaseException):
 
 def at_step(monkeypatch, number, action):
     """Do something before the step of that number is taken."""
-    train_batch = Training._train
+    train_batch = Training._train_batch
 
-    def counted(self, batch, value):
+    def counted(self, batch, with_loss):
         if self.all_steps == number:
             action()
-        train_batch(self, batch, value)
+        train_batch(self, batch, with_loss)
 
-    monkeypatch.setattr(Training, "_train", counted)
+    monkeypatch.setattr(Training, "_train_batch", counted)
 
 
 def killed():

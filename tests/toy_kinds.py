@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from gandalf.nets.encoder import EncoderKind, TextEncoder
 from gandalf.nets.head_kind import HeadKind
 from gandalf.nets.word_table import WordTable
-from gandalf.train.batches import Order, Phase
 from gandalf.train.labels import InBatch
+from gandalf.train.orders import Order, Phase
 from gandalf.train.pairs.kind import PairData, PairKind, PairStage, weighted_sum
 
 

@@ -73,7 +73,7 @@ class BagOfWords(WordEncoder):
         weight = self.idf[ids] * (ids != 0)
         return self.words.weighted_sum(ids, F.normalize(weight, dim=1))
 
-    def behind(self, x: Tensor) -> Tensor:
+    def apply_layers(self, x: Tensor) -> Tensor:
         """Apply the block and subtract the centre."""  # shape: (B, dim), the same
         encoded: Tensor = self.residual(x)
         return encoded if self.centre is None else encoded - self.centre
@@ -121,7 +121,7 @@ class _Exported(nn.Module):
         """Encode a batch of texts."""  # shape: (B, T) -> (B, dim)
         weight = F.normalize(self.bag.idf[tokens] * (tokens != 0), dim=1)
         summed = torch.bmm(weight.unsqueeze(1), self.bag.words(tokens)).squeeze(1)
-        return self.bag.behind(summed)
+        return self.bag.apply_layers(summed)
 
 
 def _choose(settings: EncoderSettings, max_length: int) -> BagOfWordsOptions:

@@ -129,7 +129,7 @@ class Inception(WordEncoder):
         found: Tensor = self.words(ids)
         return found
 
-    def behind(self, x: Tensor) -> Tensor:
+    def apply_layers(self, x: Tensor) -> Tensor:
         """Apply all layers; convolutions are matrix products with channels last."""
         # shape: (B, words, word_dim) -> (B, dim)
         x = self.dropout(x)
@@ -138,18 +138,18 @@ class Inception(WordEncoder):
         x = self.over_embedding(found.transpose(1, 2), asked.transpose(1, 2)).transpose(1, 2)
         mix, *rest = self.mix
         x = F.linear(x.transpose(1, 2), mix.get_parameter("weight").flatten(1), mix.get_parameter("bias"))
-        x = _apply_layers(rest, x)  # shape: (B, word_dim, 32)
+        x = _apply_flat(rest, x)  # shape: (B, word_dim, 32)
         x = torch.cat([x[:, -MARGIN:], x, x[:, :MARGIN]], dim=1)  # circular padding
-        x = _apply_layers(self.after, convolved(x, *self.parallel))  # shape: (B, word_dim / 4, 96)
+        x = _apply_flat(self.after, convolved(x, *self.parallel))  # shape: (B, word_dim / 4, 96)
         last, *rest = self.last
-        x = _apply_layers(rest, convolved(x, last))  # shape: (B, dim / 32, 32)
+        x = _apply_flat(rest, convolved(x, last))  # shape: (B, dim / 32, 32)
         x = x.transpose(1, 2).flatten(1)  # shape: (B, dim)
         x = x + self.residual(x)
         encoded: Tensor = self.last_dropout(x).float() * self.scale
         return encoded
 
 
-def _apply_layers(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
+def _apply_flat(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
     """Apply layers that work on channels (the last axis) or numbers."""  # shape: (B, n, C), the same
     found = x.flatten(0, 1)
     for layer in layers:

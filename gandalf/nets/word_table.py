@@ -84,9 +84,9 @@ class WordEncoder(TextEncoder):
         """Return the input of the layers."""  # shape: (B, T) -> (B, ...)
 
     @abstractmethod
-    def behind(self, x: Tensor) -> Tensor:
+    def apply_layers(self, x: Tensor) -> Tensor:
         """Apply the layers after the word table."""  # shape: (B, ...) -> (B, dim)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Encode a batch of texts."""  # shape: (B, T) -> (B, dim)
-        return self.behind(self.look_up(ids))
+        return self.apply_layers(self.look_up(ids))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gandalf.data.dataset import Dataset
 from gandalf.data.lengths import EMPTY_TEXT_REMEDY, count_empty
@@ -17,9 +17,7 @@ from gandalf.settings import differing, to_dict
 from gandalf.systems import AUTO, is_searched
 from gandalf.systems import recipe as recipe_of
 from gandalf.text.pretrained import need_transformers
-
-if TYPE_CHECKING:
-    from gandalf.train.batches import PointOrder  # imports PyTorch, which a check of a recipe can do without
+from gandalf.train.orders import PointOrder
 
 Limit = tuple[str, Callable[[Any], bool]]  # what a value must be, and whether it is
 

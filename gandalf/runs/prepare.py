@@ -36,8 +36,8 @@ from gandalf.text.subwords import Subwords, SubwordsOptions
 from gandalf.text.table import token_table
 from gandalf.text.tokens import Tokens
 from gandalf.text.words import Words, WordsOptions
-from gandalf.train.batches import LabelWords, Order, Phase, PointOrder, Points
-from gandalf.train.orders import WithLabelPoints
+from gandalf.train.batches import LabelWords, Points
+from gandalf.train.orders import Order, Phase, PointOrder, WithLabelPoints
 from gandalf.train.parallel.ranks import ONE, Ranks
 
 Ints = npt.NDArray[np.int64]

@@ -36,21 +36,22 @@ from gandalf.runs.prepare import (
 )
 from gandalf.runs.validation import Validate
 from gandalf.settings import to_dict
-from gandalf.train.batches import Order, Phase, Points
+from gandalf.train.batches import Points
 from gandalf.train.checkpoint import Checkpoints, fingerprint
+from gandalf.train.encoder_update import EncoderOptions
 from gandalf.train.glas import Glas
 from gandalf.train.guidance import Guidance
-from gandalf.train.head_update import RowOptions
 from gandalf.train.labels import Every, LabelSelection, Shortlist
-from gandalf.train.loop import Hook, Stage, Training
+from gandalf.train.loop import Hook, Training
 from gandalf.train.mixup import MixPairs, MixUp, each_other, first_with_second_half
-from gandalf.train.optimisers import EncoderOptions
-from gandalf.train.orders import Clustered
-from gandalf.train.pairs.kind import PairStage, VectorCache, pair_kind, pair_stage, pairs_alike
+from gandalf.train.orders import ClusteredOrder, Order, Phase
+from gandalf.train.pairs.kind import PairStage, VectorCache, pair_kind, pair_stage, pairs_with_same_text
 from gandalf.train.parallel.gather import merge_best_labels
 from gandalf.train.parallel.shards import per_label
 from gandalf.train.precision import DTYPES
 from gandalf.train.rates import PAIRS_RATED_FOR, at_batch
+from gandalf.train.row_optimisers import RowOptions
+from gandalf.train.stage import Stage
 
 StageName = Literal["siamese", "classifier", "all-points"]
 TEXTS_AT_ONCE = 4_096  # that a transformer reads where every label's text is met: each is read twice
@@ -62,7 +63,7 @@ class StageState:
 
     def __init__(self, mined: object, validate: Validate | None, cache: VectorCache | None = None) -> None:
         self.shortlist = mined if isinstance(mined, Shortlist) else None
-        self.clustered = mined if isinstance(mined, Clustered) else None
+        self.clustered = mined if isinstance(mined, ClusteredOrder) else None
         self.validate, self.cache = validate, cache
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -246,7 +247,11 @@ def _siamese(material: Material, encoder: TextEncoder, before: int, head: Head |
 def _pairs(material: Material, texts: LabelTexts) -> PairStage:
     """Return the parts of the siamese stage that the recipe names."""
     points, options = material.points, material.recipe.siamese
-    alike = pairs_alike(points.tokens, texts.tokens) if pair_kind(options.kind).meets_every_label else None
+    alike = (
+        pairs_with_same_text(points.tokens, texts.tokens)
+        if pair_kind(options.kind).meets_every_label
+        else None
+    )
     return pair_stage(options, points.targets, ~material.made.is_label, material.recipe.seed, alike)
 
 

@@ -1,12 +1,10 @@
-"""Which points a step meets, and the batch that is made of them: a pure function of seed and step."""
+"""Make the batch of each step, ahead of the step, from points and the labels they meet."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +12,8 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from gandalf.train.labels import Chunk, LabelSelection, own_chunks
-
-Ints = npt.NDArray[np.int64]
+from gandalf.train.labels import Chunk, Ints, LabelSelection, Triples, chunks_of_shard
+from gandalf.train.orders import PointOrder
 
 
 class LabelWords:
@@ -25,10 +22,10 @@ class LabelWords:
     def __init__(self, bags: csr_array) -> None:
         self.size = int(bags.shape[1])
         self._bags = bags
-        self._of_ranges: dict[tuple[int, int], Ints] = {}  # the same few at every step
+        self._of_ranges: dict[tuple[int, int], Ints] = {}  # every step meets the same few ranges
 
     def of(self, labels: slice | Tensor) -> Ints:
-        """Their word ids; those of a range once each."""
+        """Return the word ids of these labels; those of a range without repetitions."""
         if not isinstance(labels, slice):
             return np.asarray(self._bags[labels.numpy()].indices, dtype=np.int64)
         ends = (labels.start, labels.stop)
@@ -40,13 +37,13 @@ class LabelWords:
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Training points as the loop wants them: token ids, targets, and what each counts in the loss."""
+    """Training points as the loop reads them: token ids, targets and weights in the loss."""
 
     tokens: npt.NDArray[np.int32]  # N x T, padded with 0
     targets: csr_array  # N x L
-    weights: npt.NDArray[np.float32] | None = None  # shape: (N,); None: all count 1
-    label_words: LabelWords | None = None  # where rows of labels are made of words
-    label_tokens: npt.NDArray[np.int32] | None = None  # L x T, where labels are encoded as points are
+    weights: npt.NDArray[np.float32] | None = None  # shape: (N,); None: each point counts 1
+    label_words: LabelWords | None = None  # if rows of labels are made of words
+    label_tokens: npt.NDArray[np.int32] | None = None  # L x T, if label texts are encoded like points
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -54,70 +51,16 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some points on the device, their targets as triples sorted by label, and the labels they meet.
+    """Some points on the device, and the labels they meet.
 
-    Where labels are encoded as points are, the tokens of those met follow the points': one pass for both.
+    If label texts are encoded, their tokens follow those of the points, so that one pass encodes both.
     """
 
-    rows: Ints  # shape: (B,) which points, on the host
-    tokens: Tensor  # shape: (B, T), or (B + C, T)
-    words: Tensor  # shape: (U,) the ids among them, ascending, padding the first
+    rows: Ints  # shape: (B,), numbers of the points, on the CPU
+    tokens: Tensor  # shape: (B, T), or (B + C, T) with label texts
+    words: Tensor  # shape: (U,), ids of the words that are needed, ascending; padding comes first
     weights: Tensor | None  # shape: (B,)
     chunks: tuple[Chunk, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Phase:
-    """A stretch of training that draws its batches from these points."""
-
-    points: Ints
-    steps: int
-
-
-class PointOrder(Protocol):
-    """Which points each step meets: a pure function of the step, but for what it may be told on the way."""
-
-    batch: int  # points, or labels where these are drawn first
-    steps: int
-
-    @property
-    def phases(self) -> tuple[Phase, ...]:
-        """Stretches of training and the points of each."""
-        ...
-
-    def rows(self, step: int) -> Ints:
-        """Points of one step."""  # shape: (B,)
-        ...
-
-
-class Order:
-    """Points of every step: permutation after permutation, cut into batches; phase after phase."""
-
-    def __init__(self, phases: Sequence[Phase], batch: int, seed: int) -> None:
-        self.phases, self.batch, self.seed = tuple(phases), batch, seed
-        self.steps = sum(phase.steps for phase in phases)
-        self._permutation = lru_cache(maxsize=2)(self._permuted)  # a batch may straddle two
-
-    def rows(self, step: int) -> Ints:
-        """Points of one step."""  # shape: (B,)
-        for number, phase in enumerate(self.phases):
-            if step < phase.steps:
-                return self._rows(number, step)
-            step -= phase.steps
-        raise IndexError("the training is over")
-
-    def _rows(self, number: int, step: int) -> Ints:
-        size = len(self.phases[number].points)
-        batch = min(self.batch, size)
-        places = np.arange(step * batch, (step + 1) * batch)
-        epochs, places = np.divmod(places, size)
-        return np.concatenate(
-            [self._permutation(number, int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)]
-        )
-
-    def _permuted(self, number: int, epoch: int) -> Ints:
-        generator = np.random.default_rng([self.seed, number, epoch])
-        return generator.permutation(self.phases[number].points)
 
 
 def make_batch(
@@ -126,22 +69,24 @@ def make_batch(
     labels: LabelSelection,
     step: int,
     device: torch.device,
-    own: slice | None = None,
+    shard: slice | None = None,
 ) -> Batch:
-    """Gather the points, on the host, and send them over.
+    """Gather the points on the CPU and send them to the device.
 
-    Of the labels that they meet, `own` is the range whose chunks are wanted; the words are those of all.
+    The batch has the chunks of the labels in `shard` (None: all labels), and the words of all labels it
+    meets.
     """
     chunks = labels.chunks(rows, _triples(points.targets, rows), step)
     tokens = _tokens(points, rows, chunks)
     longest = max(int((tokens != 0).any(axis=0).nonzero()[0].max(initial=0)) + 1, 1)
     weights = None if points.weights is None else sent(points.weights[rows], device)
+    own = chunks if shard is None else chunks_of_shard(chunks, shard)
     return Batch(
         rows,
         sent(tokens[:, :longest].astype(np.int64), device),
         sent(_words(tokens, points.label_words, chunks), device),
         weights,
-        tuple(chunk.to(device) for chunk in (chunks if own is None else own_chunks(chunks, own))),
+        tuple(chunk.to(device) for chunk in own),
     )
 
 
@@ -151,12 +96,12 @@ def batches(
     labels: LabelSelection,
     steps: range,
     device: torch.device,
-    own: slice | None = None,
+    shard: slice | None = None,
 ) -> Iterator[Batch]:
-    """Batches of these steps, each made while the one before it is used."""
+    """Yield the batches of these steps; a thread makes each while the one before it is used."""
 
     def make(step: int) -> Batch:
-        return make_batch(points, order.rows(step), labels, step, device, own)
+        return make_batch(points, order.rows(step), labels, step, device, shard)
 
     with ThreadPoolExecutor(1) as worker:
         coming = [worker.submit(make, step) for step in steps[:1]]
@@ -167,8 +112,8 @@ def batches(
             yield batch
 
 
-def _triples(targets: csr_array, rows: Ints) -> tuple[Ints, Ints, npt.NDArray[np.float32]]:
-    """(place in the batch, label, value) of all targets of these points, sorted by label."""
+def _triples(targets: csr_array, rows: Ints) -> Triples:
+    """Return (place in the batch, label, value) of all targets of these points, sorted by label."""
     first, last = targets.indptr[rows].astype(np.int64), targets.indptr[rows + 1].astype(np.int64)
     count = last - first
     start = np.concatenate([[0], np.cumsum(count)])
@@ -179,18 +124,18 @@ def _triples(targets: csr_array, rows: Ints) -> tuple[Ints, Ints, npt.NDArray[np
 
 
 def _tokens(points: Points, rows: Ints, chunks: list[Chunk]) -> npt.NDArray[np.int32]:
-    """Of these points, and of the labels they meet where those are encoded too."""
-    ascending = np.sort(rows)  # neighbours in a memory-mapped table
-    own = points.tokens[ascending][np.searchsorted(ascending, rows)]
+    """Return the tokens of these points, then of the labels they meet if label texts are encoded."""
+    ascending = np.sort(rows)  # reads a memory-mapped table from front to back
+    of_points = points.tokens[ascending][np.searchsorted(ascending, rows)]
     if points.label_tokens is None:
-        return own
-    of_labels = [points.label_tokens[chunk.labels] for chunk in chunks]
-    width = max(each.shape[1] for each in (own, *of_labels))
-    return np.concatenate([np.pad(each, ((0, 0), (0, width - each.shape[1]))) for each in (own, *of_labels)])
+        return of_points
+    tables = [of_points, *(points.label_tokens[chunk.labels] for chunk in chunks)]
+    width = max(table.shape[1] for table in tables)
+    return np.concatenate([np.pad(table, ((0, 0), (0, width - table.shape[1]))) for table in tables])
 
 
 def _words(tokens: npt.NDArray[np.int32], of_labels: LabelWords | None, chunks: list[Chunk]) -> Ints:
-    """The ids among the tokens, and those that the rows of the labels are made of."""
+    """Return the ids among the tokens, and the words of the labels if rows are made of words."""
     size = int(tokens.max(initial=0)) + 1
     met = np.zeros(size if of_labels is None else max(size, of_labels.size), dtype=bool)
     met[tokens] = met[0] = True
@@ -201,7 +146,7 @@ def _words(tokens: npt.NDArray[np.int32], of_labels: LabelWords | None, chunks: 
 
 
 def sent(array: npt.NDArray[np.generic], device: torch.device) -> Tensor:
-    """The array on a device, without waiting for it to get there."""
+    """Return the array on a device, possibly still on its way."""
     tensor = torch.from_numpy(np.ascontiguousarray(array))
     if device.type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)

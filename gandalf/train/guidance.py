@@ -1,7 +1,7 @@
-"""Guidance by the label graph: the vector of a label's text is drawn towards the mean of its neighbours'.
+"""Guide label texts by the label graph: draw each label's vector towards the mean of its neighbours' vectors.
 
-After the idea of MOGIC, with the label graph as what is known besides the texts. Nothing of it is needed at
-prediction. The means are made from time to time, and are constants to the gradient.
+The idea is MOGIC's, with the label graph as the additional knowledge. Prediction does not need it. The means
+are refreshed from time to time and have no gradient.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 
 class Guidance:
-    """Where each label's vector is drawn to, and how strongly."""
+    """The mean of each label's neighbours, and the weight of the guidance."""
 
     def __init__(self, graph: csr_array, weight: float) -> None:
         others = graph - diags_array(graph.diagonal(), format="csr")
@@ -24,7 +24,7 @@ class Guidance:
         self.means = torch.zeros(0)  # shape: (L, dim), of length 1; 0 for a label without neighbours
 
     def refresh(self, vectors: Tensor) -> None:
-        """Make the means of the neighbours from the vectors of all label texts."""  # shape: (L, dim)
+        """Compute the means from the vectors of all label texts."""  # shape: (L, dim)
         units = F.normalize(vectors, dim=1).cpu().numpy()
         means = torch.from_numpy(self.graph @ units).to(vectors.device)
         self.means = F.normalize(means, dim=1)

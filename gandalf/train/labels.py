@@ -1,4 +1,4 @@
-"""Which labels a batch meets: every one, in blocks, or its own and some it might be confused with."""
+"""Choose the labels that a batch meets: all labels in blocks, or one shortlist."""
 
 from __future__ import annotations
 
@@ -19,74 +19,75 @@ Triples = tuple[Ints, Ints, npt.NDArray[np.float32]]  # place in the batch, labe
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Labels met together, and the batch's targets among them."""
+    """Labels that a batch is scored against at one time, and the batch's targets among them."""
 
-    labels: slice | Tensor  # a range of labels, or the sorted ids of some; shape: (C,)
+    labels: slice | Tensor  # a range, or sorted ids; shape: (C,)
     size: int
     point: Tensor  # shape: (K,) place in the batch
     column: Tensor  # shape: (K,) place among `labels`
     value: Tensor  # shape: (K,)
-    own: Tensor | None = None  # shape: (B,) the column that each point drew, where pairs are learnt
+    drawn: Tensor | None = None  # shape: (B,) column of the label that each point is paired with, if any
 
-    def within(self, own: slice) -> Chunk:
-        """What of it lies in a range of labels, numbered from there; a range lies in it wholly."""
+    def within(self, shard: slice) -> Chunk:
+        """Return the part of the chunk in a shard, which holds whole blocks; labels count from its start."""
         if isinstance(self.labels, slice):
-            return replace(self, labels=slice(self.labels.start - own.start, self.labels.stop - own.start))
-        first, last = torch.searchsorted(self.labels, torch.tensor([own.start, own.stop])).tolist()
+            return replace(
+                self, labels=slice(self.labels.start - shard.start, self.labels.stop - shard.start)
+            )
+        first, last = torch.searchsorted(self.labels, torch.tensor([shard.start, shard.stop])).tolist()
         if (first, last) == (0, self.size):
-            return replace(self, labels=self.labels - own.start) if own.start else self
-        there = (self.column >= first) & (self.column < last)
+            return replace(self, labels=self.labels - shard.start) if shard.start else self
+        inside = (self.column >= first) & (self.column < last)
         return Chunk(
-            self.labels[first:last] - own.start,
+            self.labels[first:last] - shard.start,
             last - first,
-            self.point[there],
-            self.column[there] - first,
-            self.value[there],
+            self.point[inside],
+            self.column[inside] - first,
+            self.value[inside],
         )
 
     def to(self, device: torch.device) -> Chunk:
-        """The same on a device."""
+        """Return the chunk on a device."""
         if device.type == "cpu":
             return self
         sent = {
             name: getattr(self, name).pin_memory().to(device, non_blocking=True)
-            for name in ("labels", "point", "column", "value", "own")
+            for name in ("labels", "point", "column", "value", "drawn")
             if isinstance(getattr(self, name), Tensor)
         }
         return replace(self, **sent)
 
 
-def own_chunks(chunks: list[Chunk], own: slice) -> list[Chunk]:
-    """What of the chunks is of a rank's own labels."""
-    there = [
-        chunk
+def chunks_of_shard(chunks: list[Chunk], shard: slice) -> list[Chunk]:
+    """Return the blocks of a rank's shard, or its part of a shortlist."""
+    return [
+        chunk.within(shard)
         for chunk in chunks
-        if not isinstance(chunk.labels, slice) or own.start <= chunk.labels.start < own.stop
+        if not isinstance(chunk.labels, slice) or shard.start <= chunk.labels.start < shard.stop
     ]
-    return [chunk.within(own) for chunk in there]
 
 
 class LabelSelection(Protocol):
-    """Which chunks of labels a batch meets."""
+    """Choice of the chunks of labels that a batch meets."""
 
     def chunks(self, rows: Ints, triples: Triples, step: int) -> list[Chunk]:
-        """The chunks for these points; called ahead of the step, from another thread."""
+        """Return the chunks for these points; called ahead of the step, from another thread."""
         ...
 
 
 class Every:
     """All labels, block by block: the full one-vs-all loss.
 
-    With several ranks no block is of two of them, and all have equally many.
+    With several ranks each block lies in one shard, and all shards have the same number of blocks.
     """
 
     def __init__(self, num_labels: int, block: int, world: int = 1) -> None:
-        number = math.ceil(math.ceil(num_labels / world) / block)  # of blocks in the largest share
-        starts = [_starts(share(num_labels, rank, world), block, number) for rank in range(world)]
+        blocks = math.ceil(math.ceil(num_labels / world) / block)  # in the largest shard
+        starts = [_block_starts(share(num_labels, rank, world), block, blocks) for rank in range(world)]
         self.edges = np.append(np.concatenate(starts), num_labels)
 
     def chunks(self, rows: Ints, triples: Triples, step: int) -> list[Chunk]:
-        """One chunk for each block of labels."""
+        """Return one chunk for each block of labels."""
         point, label, value = triples
         cuts = np.searchsorted(label, self.edges)
         return [
@@ -101,31 +102,31 @@ class Every:
         ]
 
 
-def _starts(own: slice, block: int, number: int) -> Ints:
-    """Where a rank's blocks begin: blocks of that size, or smaller ones where those would be too few."""
-    found = np.arange(own.start, own.stop, block)
-    if len(found) != number:
-        found = own.start + np.arange(number) * (own.stop - own.start) // number
-    return found
+def _block_starts(shard: slice, block: int, number: int) -> Ints:
+    """Return the starts of so many blocks in a shard, of the given size if that gives the number."""
+    starts = np.arange(shard.start, shard.stop, block)
+    if len(starts) != number:
+        starts = shard.start + np.arange(number) * (shard.stop - shard.start) // number
+    return starts
 
 
 class Shortlist:
-    """The labels of the batch, labels drawn at random, and those the model finds likeliest for its points.
+    """One shortlist for the batch: its labels, random labels, and the likeliest labels of its points.
 
-    All points of a batch meet all of these, so that one point's positives and hard negatives are the
-    negatives of the others; targets keep their values. `hardest` is looked up anew by `refresh`.
+    All points of the batch meet the whole shortlist, so one point's positives and hard negatives are
+    negatives of the others. Targets keep their values.
     """
 
     def __init__(self, num_labels: int, random: int, seed: int) -> None:
         self.num_labels, self.random, self.seed = num_labels, min(random, num_labels), seed
-        self.hardest: npt.NDArray[np.int32] | None = None  # shape: (N, h), labels of each point; -1: none
+        self.hardest: npt.NDArray[np.int32] | None = None  # shape: (N, h), by point; -1: no label
 
     def refresh(self, hardest: npt.NDArray[np.int32]) -> None:
         """Take new hard negatives for every point."""
         self.hardest = hardest
 
     def chunks(self, rows: Ints, triples: Triples, step: int) -> list[Chunk]:
-        """One chunk that holds everything."""
+        """Return the shortlist as one chunk."""
         point, label, value = triples
         drawn = np.random.default_rng([self.seed, step]).integers(self.num_labels, size=self.random)
         met = np.zeros(self.num_labels, dtype=bool)
@@ -140,28 +141,28 @@ class Shortlist:
 
 
 class InBatch:
-    """One label of each point, drawn at random: to every other point in the batch it is a negative.
+    """One random label of each point: a negative for the other points, except for points that have it.
 
-    Points without labels must not be in the batch. Targets among the labels drawn say which are none.
+    Every point of the batch must have a label.
     """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
     def chunks(self, rows: Ints, triples: Triples, step: int) -> list[Chunk]:
-        """One chunk, of the labels that were drawn."""
+        """Draw a label of each point; return the drawn labels as one chunk."""
         point, label, _ = triples
         generator = np.random.default_rng([self.seed, step])
         order = np.lexsort((generator.random(len(point)), point))  # a point's labels together, shuffled
         _, first = np.unique(point[order], return_index=True)
-        return [in_batch(label[order[first]], triples)]
+        return [chunk_of_drawn(label[order[first]], triples)]
 
 
-def in_batch(drawn: Ints, triples: Triples) -> Chunk:
-    """The chunk of these labels, one for each point; several points may have drawn the same."""
+def chunk_of_drawn(drawn: Ints, triples: Triples) -> Chunk:
+    """Return the chunk of drawn labels, one for each point; points may have drawn the same label."""
     point, label, value = triples
-    ids, own = np.unique(drawn, return_inverse=True)
+    ids, drawn_column = np.unique(drawn, return_inverse=True)
     column = np.minimum(np.searchsorted(ids, label), len(ids) - 1)
-    there = ids[column] == label
-    parts = (point[there], column[there], value[there], own)
+    inside = ids[column] == label
+    parts = (point[inside], column[inside], value[inside], drawn_column)
     return Chunk(torch.from_numpy(ids), len(ids), *(torch.from_numpy(each) for each in parts))

@@ -1,4 +1,4 @@
-"""Losses of a chunk of scores, with the gradient written over the scores."""
+"""Define losses of a chunk of scores, which write their gradient over the scores."""
 
 from __future__ import annotations
 
@@ -12,24 +12,28 @@ from gandalf.train.labels import Chunk
 
 
 class Loss(Protocol):
-    """Sum of the loss over a chunk of scores (where wanted), and its gradient in their place."""
+    """A loss of the scores of a batch and a chunk."""
 
-    def __call__(self, scores: Tensor, chunk: Chunk, weights: Tensor | None, value: bool) -> Tensor | None:
-        """Turn scores into gradients; return the summed loss if `value` is asked for."""  # shape: (B, C)
+    def __call__(
+        self, scores: Tensor, chunk: Chunk, weights: Tensor | None, with_loss: bool
+    ) -> Tensor | None:
+        """Turn scores into slopes in place; return the summed loss if `with_loss`."""  # shape: (B, C)
         ...
 
 
-def binary_cross_entropy(scores: Tensor, chunk: Chunk, weights: Tensor | None, value: bool) -> Tensor | None:
-    """One-vs-all: softplus(s) - y s, summed over points and labels. Linear in y, so soft targets are free."""
-    loss = _value(scores, chunk, weights) if value else None
+def binary_cross_entropy(
+    scores: Tensor, chunk: Chunk, weights: Tensor | None, with_loss: bool
+) -> Tensor | None:
+    """Compute softplus(s) - y s: one-vs-all. It is linear in y, so soft targets cost nothing."""
+    loss = _summed_loss(scores, chunk, weights) if with_loss else None
     scores.sigmoid_()
-    scores[chunk.point, chunk.column] -= chunk.value.to(scores.dtype)  # each pair stands there once
+    scores[chunk.point, chunk.column] -= chunk.value.to(scores.dtype)  # no pair occurs twice
     if weights is not None:
         scores *= weights[:, None].to(scores.dtype)
     return loss
 
 
-def _value(scores: Tensor, chunk: Chunk, weights: Tensor | None) -> Tensor:
+def _summed_loss(scores: Tensor, chunk: Chunk, weights: Tensor | None) -> Tensor:
     per_point = F.softplus(scores).sum(dim=1, dtype=chunk.value.dtype)  # shape: (B,)
     hit = chunk.value * scores[chunk.point, chunk.column].to(chunk.value.dtype)
     per_point = per_point.index_add(0, chunk.point, hit, alpha=-1.0)

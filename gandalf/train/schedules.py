@@ -1,4 +1,4 @@
-"""Learning rate over the course of training, as a share of its highest value."""
+"""Schedule the learning rate: a share of its highest value, by the progress of the stage from 0 to 1."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ ScheduleName = Literal["one-cycle", "cosine", "linear", "constant"]
 START, END = 0.1, 1e-4  # of one-cycle, as shares of the highest rate
 
 
-def _cosine(start: float, end: float, way: float) -> float:
-    return end + (start - end) * (1 + math.cos(math.pi * way)) / 2
+def _cosine(start: float, end: float, progress: float) -> float:
+    return end + (start - end) * (1 + math.cos(math.pi * progress)) / 2
 
 
-def one_cycle(way: float, warm_up: float) -> float:
-    """From a tenth up to the full rate along a cosine, then down to nearly nothing."""
-    if way < warm_up:
-        return _cosine(START, 1.0, way / warm_up)
-    return _cosine(1.0, END, (way - warm_up) / max(1 - warm_up, 1e-9))
+def one_cycle(progress: float, warm_up: float) -> float:
+    """Rise from a tenth to the full rate along a cosine, then fall to nearly 0 along a cosine."""
+    if progress < warm_up:
+        return _cosine(START, 1.0, progress / warm_up)
+    return _cosine(1.0, END, (progress - warm_up) / max(1 - warm_up, 1e-9))
 
 
-def cosine(way: float, warm_up: float) -> float:
-    """Straight up from nothing, then down to nothing along a cosine."""
-    if way < warm_up:
-        return way / warm_up
-    return _cosine(1.0, 0.0, (way - warm_up) / max(1 - warm_up, 1e-9))
+def cosine(progress: float, warm_up: float) -> float:
+    """Rise linearly from 0, then fall to 0 along a cosine."""
+    if progress < warm_up:
+        return progress / warm_up
+    return _cosine(1.0, 0.0, (progress - warm_up) / max(1 - warm_up, 1e-9))
 
 
-def linear(way: float, warm_up: float) -> float:
-    """Straight up from nothing, then straight down to nothing."""
-    return way / warm_up if way < warm_up else 1 - (way - warm_up) / max(1 - warm_up, 1e-9)
+def linear(progress: float, warm_up: float) -> float:
+    """Rise linearly from 0, then fall linearly to 0."""
+    return progress / warm_up if progress < warm_up else 1 - (progress - warm_up) / max(1 - warm_up, 1e-9)
 
 
-def constant(way: float, warm_up: float) -> float:
-    """Straight up from nothing, then always the same."""
-    return way / warm_up if way < warm_up else 1.0
+def constant(progress: float, warm_up: float) -> float:
+    """Rise linearly from 0, then stay at the full rate."""
+    return progress / warm_up if progress < warm_up else 1.0
 
 
 SCHEDULES: dict[ScheduleName, Callable[[float, float], float]] = {

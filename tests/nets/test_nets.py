@@ -18,7 +18,7 @@ from gandalf.nets.encoders import ENCODERS, build_encoder
 from gandalf.nets.heads import Table
 from gandalf.nets.inception import GatedAttention
 from gandalf.nets.word_table import WordTable
-from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
+from gandalf.train.encoder_update import EncoderOptions, EncoderUpdate
 
 VOCABULARY, LENGTH = 200, 12
 SMALL = {

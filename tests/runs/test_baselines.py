@@ -22,14 +22,15 @@ from gandalf.runs.checks import check_recipe
 from gandalf.runs.prepare import LEAST, NEAR, near_words
 from gandalf.runs.session import train
 from gandalf.runs.stages import PAIRS, glas_of
-from gandalf.train.batches import Order, Phase, Points, make_batch
+from gandalf.train.batches import Points, make_batch
+from gandalf.train.encoder_update import EncoderOptions
 from gandalf.train.glas import Glas
-from gandalf.train.head_update import RowOptions
 from gandalf.train.labels import Every, Shortlist
-from gandalf.train.loop import Stage, Training
+from gandalf.train.loop import Training
 from gandalf.train.mixup import MixUp
-from gandalf.train.optimisers import EncoderOptions
-from gandalf.train.orders import WithLabelPoints
+from gandalf.train.orders import Order, Phase, WithLabelPoints
+from gandalf.train.row_optimisers import RowOptions
+from gandalf.train.stage import Stage
 
 POINTS, LABELS, DIM = 12, 7, 5
 MEETINGS = [Every(LABELS, 3), Shortlist(LABELS, LABELS, 0)]
@@ -53,7 +54,7 @@ def test_mixed_targets_are_the_mixture_of_the_dense_ones(name, labels):
     dense = torch.from_numpy(points.targets.toarray())
     mixed = MixUp(PAIRS[name], 0.4, 0)(POINTS, 3, torch.device("cpu"))
     share = mixed.share[:, None]
-    wanted = share * dense[mixed.own] + (1 - share) * dense[mixed.other]
+    wanted = share * dense[mixed.first] + (1 - share) * dense[mixed.second]
     found = torch.zeros_like(wanted)
     for chunk in map(mixed.chunk, made.chunks):
         ids = torch.arange(LABELS)[chunk.labels] if isinstance(chunk.labels, slice) else chunk.labels
@@ -87,8 +88,8 @@ def test_mixup_step_is_that_of_the_dense_loss():
     mixed = mix(POINTS, 0, torch.device("cpu"))
     dense = torch.from_numpy(points.targets.toarray())[order.rows(0)]
     share = mixed.share[:, None]
-    wanted = share * dense + (1 - share) * dense[mixed.other]
-    scores = (share * x + (1 - share) * x[mixed.other]) @ before.T + head.bias.detach()
+    wanted = share * dense + (1 - share) * dense[mixed.second]
+    scores = (share * x + (1 - share) * x[mixed.second]) @ before.T + head.bias.detach()
     F.binary_cross_entropy_with_logits(scores, wanted, reduction="sum").div(POINTS).backward()
     options = RowOptions("sgd", 0.1, momentum=0.0)
     still = EncoderOptions(rate=0.0, words_rate=0.0)

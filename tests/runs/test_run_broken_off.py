@@ -232,7 +232,9 @@ def test_what_breaks_off_after_the_last_update_costs_no_training(splits, tmp_pat
         broken.setattr(runs._Run, "trained", _broken_off)
         with pytest.raises(KeyboardInterrupt):
             train(splits, small("training.steps=6"), RunPlace(tmp_path))
-    monkeypatch.setattr(Training, "_train", lambda *given, **named: pytest.fail("it was trained already"))
+    monkeypatch.setattr(
+        Training, "_train_batch", lambda *given, **named: pytest.fail("it was trained already")
+    )
     same(train(splits, small("training.steps=6"), RunPlace(tmp_path, resume=True)), whole)
 
 

@@ -121,7 +121,7 @@ def test_runs_at_the_same_time_make_it_once(splits, tmp_path, begun):
 def test_one_that_was_broken_off_is_not_kept(splits, tmp_path, monkeypatch, begun):
     place = RunPlace(first_stages=tmp_path)
     with monkeypatch.context() as broken:
-        broken.setattr(Training, "_train", _fail)
+        broken.setattr(Training, "_train_batch", _fail)
         with pytest.raises(DataError, match="on purpose"):
             train(splits, small(*KINDS[0]), place)
     begun.clear()

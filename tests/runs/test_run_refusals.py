@@ -111,13 +111,13 @@ def test_counts_are_no_targets(splits):
 
 
 def test_a_training_that_goes_astray_is_ended(splits, monkeypatch):
-    train_batch = Training._train
+    train_batch = Training._train_batch
 
-    def astray(self, batch, value):
+    def astray(self, batch, with_loss):
         if self.step == 5:
             self.head.rows.data[3] = float("nan")
-        train_batch(self, batch, value)
+        train_batch(self, batch, with_loss)
 
-    monkeypatch.setattr(Training, "_train", astray)
+    monkeypatch.setattr(Training, "_train_batch", astray)
     with pytest.raises(DataError, match="the loss at step 6 is no number any more; learn more slowly"):
         train(splits, small("labels.kind=every"))

@@ -20,7 +20,7 @@ from gandalf.runs.prepare import augmented, fit_tokens, loop_points
 from gandalf.runs.session import Interrupted, train
 from gandalf.runs.validation import test_figures as figures_of
 from gandalf.train.loop import Training
-from gandalf.train.orders import cluster_size, doublings
+from gandalf.train.orders import cluster_size, doubling_epochs
 from gandalf.train.pairs import triplet as stage
 from gandalf.train.pairs.kind import pair_stage
 
@@ -121,7 +121,7 @@ def test_every_pair_of_drawn_labels_is_a_true_one(splits):
         rows = made.order.rows(step)
         triples = _triples(targets, rows)
         (chunk,) = made.labels.chunks(rows, triples, step)
-        own = chunk.labels.numpy()[chunk.own.numpy()]
+        own = chunk.labels.numpy()[chunk.drawn.numpy()]
         assert len(rows) == 2 * len(own) == 2 * 32 and len(set(own)) == 32
         for first, second, label in zip(rows[:32], rows[32:], own, strict=True):
             assert targets[first, label] > 0 and targets[second, label] > 0
@@ -150,7 +150,7 @@ def test_clusters_grow_as_ngames_do_and_are_of_vectors_that_training_saw(
 
     monkeypatch.setattr(stage, "clusters", spy)
     train(splits, small(*triplet, "siamese.pair_epochs=12", "siamese.alone=true", *settings))
-    starts = doublings(12)
+    starts = doubling_epochs(12)
     # The last batch of the first epoch begins the second, whose order stands by then.
     assert sizes == [min(cluster_size(epoch, starts), largest) for epoch in range(2, 12)]
     assert sizes[0] == min(16, largest) and sizes[-1] == largest

@@ -32,7 +32,7 @@ from gandalf.runs.trees import Yardstick, beaten
 from gandalf.runs.validation import HeldAnswers, pooled
 from gandalf.settings import override
 from gandalf.systems import default_system, frozen, recipe
-from gandalf.train.batches import Phase
+from gandalf.train.orders import Phase
 
 pytestmark = pytest.mark.skipif(
     find_spec("omikuji") is None, reason="omikuji is an optional library: extra [parabel]"

@@ -23,9 +23,9 @@ from gandalf.nets.label_text import Attention, GatedSum, LabelText
 from gandalf.nets.transformer import Transformer
 from gandalf.runs.stages import stages_of
 from gandalf.systems import NETWORKS, recipe
-from gandalf.train.head_update import RowAdamW, RowSgd
 from gandalf.train.labels import Every, InBatch
-from gandalf.train.orders import Clustered, Drawn
+from gandalf.train.orders import ClusteredOrder, LabelFirstOrder
+from gandalf.train.row_optimisers import RowAdamW, RowSgd
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def test_inceptionxmls_encoder(system, build):
     hook = encoder.over_embedding.register_forward_pre_hook(lambda part, given: asked.extend(given))
     with torch.no_grad():
         encoder.over_words.gate.fill_(0.5)
-        encoder.eval().behind(x)
+        encoder.eval().apply_layers(x)
         encoder.over_words.gate.fill_(0.0)
     encoder.train()
     hook.remove()
@@ -223,7 +223,7 @@ def unit(angles):
 def test_siamesexml_learns_pairs_by_its_constants(build):
     running, material = build("siamesexml", "siamese")
     stage = running.training.stage
-    assert isinstance(running.training.head, Encoded) and isinstance(stage.order, Drawn)
+    assert isinstance(running.training.head, Encoded) and isinstance(stage.order, LabelFirstOrder)
     frequency = material.rest.label_frequencies
     seen = frequency[frequency > 0].astype(np.float64)
     np.testing.assert_allclose(stage.order._weight, seen**0.45, rtol=1e-5)
@@ -244,7 +244,7 @@ def test_siamesexml_learns_pairs_by_its_constants(build):
 def test_ngame_learns_pairs_by_its_constants_and_mines_by_clusters(system, build):
     running, material = build(system, "siamese")
     stage, (mining,) = running.training.stage, running.refreshing
-    assert isinstance(stage.order, Clustered) and isinstance(stage.labels, InBatch)
+    assert isinstance(stage.order, ClusteredOrder) and isinstance(stage.labels, InBatch)
     assert stage.seen is mining.cache and mining.order is stage.order and stage.schedule == "linear"
     # 10, 20, 25, 50, 75, 100, 125, 150 and 200 of 300 epochs; of 30 here.
     assert mining.starts == pytest.approx((1, 2, 2.5, 5, 7.5, 10, 12.5, 15, 20))
@@ -296,7 +296,7 @@ def test_transformers_pool_by_the_mean_and_rows_start_from_label_texts(system, b
 def test_renee(build):
     running, material = build("renee", "classifier", "encoder.weight_decay=0.1")
     training, made = running.training, material.made
-    rows = training.head_update.optimisers.rows
+    rows = training.head_update.optimisers.parts["rows"]
     assert isinstance(rows, RowSgd) and (rows.options.momentum, rows.options.rate) == (0.9, 100.0)
     layers = training.encoder_update.layers
     assert isinstance(layers, torch.optim.AdamW)
@@ -312,4 +312,4 @@ def test_renee(build):
     (phase,) = training.stage.order.phases
     assert len(phase.points) == len(made.is_label) and phase.steps == training.steps
     others = (build(name)[0].training for name in ("astec", "ngame"))
-    assert all(isinstance(each.head_update.optimisers.rows, RowAdamW) for each in others)
+    assert all(isinstance(each.head_update.optimisers.parts["rows"], RowAdamW) for each in others)

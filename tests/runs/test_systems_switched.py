@@ -121,5 +121,5 @@ def test_without_the_walk_predictions_are_others(system, scores_of, monkeypatch)
 def test_without_clusters_predictions_are_others(system, scores_of, monkeypatch):
     before = scores_of(system, LONG)
     assert differ(before, scores_of(system, LONG, "siamese.cluster_share=1"))
-    monkeypatch.setattr(stage, "refreshes", lambda epochs: ())
+    monkeypatch.setattr(stage, "refresh_epochs", lambda epochs: ())
     assert differ(before, scores_of(system, LONG))

@@ -129,10 +129,10 @@ def test_too_little_memory_for_real(made_up, tmp_path):
 
 
 def test_memory_that_runs_out_on_the_way(made_up, tmp_path, monkeypatch):
-    def starved(self, batch, value):
+    def starved(self, batch, with_loss):
         raise MemoryError
 
-    monkeypatch.setattr(Training, "_train", starved)
+    monkeypatch.setattr(Training, "_train_batch", starved)
     said = fails(made_up, tmp_path / "out", *SMALL, "--set", "labels.kind=every")
     assert "the memory of the device 'cpu' is not enough" in said and said.endswith("; use --batch 16")
 

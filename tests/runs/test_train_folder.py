@@ -85,15 +85,15 @@ def test_overwrite_begins_anew(made_up, tmp_path):
 
 def interrupted(monkeypatch, *arguments):
     """Run the command, with a Ctrl-C at the fifth step."""
-    step = Training._train
+    step = Training._train_batch
 
-    def stopping(self, batch, value):
+    def stopping(self, batch, with_loss):
         if self.step == 4:
             signal.raise_signal(signal.SIGINT)
-        step(self, batch, value)
+        step(self, batch, with_loss)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Training, "_train", stopping)
+        patch.setattr(Training, "_train_batch", stopping)
         return run(*arguments)
 
 

@@ -28,7 +28,7 @@ from gandalf.runs.prepare import augmented, fit_tokens, loop_points
 from gandalf.runs.session import Interrupted
 from gandalf.runs.start import changed
 from gandalf.systems import recipe as recipe_of
-from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
+from gandalf.train.encoder_update import EncoderOptions, EncoderUpdate
 from gandalf.train.run_memory import saved_values
 
 SHORT = ("training.steps=6", "training.batch=32", "device=cpu", "targets.targets=self")

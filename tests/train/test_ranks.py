@@ -22,9 +22,9 @@ from gandalf.runs.folder import RunPlace
 from gandalf.runs.plan import rank_shape
 from gandalf.runs.session import Interrupted, train
 from gandalf.train import run_memory
-from gandalf.train.batches import Order, Phase
 from gandalf.train.checkpoint import Checkpoints
-from gandalf.train.labels import Every, Shortlist, own_chunks
+from gandalf.train.labels import Every, Shortlist, chunks_of_shard
+from gandalf.train.orders import Order, Phase
 from gandalf.train.parallel.ranks import One, share
 from gandalf.train.run_memory import RunShape, memory_plan, require_memory
 
@@ -225,7 +225,7 @@ def test_blocks_of_ranks_cover_all_labels_once_and_are_equally_many(labels, bloc
     met = []
     for rank in range(world):
         own = share(labels, rank, world)
-        mine = own_chunks(chunks, own)
+        mine = chunks_of_shard(chunks, own)
         numbers.add(len(mine))
         assert all(0 < chunk.size <= block for chunk in mine)
         for chunk in mine:
@@ -240,7 +240,7 @@ def test_a_shortlist_is_cut_into_shares():
     label = torch.tensor([0, 3, 24, 25, 25, 49]).numpy()
     point, value = torch.arange(6).numpy(), torch.rand(6).numpy()
     (whole,) = shortlist.chunks(point, (point, label, value), 4)
-    parts = [own_chunks([whole], share(50, rank, 3)) for rank in range(3)]
+    parts = [chunks_of_shard([whole], share(50, rank, 3)) for rank in range(3)]
     starts = [share(50, rank, 3).start for rank in range(3)]
     ids = torch.cat([part[0].labels + start for part, start in zip(parts, starts, strict=True)])
     assert torch.equal(ids, whole.labels) and sum(part[0].size for part in parts) == whole.size

@@ -33,7 +33,8 @@ import json, resource, sys
 import numpy as np, torch
 from gandalf.errors import DataError
 from gandalf.nets.heads import Table
-from gandalf.train.head_update import RowOptions, TableUpdate
+from gandalf.train.head_update import TableUpdate
+from gandalf.train.row_optimisers import RowOptions
 from gandalf.train.labels import Every
 from gandalf.train.losses import binary_cross_entropy
 from gandalf.train.run_memory import RunShape, out_of_memory
@@ -45,7 +46,7 @@ def train(shape):
     every = Every(shape.labels, shape.block)
     for step in range(2):
         chunks = every.chunks(place, (place, label, np.ones(shape.batch, np.float32)), step)
-        update.step(torch.randn(shape.batch, shape.dim), tuple(chunks), None, 1.0, value=True)
+        update.step(torch.randn(shape.batch, shape.dim), tuple(chunks), None, 1.0, with_loss=True)
 
 def peak():
     # Not ru_maxrss: that begins with what the process had that started this one.

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array
 
-from gandalf.train.batches import Batch, Order, Phase, Points, batches, make_batch
+from gandalf.train.batches import Batch, Points, batches, make_batch
 from gandalf.train.labels import Chunk, Every, Shortlist
+from gandalf.train.orders import Order, Phase
 
 CPU = torch.device("cpu")
 sizes = st.integers(1, 13)

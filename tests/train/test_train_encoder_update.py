@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from gandalf.nets.encoders import build_encoder
-from gandalf.train.head_update import ROWS
-from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
+from gandalf.train.encoder_update import EncoderOptions, EncoderUpdate
+from gandalf.train.row_optimisers import ROWS
 
 VOCABULARY, DIM = 60, 24
 

@@ -9,7 +9,7 @@ from small_systems import begun, small_system, write_pretrained
 
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.session import train
-from gandalf.train import frozen, loop
+from gandalf.train import encoding, loop
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_every_text_is_read_once(splits, asked):
 
 def test_the_model_is_the_one_that_reads_every_batch(splits, asked, monkeypatch):
     kept = train(splits, asked)
-    monkeypatch.setattr(loop, "worth_keeping", lambda *given: False)
+    monkeypatch.setattr(loop, "is_worth_storing", lambda *given: False)
     anew = train(splits, asked)
     torch.testing.assert_close(kept.model.head.rows, anew.model.head.rows, rtol=1e-3, atol=1e-4)
     assert kept.steps == anew.steps
@@ -58,14 +58,14 @@ def test_a_resumed_run_ends_with_the_same_weights(splits, asked, tmp_path):
     [(100, None, False), (101, None, True), (101, 4 * 8 * 400, True), (101, 4 * 8 * 400 - 4, False)],
 )
 def test_when_it_is_worth_it(met, free, expected, monkeypatch):
-    monkeypatch.setattr(frozen, "available_bytes", lambda device: free)
+    monkeypatch.setattr(encoding, "available_bytes", lambda device: free)
     points = type("Hundred", (), {"__len__": lambda self: 100})()
-    assert frozen.worth_keeping(points, 8, met, torch.device("cpu")) is expected
+    assert encoding.is_worth_storing(points, 8, met, torch.device("cpu")) is expected
 
 
 def test_where_there_is_no_room_every_batch_is_read(splits, asked, monkeypatch):
     asked_for = []
-    monkeypatch.setattr(loop, "worth_keeping", lambda *given: asked_for.append(given))
+    monkeypatch.setattr(loop, "is_worth_storing", lambda *given: asked_for.append(given))
     running, _ = begun(splits, asked, "classifier")
     seen = reading(running.training)
     running.training.run()

@@ -15,14 +15,15 @@ from gandalf.runs.folder import RunPlace
 from gandalf.runs.session import train
 from gandalf.settings import override
 from gandalf.train.batches import Points, make_batch
-from gandalf.train.head_update import RowOptions, TableUpdate
+from gandalf.train.head_update import TableUpdate
 from gandalf.train.labels import Every
 from gandalf.train.losses import binary_cross_entropy
+from gandalf.train.row_optimisers import RowOptions
 
 triton = pytest.importorskip("triton", reason="needs Triton: make test-kernels")
 
 from gandalf.train.kernels import choice, fused_update  # noqa: E402
-from gandalf.train.kernels.fused_update import MOST, SMALL, Float8Points, FusedUpdate, Tiles  # noqa: E402
+from gandalf.train.kernels.fused_update import LARGEST, SMALL, Float8Points, FusedUpdate, Tiles  # noqa: E402
 from gandalf.train.precision import FLOAT8  # noqa: E402
 
 # The interpreter does things that NumPy advises against.
@@ -85,9 +86,9 @@ def test_every_step_is_that_of_the_plain_head(optimiser, weighted, shape):
         (expected, loss), (gradient, told) = plain.step(*given), fused.step(*given)
         torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(told, loss, rtol=1e-5, atol=1e-5)
-        torch.testing.assert_close(fused.head.rows, plain.head.rows, rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(fused.head.bias, plain.head.bias, rtol=1e-4, atol=1e-5)
-    assert not torch.allclose(fused.head.rows, head.rows, atol=1e-3)
+        torch.testing.assert_close(fused.table.rows, plain.table.rows, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(fused.table.bias, plain.table.bias, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(fused.table.rows, head.rows, atol=1e-3)
 
 
 def test_points_without_targets_and_labels_without_points():
@@ -101,7 +102,7 @@ def test_points_without_targets_and_labels_without_points():
     gradient, told = fused.step(x, batch.chunks, None, 1.0, False)
     assert told is None
     torch.testing.assert_close(gradient, expected, rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(fused.head.rows, plain.head.rows, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(fused.table.rows, plain.table.rows, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
@@ -111,11 +112,11 @@ def test_a_resumed_head_goes_on_as_if_unbroken(optimiser):
     batch = make_batch(all_points, np.arange(18), Every(40, 16), 0, DEVICE)
     one.step(x, batch.chunks, None, 1.0, False)
     saved = {name: tensor.clone() for name, tensor in one.tensors().items()}
-    other = FusedUpdate(copied(one.head), OPTIMISERS[optimiser], torch.float32, SMALL)
+    other = FusedUpdate(copied(one.table), OPTIMISERS[optimiser], torch.float32, SMALL)
     other.load(saved)
     for each in (one, other):
         each.step(x, batch.chunks, None, 1.0, False)
-    assert torch.equal(one.head.rows, other.head.rows) and torch.equal(one.head.bias, other.head.bias)
+    assert torch.equal(one.table.rows, other.table.rows) and torch.equal(one.table.bias, other.table.bias)
     assert one.tensors().keys() == other.tensors().keys()
 
 
@@ -133,13 +134,13 @@ def test_products_of_float16_lose_no_small_slope():
     torch.testing.assert_close(told, loss, rtol=1e-3, atol=0)
     for one, other in (
         (gradient, expected),
-        (fused.head.rows - head.rows, plain.head.rows - head.rows),
-        (fused.head.bias - head.bias, plain.head.bias - head.bias),
+        (fused.table.rows - head.rows, plain.table.rows - head.rows),
+        (fused.table.bias - head.bias, plain.table.bias - head.bias),
     ):
         assert (one - other).norm() < 2e-3 * other.norm()
     unmet = torch.ones(300, dtype=torch.bool, device=DEVICE)
     unmet[np.unique(all_points.targets.indices)] = False  # nothing but small slopes moves these
-    moved, right = ((each.head.bias - head.bias)[unmet] for each in (fused, plain))
+    moved, right = ((each.table.bias - head.bias)[unmet] for each in (fused, plain))
     assert unmet.sum() > 5 and (moved - right).norm() < 1e-2 * right.norm()
 
 
@@ -178,8 +179,8 @@ def test_rounding_is_to_a_neighbour_and_right_on_average(kind, value):
 
 
 def test_float8_has_nothing_beyond_its_largest():
-    rows = moved_against(torch.tensor([[-1e4], [1e4], [MOST]]), FLOAT8)
-    assert rows.flatten().tolist() == [MOST, -MOST, -MOST]
+    rows = moved_against(torch.tensor([[-1e4], [1e4], [LARGEST]]), FLOAT8)
+    assert rows.flatten().tolist() == [LARGEST, -LARGEST, -LARGEST]
 
 
 @on_a_gpu
@@ -193,7 +194,7 @@ def test_rounding_hides_no_error(kind):
 def test_points_of_float8_use_all_its_range():
     x = torch.randn(6, 32, generator=torch.Generator().manual_seed(0)) * 1e-3
     small = Float8Points.of(x)
-    assert small.values.dtype == FLOAT8 and small.values.float().abs().max() == MOST
+    assert small.values.dtype == FLOAT8 and small.values.float().abs().max() == LARGEST
     torch.testing.assert_close(
         small.values.float() * small.unit, x, rtol=2**-4, atol=float(small.unit) * 2**-9
     )

@@ -14,13 +14,14 @@ from gandalf.nets.blocks import POINT_BLOCKS
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Encoded, Table
 from gandalf.train import loop
-from gandalf.train.batches import Order, Phase
-from gandalf.train.head_update import RowOptions
+from gandalf.train.encoder_update import EncoderOptions
 from gandalf.train.kernels import cuda_graphs as graphs
 from gandalf.train.labels import Every
-from gandalf.train.loop import Stage, Training
-from gandalf.train.optimisers import EncoderOptions
+from gandalf.train.loop import Training
+from gandalf.train.orders import Order, Phase
 from gandalf.train.parallel.ranks import ONE
+from gandalf.train.row_optimisers import RowOptions
+from gandalf.train.stage import Stage
 
 of_words = pytest.mark.parametrize("kind", ["bag-of-words", "inception"])
 
@@ -34,7 +35,7 @@ def built(kind):
 @of_words
 def test_layers_behind_the_words_have_all_parameters_but_the_words(kind):
     encoder = built(kind)
-    found = {id(each) for each in graphs._Behind(encoder).parameters()}
+    found = {id(each) for each in graphs._Layers(encoder).parameters()}
     assert found == {id(each) for each in encoder.parameters()} - {id(encoder.words.weight)}
 
 
@@ -51,7 +52,7 @@ def test_what_is_recorded_uses_every_parameter(block, monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "make_graphed_callables", recorded)
     sample = encoder.look_up(torch.ones(8, LENGTH, dtype=torch.int64)).detach().requires_grad_()
-    graphs._graphs(encoder, sample, torch.float32)
+    graphs._record_layers(encoder, sample, torch.float32)
 
 
 def test_recording_leaves_running_means_as_they_were(monkeypatch):
@@ -69,7 +70,7 @@ def test_recording_leaves_running_means_as_they_were(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "make_graphed_callables", tried)
     sample = encoder.look_up(torch.ones(8, LENGTH, dtype=torch.int64)).detach().requires_grad_()
-    graphs._graphs(encoder, sample, torch.float32)
+    graphs._record_layers(encoder, sample, torch.float32)
     assert moved  # else there would be nothing to put back
     for name, each in encoder.state_dict().items():
         assert torch.equal(each, before[name]), name
@@ -84,7 +85,7 @@ def test_graphs_do_what_fits_them_and_nothing_after(kind):
         return x.flatten(1)[:, : encoder.dim] * 0 + 5
 
     few, ids = torch.ones(3, LENGTH, dtype=torch.int64), torch.ones(8, LENGTH, dtype=torch.int64)
-    with graphs._switched(encoder, encoder.look_up(ids).shape, play):
+    with graphs._replace_layers(encoder, encoder.look_up(ids).shape, play):
         encoder.train()
         assert (encoder(ids) == 5).all()
         assert not (encoder(few) == 5).any()  # another shape
@@ -92,14 +93,14 @@ def test_graphs_do_what_fits_them_and_nothing_after(kind):
             assert not (encoder(ids) == 5).any()
         assert not (encoder.eval()(ids) == 5).any()
         assert len(played) == 1
-    assert not (encoder.train()(ids) == 5).any() and "behind" not in vars(encoder)
+    assert not (encoder.train()(ids) == 5).any() and "apply_layers" not in vars(encoder)
 
 
 def test_without_a_gpu_nothing_is_recorded(monkeypatch):
     monkeypatch.setattr(torch.cuda, "make_graphed_callables", None)  # to call it would fail
     encoder = built("inception")
     with graphs.recorded(encoder, 8, 1_000, torch.float32):
-        assert "behind" not in vars(encoder)
+        assert "apply_layers" not in vars(encoder)
 
 
 def asked_for(monkeypatch, more=None, head=None, ranks=ONE):
@@ -167,14 +168,14 @@ def trained(kind, dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @of_words
 def test_graphs_train_as_the_usual_way_does(kind, dtype, monkeypatch):
-    recorded, played = graphs._graphs, []
+    recorded, played = graphs._record_layers, []
 
     def counted(*given):
         made = recorded(*given)
         return lambda x: played.append(len(x)) or made(x)
 
     with monkeypatch.context() as patch:
-        patch.setattr(graphs, "_graphs", counted)
+        patch.setattr(graphs, "_record_layers", counted)
         by_graphs = trained(kind, dtype)
     assert played == [16] * 40
     monkeypatch.setattr(graphs, "PAYS_FROM", 10**9)

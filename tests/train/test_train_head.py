@@ -14,9 +14,10 @@ from torch.nn import functional as F
 
 from gandalf.nets.heads import Table
 from gandalf.train.batches import Points, make_batch
-from gandalf.train.head_update import ROWS, RowOptions, TableUpdate
+from gandalf.train.head_update import TableUpdate
 from gandalf.train.labels import Chunk, Every, Shortlist
 from gandalf.train.losses import binary_cross_entropy
+from gandalf.train.row_optimisers import ROWS, RowOptions
 
 CPU = torch.device("cpu")
 STEPS = 4
@@ -126,7 +127,7 @@ def both(case: Case, how: RowOptions, labels, dtype=torch.float32):
         batch = batch_of(targets, weights, labels, step)
         met = [label for chunk in batch.chunks for label in ids(chunk, case.labels)]
         factor, before = 0.5 + step / 4, head.rows.detach().clone()
-        gradient, loss = update.step(x, batch.chunks, batch.weights, factor, value=True)
+        gradient, loss = update.step(x, batch.chunks, batch.weights, factor, with_loss=True)
         expected = reference.step(x, targets, batch.weights, met, how.rate * factor)
         yield head, before, met, (loss, gradient), expected, reference
 
@@ -175,7 +176,7 @@ def test_blocks_change_nothing_that_matters_and_the_value_nothing_at_all(optimis
         for step, (x, targets, weights) in enumerate(case.steps()):
             batch = batch_of(targets, weights, Every(case.labels, block), step)
             asked = value if len(found) < 2 else not value
-            _, loss = update.step(x, batch.chunks, batch.weights, 1.0, value=asked)
+            _, loss = update.step(x, batch.chunks, batch.weights, 1.0, with_loss=asked)
             assert (loss is None) is not asked
         found.append(head.rows.detach())
     close(found[0], found[1], 1e-6)
@@ -235,6 +236,8 @@ def test_loss_and_its_gradient_by_autograd(case, block):
             free, wanted, weight=None if weight is None else weight[:, None], reduction="sum"
         )
         expected.backward()
-        found = binary_cross_entropy(scores, replace(chunk, value=chunk.value.double()), weight, value=True)
+        found = binary_cross_entropy(
+            scores, replace(chunk, value=chunk.value.double()), weight, with_loss=True
+        )
         torch.testing.assert_close(found, expected.detach())
         torch.testing.assert_close(scores, free.grad)

@@ -15,14 +15,16 @@ from gandalf.nets.heads import Table
 from gandalf.runs import session as runs
 from gandalf.runs.plan import run_shape
 from gandalf.runs.session import train
-from gandalf.train.batches import Order, Phase, Points
+from gandalf.train.batches import Points
 from gandalf.train.head_update import TableUpdate
 from gandalf.train.kernels import choice
 from gandalf.train.kernels.choice import missing
 from gandalf.train.kernels.fused_update import FusedUpdate
 from gandalf.train.labels import Every
-from gandalf.train.loop import Stage, Training
+from gandalf.train.loop import Training
+from gandalf.train.orders import Order, Phase
 from gandalf.train.precision import FLOAT8
+from gandalf.train.stage import Stage
 
 
 @pytest.fixture
@@ -134,7 +136,7 @@ def test_they_are_used_where_they_pay(kernel, labels, dtype, fused, monkeypatch)
 
 def test_a_loss_of_ones_own_is_not_theirs(monkeypatch):
     monkeypatch.setattr(choice, "missing", lambda *given: None)
-    other = {"loss": lambda scores, chunk, weights, value: None}
+    other = {"loss": lambda scores, chunk, weights, with_loss: None}
     assert isinstance(chosen("auto", 65_536, torch.float32, **other), TableUpdate)
     with pytest.raises(DataError, match="they know one loss"):
         chosen("triton", 65_536, torch.float32, **other)

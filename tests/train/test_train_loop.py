@@ -15,12 +15,14 @@ from torch.nn import functional as F
 
 from gandalf.nets.encoders import ENCODERS, build_encoder
 from gandalf.nets.heads import Table
-from gandalf.train.batches import Order, Phase, Points
+from gandalf.train.batches import Points
 from gandalf.train.checkpoint import Checkpoints
-from gandalf.train.head_update import ROWS, RowOptions
+from gandalf.train.encoder_update import EncoderOptions
 from gandalf.train.labels import Every, Shortlist
-from gandalf.train.loop import Stage, Training
-from gandalf.train.optimisers import EncoderOptions
+from gandalf.train.loop import Training
+from gandalf.train.orders import Order, Phase
+from gandalf.train.row_optimisers import ROWS, RowOptions
+from gandalf.train.stage import Stage
 
 VOCABULARY, LENGTH, POINTS, LABELS, STEPS = 60, 6, 40, 15, 12
 SMALL = {
@@ -278,12 +280,15 @@ def test_one_step_is_the_step_of_plain_autograd():
 
 def test_a_shortened_stage_ends_early_and_its_schedule_goes_the_whole_way():
     training = Kind().training()
-    ways = []
+    progress = []
     training.run(
-        [At(4, lambda each: each.shorten(3) or False), At(1, lambda each: ways.append(each.way) or False)]
+        [
+            At(4, lambda each: each.shorten(3) or False),
+            At(1, lambda each: progress.append(each.progress) or False),
+        ]
     )
     assert training.step == training.steps == 7 < STEPS and training.shortened
-    assert ways == pytest.approx([1 / 12, 2 / 12, 3 / 12, 4 / 12, 5 / 9, 7 / 9, 1])
+    assert progress == pytest.approx([1 / 12, 2 / 12, 3 / 12, 4 / 12, 5 / 9, 7 / 9, 1])
 
 
 def test_a_stage_is_never_made_longer():

@@ -14,7 +14,8 @@ RUN = """
 import sys
 import numpy as np, torch
 from gandalf.nets.heads import Table
-from gandalf.train.head_update import RowOptions, TableUpdate
+from gandalf.train.head_update import TableUpdate
+from gandalf.train.row_optimisers import RowOptions
 from gandalf.train.labels import Every
 from gandalf.train.losses import binary_cross_entropy
 
@@ -25,7 +26,7 @@ def train(labels, dim, batch, block):
     every, weights = Every(labels, block), torch.rand(batch)
     for step in range(2):
         chunks = every.chunks(place, (place, label, np.ones(batch, np.float32)), step)
-        update.step(torch.randn(batch, dim), tuple(chunks), weights, 1.0, value=step == 1)
+        update.step(torch.randn(batch, dim), tuple(chunks), weights, 1.0, with_loss=step == 1)
 
 def peak():
     lines = open("/proc/self/status").read().splitlines()

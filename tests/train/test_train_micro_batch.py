@@ -39,7 +39,7 @@ def gradients(splits, asked, stage):
 
     training.encoder_update.step = keep
     (batch,) = training._batches(range(0, 1))
-    training._train(batch, value=True)
+    training._train_batch(batch, with_loss=True)
     return kept, training.loss
 
 
@@ -71,7 +71,7 @@ def test_dropout_is_the_same_on_the_way_back(splits, folder):
     whole = training.encoder.forward
     training.encoder.forward = lambda ids: seen.append(whole(ids)) or seen[-1]
     (batch,) = training._batches(range(0, 1))
-    training._train(batch, value=False)
+    training._train_batch(batch, with_loss=False)
     number = len(seen) // 2
     assert number == -(-len(batch.tokens) // 8) and len(seen) == 2 * number
     for first, again in zip(seen[:number], seen[number:], strict=True):

@@ -12,14 +12,21 @@ from scipy.sparse import csr_array
 from strategies import targets as random_targets
 
 from gandalf.errors import DataError
-from gandalf.train.batches import Order, Phase
-from gandalf.train.orders import Clustered, Drawn, cluster_size, doublings, refreshes
+from gandalf.train.orders import (
+    ClusteredOrder,
+    LabelFirstOrder,
+    Order,
+    Phase,
+    cluster_size,
+    doubling_epochs,
+    refresh_epochs,
+)
 
 sizes = st.integers(1, 13)
 
 
 def clustered(points, steps, batch, seed):
-    order = Clustered(points, steps, batch, seed)
+    order = ClusteredOrder(points, steps, batch, seed)
     order.refresh(np.arange(len(points)) // 3, 1)
     return order
 
@@ -29,12 +36,12 @@ def drawn(points, steps, batch, seed):
     dense = np.zeros((int(points.max()) + 1, 2 * len(points)), np.float32)
     dense[points, np.arange(len(points))] = 1
     dense[points, len(points) + np.arange(len(points)) // 2] = 1
-    return Drawn(csr_array(dense), steps, batch, seed)
+    return LabelFirstOrder(csr_array(dense), steps, batch, seed)
 
 
 ORDERS = {
     "random": lambda points, steps, batch, seed: Order([Phase(points, steps)], batch, seed),
-    "clustered before clusters": Clustered,
+    "clustered before clusters": ClusteredOrder,
     "clustered": clustered,
     "drawn": drawn,
 }
@@ -75,7 +82,7 @@ def test_steps_and_seeds_differ(kind):
 @given(sizes, sizes, st.integers(0, 9))
 def test_without_clusters_the_order_is_the_random_one(number, batch, seed):
     points = np.random.default_rng(seed).permutation(40)[:number]
-    one, other = Clustered(points, 30, batch, seed), Order([Phase(points, 30)], batch, seed)
+    one, other = ClusteredOrder(points, 30, batch, seed), Order([Phase(points, 30)], batch, seed)
     assert all(one.rows(step).tolist() == other.rows(step).tolist() for step in range(30))
 
 
@@ -83,7 +90,7 @@ def test_without_clusters_the_order_is_the_random_one(number, batch, seed):
 def test_every_epoch_is_a_permutation_of_whole_clusters(number, batch, size, seed):
     points = np.arange(100, 100 + number)
     cluster = np.random.default_rng(seed).permutation(number) // size
-    order = Clustered(points, 10 * number, batch, seed)
+    order = ClusteredOrder(points, 10 * number, batch, seed)
     order.refresh(cluster, 0)
     steps = -(-3 * number // min(batch, number))
     met = np.concatenate([order.rows(step) for step in range(steps)])
@@ -95,7 +102,7 @@ def test_every_epoch_is_a_permutation_of_whole_clusters(number, batch, size, see
 
 
 def test_clusters_and_the_points_in_them_are_shuffled_anew_in_every_epoch():
-    order = Clustered(np.arange(60), 1000, 60, 0)
+    order = ClusteredOrder(np.arange(60), 1000, 60, 0)
     order.refresh(np.arange(60) // 6, 0)
     epochs = [order.rows(step) for step in range(200)]
     firsts = np.bincount([rows[0] for rows in epochs], minlength=60)
@@ -105,7 +112,7 @@ def test_clusters_and_the_points_in_them_are_shuffled_anew_in_every_epoch():
 
 def test_clusters_hold_from_their_epoch_on_and_a_batch_may_meet_both():
     points, first, later = np.arange(30), np.arange(30) // 10, np.arange(30) % 3
-    order = Clustered(points, 100, 12, 3)
+    order = ClusteredOrder(points, 100, 12, 3)
     before = [order.rows(step).tolist() for step in range(10)]
     order.refresh(first, 2)
     order.refresh(later, 3)
@@ -118,14 +125,14 @@ def test_clusters_hold_from_their_epoch_on_and_a_batch_may_meet_both():
 
 
 def test_new_clusters_count_at_once_even_for_an_epoch_that_was_looked_at():
-    order = Clustered(np.arange(30), 100, 30, 0)
+    order = ClusteredOrder(np.arange(30), 100, 30, 0)
     order.rows(4)
     order.refresh(np.arange(30) % 3, 4)
     assert sum(one != other for one, other in pairwise(order.rows(4) % 3)) == 2
 
 
 def test_the_newest_clusters_replace_those_for_later_epochs():
-    order = Clustered(np.arange(6), 100, 6, 0)
+    order = ClusteredOrder(np.arange(6), 100, 6, 0)
     for epoch in (1, 5, 9):
         order.refresh(np.zeros(6, np.int64), epoch)
     assert [start for start, _ in order.assignments] == [5, 9]
@@ -136,10 +143,10 @@ def test_the_newest_clusters_replace_those_for_later_epochs():
 
 
 def test_clusters_taken_back_from_a_checkpoint_give_the_same_batches():
-    order = Clustered(np.arange(30), 100, 7, 3)
+    order = ClusteredOrder(np.arange(30), 100, 7, 3)
     order.refresh(np.arange(30) // 4, 1)
     order.refresh(np.arange(30) % 4, 2)
-    again = Clustered(np.arange(30), 100, 7, 3)
+    again = ClusteredOrder(np.arange(30), 100, 7, 3)
     for epoch, assignment in order.assignments:
         again.refresh(assignment, epoch)
     assert all(order.rows(step).tolist() == again.rows(step).tolist() for step in range(20))
@@ -147,32 +154,32 @@ def test_clusters_taken_back_from_a_checkpoint_give_the_same_batches():
 
 @given(st.integers(1, 20), sizes)
 def test_the_untouched_epoch_is_the_first_that_no_earlier_step_met(number, batch):
-    order = Clustered(np.arange(number), 50, batch, 0)
+    order = ClusteredOrder(np.arange(number), 50, batch, 0)
     for step in range(50):
         places = range(step * min(batch, number))  # of all steps before it
         touched = {place // number for place in places}
-        assert order.untouched(step) == max(touched, default=-1) + 1
+        assert order.first_unmet_epoch(step) == max(touched, default=-1) + 1
 
 
 def test_clusters_of_other_points_are_refused():
     with pytest.raises(DataError, match="3 points are in clusters, but there are 5"):
-        Clustered(np.arange(5), 9, 2, 0).refresh(np.zeros(3, np.int64), 0)
+        ClusteredOrder(np.arange(5), 9, 2, 0).refresh(np.zeros(3, np.int64), 0)
 
 
 def test_ngames_schedule():
-    starts = doublings(300)
+    starts = doubling_epochs(300)
     assert starts == (10, 20, 25, 50, 75, 100, 125, 150, 200)
     sizes = {epoch: cluster_size(epoch, starts) for epoch in (0, 9, 10, 19, 20, 25, 50, 199, 200, 299)}
     assert sizes == {0: 1, 9: 1, 10: 2, 19: 2, 20: 4, 25: 8, 50: 16, 199: 256, 200: 512, 299: 512}
-    assert refreshes(300) == tuple(range(10, 300, 5))
+    assert refresh_epochs(300) == tuple(range(10, 300, 5))
 
 
 @pytest.mark.parametrize("epochs", [1, 3, 30, 77, 400])
 def test_the_schedule_keeps_its_shares_of_any_training(epochs):
     for share in np.linspace(0, 0.999, 100):
         expected = 2 ** sum(300 * share >= mark for mark in (10, 20, 25, 50, 75, 100, 125, 150, 200))
-        assert cluster_size(share * epochs, doublings(epochs)) == expected
-    made = refreshes(epochs)
+        assert cluster_size(share * epochs, doubling_epochs(epochs)) == expected
+    made = refresh_epochs(epochs)
     assert all(earlier < later for earlier, later in pairwise(made))
     assert all(epochs / 30 <= epoch < epochs for epoch in made)
     assert not made or made[0] < epochs / 30 + 1
@@ -185,9 +192,9 @@ def test_a_draw_holds_labels_once_and_two_points_of_each(targets, batch, seed):
     dense = targets.toarray() > 0
     if not dense.any():
         with pytest.raises(DataError, match="nothing to learn"):
-            Drawn(targets, 5, batch, seed)
+            LabelFirstOrder(targets, 5, batch, seed)
         return
-    order = Drawn(targets, 5, batch, seed)
+    order = LabelFirstOrder(targets, 5, batch, seed)
     able = np.flatnonzero(dense.any(axis=0))
     assert order.batch == min(batch, len(able))
     for step in range(5):
@@ -205,11 +212,11 @@ def test_labels_are_drawn_by_their_frequency_to_the_power():
     dense = np.arange(64)[:, None] < frequency
     expected = frequency**0.45 * (frequency > 0)
     expected = expected / expected.sum()
-    order = Drawn(csr_array(dense.astype(np.float32)), 4000, 1, 0)
+    order = LabelFirstOrder(csr_array(dense.astype(np.float32)), 4000, 1, 0)
     found = np.bincount([int(order.draw(step).labels[0]) for step in range(4000)], minlength=5) / 4000
     error = np.sqrt(expected * (1 - expected) / 4000)
     assert (np.abs(found - expected) <= 4 * error).all()
-    flat = Drawn(csr_array(dense.astype(np.float32)), 4000, 1, 0, power=0.0)
+    flat = LabelFirstOrder(csr_array(dense.astype(np.float32)), 4000, 1, 0, power=0.0)
     found = np.bincount([int(flat.draw(step).labels[0]) for step in range(4000)], minlength=5) / 4000
     assert np.abs(found - np.array([0.25, 0.25, 0.25, 0, 0.25])).max() < 0.03
 
@@ -218,7 +225,7 @@ def test_labels_of_a_batch_are_drawn_one_after_the_other():
     """Probability of each pair: the first by weight, the second by weight among the rest."""
     frequency = np.array([1, 9, 81])
     dense = np.arange(81)[:, None] < frequency
-    order = Drawn(csr_array(dense.astype(np.float32)), 4000, 2, 5)
+    order = LabelFirstOrder(csr_array(dense.astype(np.float32)), 4000, 2, 5)
     weight = frequency**0.45 / (frequency**0.45).sum()
     left = np.array(
         [
@@ -231,7 +238,7 @@ def test_labels_of_a_batch_are_drawn_one_after_the_other():
 
 
 def test_every_pair_of_points_of_a_label_is_as_likely():
-    order = Drawn(csr_array(np.ones((4, 1), np.float32)), 6000, 1, 2)
+    order = LabelFirstOrder(csr_array(np.ones((4, 1), np.float32)), 6000, 1, 2)
     found = np.zeros((4, 4))
     for step in range(6000):
         draw = order.draw(step)

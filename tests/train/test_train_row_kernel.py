@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gandalf.train import row_kernel, scoring
-from gandalf.train.head_update import RowAdamW, RowOptions
-from gandalf.train.scoring import put_back
+from gandalf.train import row_kernel, workspace
+from gandalf.train.row_optimisers import RowAdamW, RowOptions
+from gandalf.train.workspace import put_back
 
 pytest.importorskip("numba", reason="numba is an optional library: extra [fast]")
 
@@ -59,7 +59,7 @@ def test_few_rows_and_other_precisions_are_left_to_pytorch(monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rows_are_put_back(dtype):
     table, labels = torch.zeros(5, 2, dtype=dtype), torch.tensor([1, 4])
-    space = scoring.Space()
+    space = workspace.Workspace()
     rows = space.rows("rows", table, labels)
     rows += torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     assert not table.any()

@@ -15,14 +15,16 @@ from gandalf.errors import DataError
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
 from gandalf.nets.heads import Composed, Encoded, Table
 from gandalf.nets.label_text import Attention, Frozen, GatedSum, LabelText
-from gandalf.train.batches import LabelWords, Order, Phase, Points, make_batch
-from gandalf.train.head_update import RowOptions
+from gandalf.train.batches import LabelWords, Points, make_batch
+from gandalf.train.encoder_update import EncoderOptions, EncoderUpdate
+from gandalf.train.head_update import ComposedUpdate, PairUpdate
 from gandalf.train.labels import Every, InBatch, Shortlist
-from gandalf.train.loop import Stage, Training
+from gandalf.train.loop import Training
 from gandalf.train.losses import binary_cross_entropy
-from gandalf.train.optimisers import EncoderOptions, EncoderUpdate
+from gandalf.train.orders import Order, Phase
 from gandalf.train.pairs.triplet import triplet
-from gandalf.train.text_updates import ComposedUpdate, PairUpdate
+from gandalf.train.row_optimisers import RowOptions
+from gandalf.train.stage import Stage
 
 CPU = torch.device("cpu")
 POINTS, LABELS, WORDS, DIM, LENGTH = 12, 9, 25, 6, 5
@@ -151,7 +153,7 @@ def training(kind, steps=60, frozen_rows=False, **more):
 def test_everything_in_the_head_learns(kind):
     run = training(kind)
     before = {name: each.clone() for name, each in run.head.named_parameters()}
-    run._train(next(run._batches(range(0, 1))), value=True)
+    run._train_batch(next(run._batches(range(0, 1))), with_loss=True)
     first, run.step = run.loss, 1
     for name, each in run.head.named_parameters():
         assert not torch.equal(each, before[name]), name
@@ -204,7 +206,7 @@ def test_pairs_give_the_encoder_the_gradient_of_both_sides(width):
     one, other = (parts("gated", csr_array((LABELS, WORDS)))[0] for _ in range(2))
     x = F.normalize(one(torch.from_numpy(own).long()), dim=1)
     rows = F.normalize(one(torch.from_numpy(tokens)[chunk.labels].long()), dim=1)
-    expected = triplet(x, rows, chunk.own, (chunk.point, chunk.column)) / POINTS
+    expected = triplet(x, rows, chunk.drawn, (chunk.point, chunk.column)) / POINTS
     expected.backward()
     update = PairUpdate(triplet)
     y = other(batch.tokens)
@@ -222,7 +224,7 @@ def test_a_point_draws_one_of_its_own_labels_and_all_true_pairs_are_known():
     drawn = set()
     for step in range(40):
         (chunk,) = make_batch(points, np.arange(POINTS), InBatch(0), step, CPU).chunks
-        ids, own = chunk.labels.numpy(), chunk.own.numpy()
+        ids, own = chunk.labels.numpy(), chunk.drawn.numpy()
         assert truth[np.arange(POINTS), ids[own]].all() and set(ids[own]) == set(ids)
         told = np.zeros((POINTS, len(ids)), dtype=bool)
         told[chunk.point.numpy(), chunk.column.numpy()] = True

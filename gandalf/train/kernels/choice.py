@@ -1,38 +1,35 @@
-"""Choice of the kernels that train free rows: fused ones by Triton, or PyTorch's own."""
+"""Choose the kernels that train free rows: fused kernels by Triton, or PyTorch's."""
 
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING, Literal
 
 import torch
 
 from gandalf.errors import DataError
 from gandalf.nets.heads import Table
 from gandalf.train.head_update import TableUpdate
+from gandalf.train.kernels import KernelName
 from gandalf.train.kernels.fused_update import FusedUpdate
 from gandalf.train.labels import Every
 from gandalf.train.losses import binary_cross_entropy
 from gandalf.train.precision import FLOAT8
+from gandalf.train.stage import Stage
 
-if TYPE_CHECKING:
-    from gandalf.train.loop import Stage
-
-KernelName = Literal["auto", "torch", "triton"]
-PAYS_FROM = 65_536  # labels: measured from 79,000 up (docs/lab/gpu_log.md); few end before launches count
+PAYS_FROM = 65_536  # labels from which fused kernels pay: measured from 79,000 up (docs/lab/gpu_log.md)
 NOT_ASKED_FOR = "they were not asked for (head.kernel)"
 BY_SHORTLIST = "labels are met by shortlist"
 
 
 def table_update(head: Table, stage: Stage, labels: int) -> TableUpdate | FusedUpdate:
-    """Return the fused update if it is asked for or pays, else the plain one; `labels` are those of a rank.
+    """Return the fused update if it is asked for or pays, else the plain update.
 
-    All ranks must take the same, so `labels` is the number of labels divided by that of ranks.
+    All ranks must choose the same, so `labels` is the number of labels divided by that of ranks.
     """
     why = _why_plain(head, stage, labels)
     if why is None:
         return FusedUpdate(head, stage.head, stage.dtype)
-    refuse(stage.kernel, head.rows.dtype, why)
+    refuse_plain(stage.kernel, head.rows.dtype, why)
     return TableUpdate(head, stage.head, stage.loss, stage.dtype, stage.glas)
 
 
@@ -53,10 +50,10 @@ def _why_plain(head: Table, stage: Stage, labels: int) -> str | None:
 def check_kernel(
     kernel: KernelName, rows: torch.dtype, device: torch.device, dtype: torch.dtype, why: str | None
 ) -> None:
-    """Refuse a run that asks for fused kernels it cannot have; `why` is a reason the run itself gives."""
+    """Refuse a run that needs fused kernels but cannot use them; `why` is a reason in its recipe."""
     why = NOT_ASKED_FOR if kernel == "torch" else why or missing(device, dtype, rows)
     if why is not None:
-        refuse(kernel, rows, why)
+        refuse_plain(kernel, rows, why)
 
 
 def missing(device: torch.device, dtype: torch.dtype, rows: torch.dtype) -> str | None:
@@ -72,8 +69,8 @@ def missing(device: torch.device, dtype: torch.dtype, rows: torch.dtype) -> str 
     return "matrix products are to be of float32" if dtype == torch.float32 else None
 
 
-def refuse(kernel: KernelName, rows: torch.dtype, why: str) -> None:
-    """Raise if fused kernels cannot be used but `head.kernel` or the rows' precision asks for them."""
+def refuse_plain(kernel: KernelName, rows: torch.dtype, why: str) -> None:
+    """Refuse plain kernels if `head.kernel` or the rows' precision needs fused ones."""
     if kernel == "triton":
         what = f"fused kernels cannot train this head: {why}"
         raise DataError(what, remedy="leave head.kernel out, or set it to auto")

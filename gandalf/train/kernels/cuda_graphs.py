@@ -1,8 +1,8 @@
-"""Layers of an encoder recorded as CUDA graphs: one launch each way in place of hundreds.
+"""Record the layers of an encoder as CUDA graphs: one launch each way replaces hundreds.
 
-A step of InceptionXML's encoder is some six hundred small kernels, which a host launches more slowly than a
-GPU runs them. Behind the word table nothing depends on a batch but the numbers, so what is recorded once can
-be played at every step. Random numbers are drawn as they would be: a replay begins at the generator's seed.
+A step of InceptionXML's encoder is about six hundred small kernels, which a CPU launches more slowly than a
+GPU runs them. After the word table all batches have the same shapes, so one recording serves every step.
+Random numbers are those of usual training: a replay begins at the generator's seed.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from torch.func import functional_call
 
 from gandalf.nets.word_table import WordEncoder
 
-PAYS_FROM = 50  # steps of a stage: recording takes as long as some ten
+PAYS_FROM = 50  # steps of a stage; recording takes as long as about ten steps
 
 
-class _Behind(nn.Module):
-    """The layers behind a word table, as a module that has their parameters and no others."""
+class _Layers(nn.Module):
+    """The layers after a word table, as a module with their parameters only."""
 
     def __init__(self, encoder: WordEncoder) -> None:
         super().__init__()
         self.layers = nn.ModuleList(each for each in encoder.children() if each is not encoder.words)
-        self.behind = encoder.behind
+        self.apply_layers = encoder.apply_layers
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the encoder makes of its word vectors."""
-        return self.behind(x)
+        """Apply the layers to word vectors."""
+        return self.apply_layers(x)
 
 
 @contextmanager
 def recorded(encoder: nn.Module, batch: int, steps: int, dtype: torch.dtype) -> Iterator[None]:
-    """Train an encoder of words by graphs in a stage of so many steps on a GPU; others as they are.
+    """Replay graphs of a word encoder's layers in the body, if the stage is on a GPU and has enough steps.
 
-    Graphs are of batches of this size. Whatever has another shape, or is not training, goes the usual way.
+    Graphs serve training batches of this size; the layers handle everything else as usual.
     """
     device = next(encoder.parameters()).device
     if device.type != "cuda" or not isinstance(encoder, WordEncoder) or steps < PAYS_FROM:
@@ -45,47 +45,49 @@ def recorded(encoder: nn.Module, batch: int, steps: int, dtype: torch.dtype) -> 
         return
     with torch.no_grad():
         sample = encoder.look_up(torch.zeros(batch, 1, dtype=torch.int64, device=device))
-    with _switched(encoder, sample.shape, _graphs(encoder, sample.requires_grad_(), dtype)):
+    with _replace_layers(encoder, sample.shape, _record_layers(encoder, sample.requires_grad_(), dtype)):
         yield
 
 
 @contextmanager
-def _switched(encoder: WordEncoder, shape: torch.Size, graphs: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """Let graphs do what they can."""
-    usual = encoder.behind
+def _replace_layers(
+    encoder: WordEncoder, shape: torch.Size, graphs: Callable[[Tensor], Tensor]
+) -> Iterator[None]:
+    """Use the graphs for training batches of this shape in the body."""
+    usual = encoder.apply_layers
 
-    def behind(x: Tensor) -> Tensor:
+    def graphs_if_they_fit(x: Tensor) -> Tensor:
         fits = encoder.training and x.requires_grad and x.shape == shape
         return graphs(x) if fits else usual(x)
 
-    encoder.behind = behind  # type: ignore[method-assign]
+    encoder.apply_layers = graphs_if_they_fit  # type: ignore[method-assign]
     try:
         yield
     finally:
-        del encoder.behind  # its class's own again
+        del encoder.apply_layers  # uncovers the method of the class
 
 
-def _graphs(encoder: WordEncoder, sample: Tensor, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
-    """Record; running means and the like, which the first tries moved, are put back."""
-    layers = _Behind(encoder).train()
+def _record_layers(encoder: WordEncoder, sample: Tensor, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    """Return the layers as graphs; restore running means, which the recording changes."""
+    layers = _Layers(encoder).train()
     names, weights = zip(*layers.named_parameters(), strict=True)
-    # Recorded with others in the same memory, so that gradients of the weights themselves stay as they are:
-    # PyTorch would have them wait for the stream of the recording at every step. Layers ask for parameters.
-    same = [nn.Parameter(each.detach()) for each in weights]
+    # Record with other parameters in the same memory. Else PyTorch would make the weights' gradients wait for
+    # the stream of the recording at every step.
+    recorded_weights = [nn.Parameter(each.detach()) for each in weights]
     before = [each.clone() for each in layers.buffers()]
 
     def run(x: Tensor, *given: Tensor) -> Tensor:
-        found: Tensor = functional_call(layers, dict(zip(names, given, strict=True)), (x,))
-        return found
+        output: Tensor = functional_call(layers, dict(zip(names, given, strict=True)), (x,))
+        return output
 
     low = dtype != torch.float32
     with (
         torch.autocast(sample.device.type, dtype=torch.bfloat16, enabled=low, cache_enabled=False),
         warnings.catch_warnings(),
     ):
-        # PyTorch warns of its own first tries, which it makes on one stream and the recording on another.
+        # PyTorch warns of its own warm-up, which runs on another stream than the recording.
         warnings.filterwarnings("ignore", "The AccumulateGrad node's stream")
-        graphs = torch.cuda.make_graphed_callables(run, (sample, *same))
+        graphs = torch.cuda.make_graphed_callables(run, (sample, *recorded_weights))
     for buffer, value in zip(layers.buffers(), before, strict=True):
         buffer.copy_(value)
     return lambda x: graphs(x, *weights)  # type: ignore[return-value]

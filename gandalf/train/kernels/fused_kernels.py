@@ -1,7 +1,7 @@
-"""Triton kernels of the fused head: scores turned into slopes where they lie, and rows moved by a gradient.
+"""Define the Triton kernels of the fused head: turn scores into slopes in place, and move rows by a gradient.
 
-The three matrix products between them are PyTorch's own, which no kernel written here has beaten. Nothing
-adds floats in an order that changes: same numbers in, same numbers out.
+PyTorch computes the three matrix products between them; no kernel that we wrote was faster. Floats are always
+added in the same order, so the same input gives the same output.
 """
 
 # mypy: ignore-errors
@@ -18,7 +18,7 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 def slopes_kernel(
     scores,  # (C, stride), of which B are points: scores without biases, slopes times SCALE afterwards
     bias,  # (C,)
-    weights,  # (B,), what points count
+    weights,  # (B,), of points
     sums,  # (C,): of the slopes, for the biases
     losses,  # (tiles,): softplus(score) times the weight, summed
     num_labels,
@@ -28,10 +28,10 @@ def slopes_kernel(
     TILE_LABELS: tl.constexpr,
     TILE_POINTS: tl.constexpr,
     WEIGHTED: tl.constexpr,
-    VALUE: tl.constexpr,
-    FAST: tl.constexpr,  # by the processor's own approximations, where it has some
+    WITH_LOSS: tl.constexpr,
+    FAST: tl.constexpr,  # use the approximations of NVIDIA GPUs
 ):
-    """Slopes without the targets: sigmoid(score) times the weight. A program has some labels for its own."""
+    """Compute slopes without targets: sigmoid(score) times the weight. Each program has its own labels."""
     label = tl.program_id(0) * TILE_LABELS + tl.arange(0, TILE_LABELS)
     known = label < num_labels
     shift = tl.load(bias + label, mask=known, other=0.0)[:, None]
@@ -43,27 +43,27 @@ def slopes_kernel(
         there = point < num_points
         inside = known[:, None] & (point < stride)[None, :]
         score = tl.load(row + point[None, :], mask=inside, other=0.0).to(tl.float32) + shift
-        # What is not there has no slope and no loss; nor have the points that fill up a row.
+        # Padding has no slope and no loss.
         score = tl.where(known[:, None] & there[None, :], score, float("-inf"))
         slope = _sigmoid(score * -LOG2_E, FAST)
         if WEIGHTED:
             counts = tl.load(weights + point, mask=there, other=0.0)[None, :]
             slope *= counts
         total += slope
-        if VALUE:
+        if WITH_LOSS:
             softplus = tl.maximum(score, 0.0) + tl.log(1.0 + tl.exp(-tl.abs(score)))
             if WEIGHTED:
                 softplus *= counts
             loss += softplus
         tl.store(row + point[None, :], (slope * SCALE).to(scores.dtype.element_ty), mask=inside)
     tl.store(sums + label, tl.sum(total, axis=1), mask=known)
-    if VALUE:
+    if WITH_LOSS:
         tl.store(losses + tl.program_id(0), tl.sum(tl.sum(loss, axis=1), axis=0))
 
 
 @triton.jit
 def _sigmoid(x, FAST: tl.constexpr):
-    """1 / (1 + 2 ** x)."""
+    """Return 1 / (1 + 2 ** x)."""
     if FAST:
         return tl.inline_asm_elementwise(
             "{.reg .f32 t; ex2.approx.ftz.f32 t, $1; add.f32 t, t, 0f3F800000; rcp.approx.ftz.f32 $0, t;}",
@@ -80,11 +80,11 @@ def _sigmoid(x, FAST: tl.constexpr):
 @triton.jit
 def targets_kernel(
     slopes,  # (C, stride), of which B are points, times SCALE
-    fixed,  # (C,), 0 at first: the targets of each label, summed, as multiples of 1 / UNIT
+    fixed,  # (C,), 0 at first: sums of each label's targets, as multiples of 1 / UNIT
     point,  # (K,)
     column,  # (K,)
     value,  # (K,)
-    weights,  # (B,), what points count
+    weights,  # (B,), of points
     count,
     stride,
     SCALE: tl.constexpr,
@@ -92,7 +92,7 @@ def targets_kernel(
     TILE: tl.constexpr,
     WEIGHTED: tl.constexpr,
 ):
-    """Take the targets off the slopes; each pair of point and label stands there once."""
+    """Subtract the targets from the slopes; no pair of point and label occurs twice."""
     each = tl.program_id(0) * TILE + tl.arange(0, TILE)
     inside = each < count
     where = tl.load(point + each, mask=inside, other=0)
@@ -103,7 +103,7 @@ def targets_kernel(
     place = slopes + label * stride + where
     slope = tl.load(place, mask=inside, other=0.0).to(tl.float32) - target * SCALE
     tl.store(place, slope.to(slopes.dtype.element_ty), mask=inside)
-    # Whole numbers have the same sum in any order, and programs come in any order.
+    # Programs run in any order, and whole numbers have the same sum in any order.
     tl.atomic_add(fixed + label, (target * UNIT).to(tl.int64), mask=inside, sem="relaxed")
 
 
@@ -121,11 +121,11 @@ def move_kernel(
     decay,
     correction1,  # 1 - momentum ** steps
     correction2,  # sqrt(1 - beta2 ** steps)
-    seed,  # of the rounding, another at every step and block
+    seed,  # of the rounding, different at every step and block
     TILE: tl.constexpr,
     OPTIMISER: tl.constexpr,  # sgd, momentum or adamw
 ):
-    """The optimiser's step, rounded by chance where numbers are stored with fewer bits than float32 has."""
+    """Take the optimiser's step; numbers with fewer bits than float32 are rounded at random."""
     place = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
     inside = place < size
     chance = _chance(place, seed)
@@ -156,7 +156,7 @@ def widen_kernel(
     size,
     TILE: tl.constexpr,
 ):
-    """The same numbers in a type with more bits: PyTorch's own copy of float8 is several times as slow."""
+    """Copy the numbers to a type with more bits; PyTorch's copy of float8 is several times as slow."""
     place = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
     inside = place < size
     row = tl.load(rows + place, mask=inside, other=0.0)
@@ -165,7 +165,7 @@ def widen_kernel(
 
 @triton.jit
 def _chance(place, seed):
-    """32 bits for each place that look random, others for each seed."""
+    """Return 32 random-looking bits for each place and seed."""
     bits = place.to(tl.uint32) * 0x9E3779B1 + seed.to(tl.uint32)
     bits = (bits ^ (bits >> 16)) * 0x7FEB352D
     bits = (bits ^ (bits >> 15)) * 0x846CA68B
@@ -174,25 +174,24 @@ def _chance(place, seed):
 
 @triton.jit
 def _rounded(value, chance, kind: tl.constexpr):
-    """The value as it is stored: up or down by chance, so that small steps are not lost.
+    """Return the value as it is stored: rounded up or down at random, so that small steps are not lost.
 
-    What is no number stays none: all its bits are set, and more would make a 0 of it.
+    NaN stays NaN: all its bits are set, so adding random bits would make it 0.
     """
     if kind == tl.float32:
         return value
     elif kind == tl.float8e4nv:
-        # Below SMALL its numbers are as far apart as in the octave above: there they are shifted, rounded and
-        # shifted back.
+        # Numbers below SMALL are as far apart as those from SMALL to 2 SMALL: shift them there and back.
         SMALL: tl.constexpr = 0.015625
         size = tl.abs(value)
-        size = tl.where(size > 448.0, 448.0, size)  # there is nothing beyond
+        size = tl.where(size > 448.0, 448.0, size)  # the largest number of float8
         shift = tl.where(size < SMALL, SMALL, 0.0)
         bits = (size + shift).to(tl.uint32, bitcast=True) + (chance & 0xFFFFF)
         size = (bits & 0xFFF00000).to(tl.float32, bitcast=True) - shift
         signed = tl.where(value < 0, -size, size)
-        return tl.where(tl.abs(value) < float("inf"), signed, value * 0.0).to(kind)  # it knows no infinity
+        return tl.where(tl.abs(value) < float("inf"), signed, value * 0.0).to(kind)  # float8 has no infinity
     else:
-        LOST: tl.constexpr = 0xFFFF if kind == tl.bfloat16 else 0x1FFF  # bits that it has no room for
+        LOST: tl.constexpr = 0xFFFF if kind == tl.bfloat16 else 0x1FFF  # bits that are dropped
         bits = value.to(tl.uint32, bitcast=True) + (chance & LOST)
         rounded = (bits & (0xFFFFFFFF ^ LOST)).to(tl.float32, bitcast=True)
         return tl.where(value == value, rounded, value).to(kind)

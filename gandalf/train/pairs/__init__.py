@@ -1,4 +1,4 @@
-"""Losses of pairs by name. To add one, write a file like `contrastive.py` and a line here."""
+"""Name the losses of pairs. To add one, write a file like `contrastive.py` and a line here."""
 
 from __future__ import annotations
 

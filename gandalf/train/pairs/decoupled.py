@@ -1,8 +1,8 @@
-"""DEXML's loss of pairs: a softmax over all labels in which true labels do not compete with each other.
+"""Define DEXML's loss of pairs: a softmax over all labels in which true labels do not compete.
 
-A hard target is a positive: it is compared with all negatives, and with no other positive. A soft target v is
-a share of both: the label is a positive that counts v, and a negative that counts 1 - v. That soft form is
-ours; with targets of 0 and 1 it is DEXML's. Points are summed, and so are the positives of a point.
+A label with a hard target is a positive, compared with all negatives and no other positive. A label with a
+soft target v is a positive with weight v and a negative with weight 1 - v. This soft form is ours; with
+targets of 0 and 1 it is DEXML's. The loss is summed over points and their positives.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from gandalf.errors import DataError
-from gandalf.train.batches import Order, Phase
 from gandalf.train.labels import Every
+from gandalf.train.orders import Order, Phase
 from gandalf.train.pairs.kind import PairData, PairKind, PairStage, Positives
 
-NEITHER = -1.0  # in place of a target: the label is neither a positive nor a negative of the point
+NEITHER = -1.0  # replaces a target if the label is neither a positive nor a negative of the point
 
 
 @dataclass(frozen=True)
 class DecoupledOptions:
-    """DEXML's temperature of cosines, and how many scores are held at once."""
+    """DEXML's temperature of cosines, and the most scores in memory at once."""
 
     temperature: float = 0.05
     scores: int = 1 << 25
@@ -41,7 +41,7 @@ DEXML = DecoupledOptions()
 def decoupled(
     x: Tensor,
     rows: Tensor,
-    own: Tensor,
+    drawn: Tensor,
     positives: Positives,
     weights: Tensor | None = None,
     options: DecoupledOptions = DEXML,
@@ -50,7 +50,7 @@ def decoupled(
 
     N is the sum of (1 - |v|) exp(s) over all labels of `rows`, exact and in blocks: no more than
     `options.scores` scores are held at once. `positives` are sorted by column and end with the targets v in
-    (0, 1], or NEITHER. `own` is not read: no label is drawn.
+    (0, 1], or NEITHER. `drawn` is ignored: no label is drawn.
     """
     point, column, target = positives
     if weights is None:
@@ -61,7 +61,7 @@ def decoupled(
 
 
 class _Decoupled(torch.autograd.Function):
-    """The loss with its gradient, which is made on the way: scores of a block are never kept."""
+    """The loss with its gradient, computed in the forward pass, so that no scores are stored."""
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Tensor:  # noqa: ANN401  autograd's own types
@@ -84,7 +84,7 @@ class _Decoupled(torch.autograd.Function):
 
 
 class _Blocks:
-    """Scores of all points and labels, a block of labels at a time, by what the labels count as negatives."""
+    """Scores of all points, block by block, plus the logarithm of each label's weight as a negative."""
 
     def __init__(
         self,
@@ -98,15 +98,15 @@ class _Blocks:
         self.x, self.rows, self.temperature = x, rows, options.temperature
         self.width = max(1, options.scores // max(len(x), 1))
         self.point, self.column = point, column
-        self.share = torch.log1p(-target.abs())  # -inf: no negative at all
+        self.log_weight = torch.log1p(-target.abs())  # -inf: not a negative
 
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:
         """Yield the first label of each block, and its scores."""  # shape: (B, C)
         for start in range(0, len(self.rows), self.width):
             rows = self.rows[start : start + self.width]
             block = (self.x @ rows.T).div_(self.temperature)
-            there = self._within(self.column, start, len(rows))
-            block[self.point[there], self.column[there] - start] += self.share[there]
+            inside = self._within(self.column, start, len(rows))
+            block[self.point[inside], self.column[inside] - start] += self.log_weight[inside]
             yield start, block
 
     def log_sums(self) -> Tensor:
@@ -121,12 +121,12 @@ class _Blocks:
         point, column, pull = positives
         of_x, of_rows = torch.zeros_like(self.x), torch.empty_like(self.rows)
         push = self.x.new_zeros(len(self.x)).index_add_(0, point, pull)
-        # A point without negatives has scores of -inf only: any finite number serves.
+        # A point without negatives has only scores of -inf: any finite number will do.
         log_sums = log_sums.masked_fill(log_sums.isneginf(), 0.0)
         for start, block in self:
             slopes = block.sub_(log_sums[:, None]).exp_().mul_(push[:, None])
-            there = self._within(column, start, slopes.shape[1])
-            slopes[point[there], column[there] - start] -= pull[there]
+            inside = self._within(column, start, slopes.shape[1])
+            slopes[point[inside], column[inside] - start] -= pull[inside]
             slopes.div_(self.temperature)
             rows = slice(start, start + slopes.shape[1])
             of_x.addmm_(slopes, self.rows[rows])
@@ -141,12 +141,14 @@ class _Blocks:
 
 
 def _build_decoupled(data: PairData) -> PairStage:
-    options, targets = data.options, data.targets if data.alike is None else without(data.targets, data.alike)
-    taking = data.own | options.label_points
-    points = np.flatnonzero(taking & _has_pairs(targets))
+    options, targets = data.options, data.targets
+    if data.same_text is not None:
+        targets = exclude_pairs(targets, data.same_text)
+    takes_part = data.is_point | options.label_points
+    points = np.flatnonzero(takes_part & _has_pairs(targets))
     if not len(points):
         raise DataError("no training point has a label with another text, so there is nothing to learn")
-    # Label points make an epoch no longer, so that runs with and without them take equal steps.
+    # Label points do not lengthen an epoch, so runs with and without them take the same number of steps.
     epoch = math.ceil(len(data.labelled) / options.pair_batch)
     steps = max(1, round(options.pair_epochs * epoch))
     order = Order([Phase(points, steps)], options.pair_batch, data.seed)
@@ -155,15 +157,15 @@ def _build_decoupled(data: PairData) -> PairStage:
     return PairStage(order, labels, loss, epoch, targets=targets)
 
 
-def without(targets: csr_array, alike: csr_array) -> csr_array:
-    """Return the targets with NEITHER at pairs of a point and a label with one text."""
-    marked = csr_array(targets - targets.multiply(alike) + NEITHER * alike, dtype=np.float32)
+def exclude_pairs(targets: csr_array, pairs: csr_array) -> csr_array:
+    """Return the targets with NEITHER at these pairs of a point and a label."""
+    marked = csr_array(targets - targets.multiply(pairs) + NEITHER * pairs, dtype=np.float32)
     marked.sort_indices()
     return marked
 
 
 def _has_pairs(targets: csr_array) -> npt.NDArray[np.bool_]:
-    """Return which points have a positive target."""  # shape: (N,)
+    """Return a mask of the points with a positive target."""  # shape: (N,)
     return np.asarray((targets > 0).sum(axis=1)).ravel() > 0
 
 

@@ -1,4 +1,4 @@
-"""What every loss of pairs is, and what a stage of pairs is made of."""
+"""Define what a loss of pairs needs, and the parts of a stage of pairs."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from gandalf.errors import DataError
-from gandalf.train.batches import PointOrder, sent
+from gandalf.train.batches import sent
 from gandalf.train.labels import LabelSelection
+from gandalf.train.orders import PointOrder
 from gandalf.train.pairs import PAIR_LOSSES
 
 if TYPE_CHECKING:
     from gandalf.train.loop import Hook
 
 Ints = npt.NDArray[np.int64]
-Positives = tuple[Tensor, ...]  # place among the points, column, and the target if a loss reads it; each (K,)
+Positives = tuple[Tensor, ...]  # place in the batch, column, and the target if a loss reads it; each (K,)
 
 
 class PairLoss(Protocol):
-    """Sum of a loss of pairs within the batch."""
+    """A loss of pairs within the batch, summed over points."""
 
     def __call__(
-        self, x: Tensor, rows: Tensor, own: Tensor, positives: Positives, weights: Tensor | None = None
+        self, x: Tensor, rows: Tensor, drawn: Tensor, positives: Positives, weights: Tensor | None = None
     ) -> Tensor:
-        """The loss, a scalar that has a gradient."""
+        """Return the loss, a scalar with a gradient; the head of `contrastive.py` explains the arguments."""
         ...
 
 
 class VectorCache:
-    """The vectors that points had when they were last trained on: no pass of its own is needed."""
+    """The vectors of points from their last training step, so that no additional pass is needed."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -46,13 +47,13 @@ class VectorCache:
         """Remember the vectors of these points."""
         if self.vectors is None:
             self.vectors = torch.zeros(self.number, x.shape[1], dtype=torch.float16)
-        self.vectors = self.vectors.to(x.device)  # the first time, or after a checkpoint was read
+        self.vectors = self.vectors.to(x.device)  # if the vectors are new or from a checkpoint
         self.vectors[sent(rows, x.device)] = x.half()
 
 
 @dataclass(frozen=True, eq=False)
 class PairStage:
-    """A siamese stage in its parts."""
+    """The parts of a siamese stage."""
 
     order: PointOrder
     labels: LabelSelection
@@ -60,23 +61,23 @@ class PairStage:
     epoch: int  # updates
     seen: VectorCache | None = None
     refreshing: list[Hook] = field(default_factory=list)
-    targets: csr_array | None = None  # in place of the points' own
+    targets: csr_array | None = None  # replaces the targets of the points
 
 
 @dataclass(frozen=True, eq=False)
 class PairData:
-    """What a kind of siamese stage makes its parts of."""
+    """The training points, and the settings that a kind of siamese stage reads."""
 
     options: Any  # `siamese` of a recipe
     targets: csr_array  # N x L
-    own: npt.NDArray[np.bool_]  # shape: (N,), True but for label points
+    is_point: npt.NDArray[np.bool_]  # shape: (N,), False for label points
     seed: int
-    alike: csr_array | None = None  # N x L, pairs of a point and a label with one text
+    same_text: csr_array | None = None  # N x L, pairs of a point and a label with the same text
 
     @cached_property
     def labelled(self) -> Ints:
-        """Places of training points with labels."""
-        return np.flatnonzero(self.own & (np.diff(self.targets.indptr) > 0))
+        """Numbers of the training points with labels, without label points."""
+        return np.flatnonzero(self.is_point & (np.diff(self.targets.indptr) > 0))
 
 
 def _two_texts(batch: int, labels: int) -> int:
@@ -88,14 +89,14 @@ class PairKind:
     """One way to train an encoder on pairs of a text and a label."""
 
     build: Callable[[PairData], PairStage]
-    texts: Callable[[int, int], int] = _two_texts  # encoded in an update, by the batch and the labels
+    texts: Callable[[int, int], int] = _two_texts  # number encoded in an update, by batch and labels
     draws_labels: bool = False  # an epoch counts labels, not points
     meets_every_label: bool = False  # encodes the texts of all labels in each update
     takes_label_points: bool = False  # may train on label points, with targets of other labels
 
 
 def pair_kind(name: str) -> PairKind:
-    """Return a loss of pairs by its name."""
+    """Return a kind of loss of pairs by its name."""
     found: PairKind = PAIR_LOSSES.load(name)
     return found
 
@@ -103,24 +104,24 @@ def pair_kind(name: str) -> PairKind:
 def pair_stage(
     options: Any,  # noqa: ANN401  `siamese` of a recipe, which a room further on defines
     targets: csr_array,
-    own: npt.NDArray[np.bool_],
+    is_point: npt.NDArray[np.bool_],
     seed: int,
-    alike: csr_array | None = None,
+    same_text: csr_array | None = None,
 ) -> PairStage:
-    """Return the stage for these points: those marked `own` and with labels.
+    """Return the stage for the training points with labels.
 
-    Label points take part where the options say so, and by their targets of other labels alone: a label's
-    text with that label is a pair of a text with itself, and teaches nothing. `alike` marks such pairs of any
-    points, where a kind meets every label.
+    Label points take part if the options say so, but only with other labels: a label's text with that label
+    is a pair of a text with itself and teaches nothing. `same_text` marks all such pairs for a kind that
+    meets every label.
     """
-    data = PairData(options, targets, own, seed, alike)
+    data = PairData(options, targets, is_point, seed, same_text)
     if not len(data.labelled):
         raise DataError("no training point has a label, so there is nothing to learn")
     return pair_kind(options.kind).build(data)
 
 
-def pairs_alike(tokens: npt.NDArray[np.int32], of_labels: npt.NDArray[np.int32]) -> csr_array:
-    """Return the pairs of a point and a label that an encoder reads as one text."""  # shape: (N, L)
+def pairs_with_same_text(tokens: npt.NDArray[np.int32], of_labels: npt.NDArray[np.int32]) -> csr_array:
+    """Return the pairs of a point and a label whose tokens are the same."""  # shape: (N, L)
     width = max(tokens.shape[1], of_labels.shape[1])
     both = [np.pad(each, ((0, 0), (0, width - each.shape[1]))) for each in (tokens, of_labels)]
     _, text = np.unique(np.concatenate(both), axis=0, return_inverse=True)
@@ -129,11 +130,11 @@ def pairs_alike(tokens: npt.NDArray[np.int32], of_labels: npt.NDArray[np.int32])
     return csr_array(texts[: len(tokens)] @ texts[len(tokens) :].T)
 
 
-def true_pairs(shape: tuple[int, ...], own: Tensor, positives: Positives) -> Tensor:
+def true_pairs(shape: tuple[int, ...], drawn: Tensor, positives: Positives) -> Tensor:
     """Return a mask of the true pairs of points and labels, drawn pairs included."""  # shape: (P, C)
-    true = torch.zeros(shape, dtype=torch.bool, device=own.device)
+    true = torch.zeros(shape, dtype=torch.bool, device=drawn.device)
     true[positives[0], positives[1]] = True
-    return true.scatter_(1, own[:, None], True)
+    return true.scatter_(1, drawn[:, None], True)
 
 
 def hardest_negatives(scores: Tensor, true: Tensor, number: int) -> Tensor:
@@ -143,5 +144,5 @@ def hardest_negatives(scores: Tensor, true: Tensor, number: int) -> Tensor:
 
 
 def weighted_sum(per_point: Tensor, weights: Tensor | None) -> Tensor:
-    """Return the sum over points; without weights all count 1."""
+    """Return the weighted sum over points; without weights each point counts 1."""
     return torch.sum(per_point if weights is None else weights * per_point)

@@ -1,4 +1,4 @@
-"""Optimisers of an encoder's parts: of its word table the rows that a batch meets, of the rest everything."""
+"""Update an encoder: of its word table only the rows that a batch meets, of other layers all weights."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from gandalf.nets.word_table import WordTable
-from gandalf.train.head_update import RowAdamW, RowOptions
 from gandalf.train.rates import OptimiserName
-from gandalf.train.scoring import put_back
+from gandalf.train.row_optimisers import RowAdamW, RowOptions
+from gandalf.train.workspace import put_back
 
 
 @dataclass(frozen=True)
 class EncoderOptions:
-    """How an encoder is updated; the word table has a rate of its own, and decay is for other matrices."""
+    """How an encoder is updated. Words have their own rate; only other matrices decay."""
 
     optimiser: OptimiserName = "adamw"
     rate: float = 1e-3
@@ -30,30 +30,30 @@ class EncoderOptions:
 
 
 class EncoderUpdate:
-    """Clip, step, forget the gradients; all rates times the schedule's factor."""
+    """The optimisers of an encoder's layers and of its word table."""
 
     def __init__(self, encoder: nn.Module, options: EncoderOptions, clip: float) -> None:
         self.options, self.clip = options, clip
         self.tables = [module for module in encoder.modules() if isinstance(module, WordTable)]
-        known = {id(table.weight) for table in self.tables}
-        self.dense = [p for p in encoder.parameters() if id(p) not in known and p.requires_grad]
-        self.layers = _dense(self.dense, options) if self.dense else None
-        # Adam whatever the option: SGD would hardly move the words that a text in a million holds.
+        of_words = {id(table.weight) for table in self.tables}
+        self.dense = [p for p in encoder.parameters() if id(p) not in of_words and p.requires_grad]
+        self.layers = _layer_optimiser(self.dense, options) if self.dense else None
+        # Always Adam: SGD would hardly move words that one text in a million has.
         self.words = [RowAdamW(table.weight.data, RowOptions("adamw")) for table in self.tables]
         self._met: Tensor | None = None
         self._taken: list[Tensor] = []
 
     def begin(self, words: Tensor) -> None:
-        """Before a batch that meets these words: only their vectors take part."""
+        """Prepare for a batch with these words: only their vectors take part."""
         self._met, self._taken = words, [table.narrow(words) for table in self.tables]
 
     @property
     def leaves(self) -> list[Tensor]:
-        """What gradients are of: the parameters, and the word vectors that were taken out."""
+        """Tensors that receive gradients: the parameters, and the vectors of the batch's words."""
         return [*self.dense, *self._taken]
 
     def step(self, factor: float) -> None:
-        """Apply the gradients that lie ready."""
+        """Clip and apply the gradients, with rates times `factor`, and clear them."""
         if self.layers is not None:
             if self.clip:
                 nn.utils.clip_grad_norm_(self.dense, self.clip)
@@ -70,7 +70,7 @@ class EncoderUpdate:
         self._met, self._taken = None, []
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and plain numbers of the optimisers, for a checkpoint."""
+        """Return tensors and plain numbers of the optimisers, for a checkpoint."""
         tensors: dict[str, Tensor] = {}
         numbers: dict[str, Any] = {}
         entries = {} if self.layers is None else self.layers.state_dict()["state"]
@@ -82,22 +82,22 @@ class EncoderUpdate:
         return tensors, numbers
 
     def load(self, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
-        """Take back what `state` gave."""
+        """Load what `state` returned."""
         for number, rows in enumerate(self.words):
             rows.load({name: tensors[f"words.{number}.{name}"] for name in rows.state})
         entries: dict[int, dict[str, Any]] = {}
         for key, value in {**tensors, **numbers}.items():
             part, place, name = key.split(".", 2)
             if part == "layers":
-                # Steps write into what they are given, and what is given here belongs to the caller.
+                # Copy: steps write into these tensors, which belong to the caller.
                 copied = value.clone() if isinstance(value, Tensor) else value
                 entries.setdefault(int(place), {})[name] = copied
         if self.layers is not None:
             self.layers.load_state_dict({**self.layers.state_dict(), "state": entries})
 
 
-def _dense(parameters: list[nn.Parameter], options: EncoderOptions) -> torch.optim.Optimizer:
-    # Decay is for matrices: a bias, or the weights of a normalisation, decayed to 0 would be another network.
+def _layer_optimiser(parameters: list[nn.Parameter], options: EncoderOptions) -> torch.optim.Optimizer:
+    # Only matrices decay: biases and weights of a normalisation must not tend to 0.
     matrices = [each for each in parameters if each.ndim >= 2]
     others = [each for each in parameters if each.ndim < 2]
     groups = [
