@@ -85,30 +85,30 @@ class BagOfWords(WordEncoder):
     def plain(self) -> PlainBagOfWords | None:
         """Return the encoder in NumPy, for one text; None unless all numbers are of float32 on the CPU.
 
-        It shares the tensors' memory, but for weights that are computed from them: if a tensor is replaced
-        or written to, it is made anew.
+        It shares the tensors' memory, except for weights that are computed from them. If a tensor was
+        replaced or written to, the NumPy encoder is made again.
         """
-        kept = self._plain
-        if kept is not None and kept.tensors[0] is self.words.weight and kept.state == _state(kept.tensors):
-            return kept.encoder
+        old = self._plain
+        if old is not None and old.tensors[0] is self.words.weight and old.versions == _versions(old.tensors):
+            return old.encoder
         tensors = (self.words.weight, *self.residual.parameters(), *self.residual.buffers())
         if any(each.device.type != "cpu" or each.dtype != torch.float32 for each in tensors):
             return None
         arrays = {name: value.detach().numpy() for name, value in self.state_dict().items()}
-        made = PlainBagOfWords.of(self.block, arrays)
-        self._plain = _Plain(made, tensors, _state(tensors))
-        return made
+        plain = PlainBagOfWords.of(self.block, arrays)
+        self._plain = _Plain(plain, tensors, _versions(tensors))
+        return plain
 
 
 @dataclass(frozen=True)
 class _Plain:
     encoder: PlainBagOfWords
-    tensors: tuple[Tensor, ...]  # the tensors that it shares
-    state: list[int]
+    tensors: tuple[Tensor, ...]  # that the encoder shares
+    versions: list[int]
 
 
-def _state(tensors: tuple[Tensor, ...]) -> list[int]:
-    """Return numbers that differ once a tensor has other memory or was written to."""
+def _versions(tensors: tuple[Tensor, ...]) -> list[int]:
+    """Return numbers that change if a tensor gets other memory or is written to."""
     return [number for each in tensors for number in (each.data_ptr(), each._version)]
 
 

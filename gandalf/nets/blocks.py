@@ -27,8 +27,7 @@ def identity_linear(dim: int) -> nn.Module:
 
 
 def settle(network: nn.Module) -> None:
-    """Replace parametrised weights by their values, for prediction; the network cannot be trained any
-    more."""
+    """Replace parametrised weights by their values, for prediction; this ends the network's training."""
     network.eval()
     for part in [*network.modules()]:
         for name in [*getattr(part, "parametrizations", ())]:

@@ -1,4 +1,4 @@
-"""What every encoder of texts is, and what its kind says before one is built."""
+"""Define what every encoder of texts has, and what a run must know before it builds an encoder."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class EncoderSettings(Protocol):
 
     @property
     def attention(self) -> Any:  # noqa: ANN401  a name of `inception`
-        """What the second attention asks."""
+        """Input of the second attention."""
 
 
 class TextEncoder(nn.Module, ABC):
@@ -60,14 +60,14 @@ class TextEncoder(nn.Module, ABC):
         """Encode a batch of texts."""  # shape: (B, T) -> (B, dim)
 
     def start(self, settings: EncoderSettings, tokens: Tokens) -> None:
-        """Take the weights that are known before the first step; by default there are none."""
+        """Set the weights that are known before the first step; by default there are none."""
 
     def settle_on(self, ids: Tensor) -> None:
-        """Fit what must fit the vectors of training texts, on the device; by default nothing must."""
+        """Fit the encoder's centre or scale to some training texts, on the device; by default it has none."""
 
     @property
     def word_table(self) -> WordTable | None:
-        """Vectors of words, which rows made of label texts share; None: the encoder has none."""
+        """Table of word vectors, shared with rows made of label texts; None if there is none."""
         return None
 
     @property
@@ -82,10 +82,10 @@ class TextEncoder(nn.Module, ABC):
                 module.p = share
 
     def remember(self) -> None:
-        """Keep the vector of every text that is read from now on, if reading takes long."""
+        """Cache the vector of every text from now on, if the encoder is slow."""
 
     def forget(self) -> None:
-        """Drop the vectors that are kept, and read every text from now on."""
+        """Drop the cache of vectors."""
 
     def plain(self) -> PlainBagOfWords | None:
         """Return the encoder in NumPy, for one text at a time; None if it has no such form."""
@@ -97,11 +97,11 @@ class TextEncoder(nn.Module, ABC):
 
 
 def evenly(number: int, at_most: int) -> npt.NDArray[np.int64]:
-    """Return the places of at most so many points, evenly spaced."""
+    """Return at most so many places of `number`, evenly spaced."""
     return np.linspace(0, number - 1, min(at_most, number)).astype(np.int64)
 
 
-def _nothing(settings: EncoderSettings) -> None:
+def _require_nothing(settings: EncoderSettings) -> None:
     pass
 
 
@@ -116,7 +116,7 @@ class EncoderKind:
     build: Callable[[int, Any], TextEncoder]  # from the number of tokens and the options
     options: Callable[..., Any]  # dataclass that a model folder keeps
     choose: Callable[[EncoderSettings, int], Any]  # options by settings and tokens read of a text
-    require: Callable[[EncoderSettings], None] = _nothing  # raises if something is not installed
+    require: Callable[[EncoderSettings], None] = _require_nothing  # raises if something is not installed
     longest: Callable[[EncoderSettings], int | None] = _any_length  # tokens of a text; None: any number
     pretrained: bool = False  # has tokens, vectors and layers of its own, and reads few texts at a time
     normalises: bool = False  # over a batch, which needs two points

@@ -1,4 +1,4 @@
-"""Encoders: built by name, and asked for the vectors of many texts."""
+"""Build encoders by name, and encode many texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gandalf.nets.kinds import ENCODERS
 
 
 def encoder_kind(name: str) -> EncoderKind:
-    """Return what is known of an encoder before it is built."""
+    """Return a kind of encoder by its name."""
     found: EncoderKind = ENCODERS.load(name)
     return found
 
@@ -33,11 +33,11 @@ def encode_tokens(encoder: nn.Module, tokens: npt.NDArray[np.int32], batch: int 
     # shape: (N, T) -> (N, dim)
     device = next(encoder.parameters()).device
     encoder.eval()
-    found: Tensor | None = None  # filled in place, because a concatenation would take twice the memory
+    vectors: Tensor | None = None  # filled in place, because a concatenation would take twice the memory
     for start in range(0, len(tokens), batch):
         ids = torch.from_numpy(tokens[start : start + batch].astype(np.int64))
         part = encoder(ids.to(device)).float()
-        found = part.new_empty(len(tokens), part.shape[1]) if found is None else found
-        found[start : start + batch] = part
-    assert found is not None, "no texts"
-    return found
+        vectors = part.new_empty(len(tokens), part.shape[1]) if vectors is None else vectors
+        vectors[start : start + batch] = part
+    assert vectors is not None, "no texts"
+    return vectors

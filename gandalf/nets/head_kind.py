@@ -1,4 +1,4 @@
-"""What a run must know of a head before it is built: what its rows are made of, and what that costs."""
+"""Define what a run must know before it builds a head: the parts of its rows, and their cost."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from torch import nn
 
 from gandalf.nets.kinds import HEADS
 
-TextPart = Literal[
-    "own", "averaged"
-]  # a label's own text, and the texts of its neighbours in the label graph
+# A label's own text, or the texts of its neighbours in the label graph.
+TextPart = Literal["own", "averaged"]
 # Standard deviation of a label's scores over the training texts. On four development sets the start has its
 # lowest loss between 0.5 and 1.0, and its highest P@1 about here.
 SPREAD = 0.9
@@ -22,11 +21,11 @@ SPREAD = 0.9
 class HeadKind:
     """One way to make the labels' rows: free ones, or free ones mixed with label texts."""
 
-    texts: tuple[TextPart, ...] = ()  # that are mixed with free rows
-    mix: Callable[[int, int], nn.Module] | None = None  # by the numbers of a row and the parts to mix
+    texts: tuple[TextPart, ...] = ()  # parts that are mixed with free rows
+    mix: Callable[[int, int], nn.Module] | None = None  # takes the size of a row and the number of parts
     spread: float = SPREAD  # of the first scores
-    row_values: int = 0  # vectors that a label's row keeps for the way back, counted in tests
-    slower: float = 1.0  # times what an update with free rows takes
+    row_values: int = 0  # vectors that a label's row stores for the backward pass, counted in tests
+    slower: float = 1.0  # time of an update, as a multiple of that with free rows
 
 
 def head_kind(name: str) -> HeadKind:

@@ -1,5 +1,4 @@
-"""Define heads, which turn label ids into rows: score = point . row + bias. For prediction each becomes a
-Table."""
+"""Define heads, which turn label ids into rows: score = point . row + bias; a Table predicts."""
 
 from __future__ import annotations
 

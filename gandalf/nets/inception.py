@@ -65,17 +65,18 @@ def convolved(x: Tensor, *convolutions: nn.Module) -> Tensor:
     """Compute parallel convolutions of stride 4 as one product; narrow kernels are padded with zeros."""
     # shape: (B, n, C) -> (B, m, D)
     weights = [each.get_parameter("weight") for each in convolutions]
-    wide = torch.cat(
-        [F.pad(each, [(WIDEST - each.shape[2]) // 2] * 2) for each in weights]
-    )  # shape: (D, C, 16)
+    # shape: (D, C, 16)
+    wide = torch.cat([F.pad(each, [(WIDEST - each.shape[2]) // 2] * 2) for each in weights])
     bias = torch.cat([each.get_parameter("bias") for each in convolutions])
     windows = x.unfold(1, WIDEST, STRIDE).transpose(2, 3)  # shape: (B, m, 16, C)
     return F.linear(windows.flatten(2), wide.transpose(1, 2).flatten(1), bias)
 
 
 class Inception(WordEncoder):
-    """Words are channels and the embedding is the length: a 1x1 convolution, kernels of width 4, 8 and 16,
-    one more convolution, and a residual layer."""
+    """InceptionXML: convolutions with words as channels and the embedding as length, then a residual layer.
+
+    A 1x1 convolution is followed by kernels of width 4, 8 and 16 in parallel, and by one more convolution.
+    """
 
     def __init__(self, vocabulary: int, options: InceptionOptions) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Encoders and heads by name. To add one, write a file like `bag_of_words.py` and a line here.
+"""Name the encoders and heads. To add one, write a file like `bag_of_words.py` and a line here.
 
 The table names places, so that a recipe can be checked without PyTorch.
 """

@@ -14,7 +14,7 @@ from gandalf.nets.blocks import LABEL_BLOCKS, BlockName, identity_linear
 from gandalf.nets.head_kind import HeadKind
 from gandalf.nets.word_table import WordTable
 
-LabelIds = slice | Tensor  # a range, or the ids of some
+LabelIds = slice | Tensor  # a range of labels, or their ids
 BLOCK = 1 << 14  # labels whose rows are computed at once if all are needed
 
 
@@ -39,9 +39,7 @@ class LabelText(nn.Module):
         for name, array in (("indptr", bags.indptr), ("indices", bags.indices), ("weights", bags.data)):
             kind = np.float32 if name == "weights" else np.int64
             self.register_buffer(name, torch.from_numpy(array.astype(kind)), persistent=False)
-        self._ends = bags.indptr.astype(
-            np.int64
-        )  # on the CPU, so that slicing a range need not wait for a GPU
+        self._ends = bags.indptr.astype(np.int64)  # on the CPU, so that a range need not wait for a GPU
         narrower = words.embedding_dim != dim
         self.project: nn.Module = (
             nn.Linear(words.embedding_dim, dim, bias=False) if narrower else nn.Identity()
@@ -71,14 +69,13 @@ class LabelText(nn.Module):
 
 
 def as_computed(rows: Tensor) -> Tensor:
-    """Convert rows to the precision of matrix products, since work on many rows is limited by memory
-    traffic."""
+    """Convert rows to the precision of products, since memory traffic limits the work on many rows."""
     kind = rows.device.type
     return rows.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else rows
 
 
 class Frozen(nn.Module):
-    """Rows that are computed by `refresh`, once for many steps and without a gradient."""
+    """Rows without a gradient, which `refresh` computes once for many steps."""
 
     rows: Tensor  # shape: (L, dim)
 
@@ -104,8 +101,7 @@ class Frozen(nn.Module):
 
 
 class GatedSum(nn.Module):
-    """DECAF's mix: parts weighted by gates, one for each number, shared by all labels; they start half
-    open."""
+    """DECAF's mix: gates weigh each number of the parts, are the same for all labels and start half open."""
 
     def __init__(self, dim: int, parts: int) -> None:
         super().__init__()
@@ -136,11 +132,11 @@ class Attention(nn.Module):
 
     def weights(self, parts: list[Tensor]) -> Tensor:
         """Return the parts' weights, which sum to 1 for each label."""  # shape: P times (C, dim) -> (C, P)
-        said = [
+        mapped = [
             linear(torch.relu(self.dropout(part))) for linear, part in zip(self.of_part, parts, strict=True)
         ]
-        found: Tensor = torch.softmax(self.together(torch.cat(said, dim=1)).float(), dim=1)
-        return found
+        weights: Tensor = torch.softmax(self.together(torch.cat(mapped, dim=1)).float(), dim=1)
+        return weights
 
 
 def _weighted(weights: Iterable[Tensor], parts: list[Tensor]) -> Tensor:

@@ -37,7 +37,7 @@ FAMILIES = (
 _LEFT_OUT = ("architectures", "auto_map", "transformers_version", "torch_dtype", "dtype", "use_kernels")
 _LEFT_OUT_ENDS = ("_implementation", "quantization_config", "name_or_path")
 WEIGHTS = "model.safetensors"
-SETTLED = 256  # texts that say how long vectors are
+SETTLED = 256  # texts whose vectors are measured
 # Tokens encoded at once without a gradient: enough to fit a CPU cache, or to fill a GPU.
 PART = {"cpu": 1 << 12, "cuda": 1 << 16}
 REMEDY = "use a folder as transformers' save_pretrained writes it"
@@ -147,8 +147,7 @@ class Transformer(TextEncoder):
         return torch.stack([known[key] for key in keys])
 
     def _in_parts(self, ids: Tensor) -> Tensor:
-        """Like `_pooled`, but for few texts of similar length at a time, since padding costs as much as
-        words."""
+        """Call `_pooled` for few texts of similar length at a time, since padding costs as much as words."""
         places = torch.arange(1, ids.shape[1] + 1, device=ids.device)
         lengths = ((ids != 0) * places).amax(dim=1).clamp_min(1)  # shape: (B,)
         pooled = torch.empty(len(ids), self.dim, device=ids.device)

@@ -32,15 +32,13 @@ class WordTable(nn.Module):
 
     @torch.no_grad()
     def start_from(self, vectors: Tensor, found: Tensor) -> None:
-        """Use pre-trained vectors for the words in `found`, scaled to our mean length; keep the other
-        vectors."""
+        """Take pre-trained vectors for the words in `found`, scaled to our mean length."""
         mean = vectors[found].norm(dim=1).mean().clamp_min(1e-12)
         self.weight[found] = vectors[found] * (self.length / mean)
         self.weight[0] = 0.0
 
     def narrow(self, words: Tensor) -> Tensor:
-        """Take out the vectors of these words, of which the first is padding; return them as a leaf for the
-        gradient."""
+        """Take out the vectors of these words, padding first; return them as a leaf for the gradient."""
         self.place[words] = torch.arange(len(words), device=words.device)
         self._taken = torch.index_select(self.weight.data, 0, words).requires_grad_()
         return self._taken
@@ -51,21 +49,22 @@ class WordTable(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return the vectors of ids."""  # shape: (...) -> (..., dim)
-        return F.embedding(*self._where(ids), padding_idx=0)
+        return F.embedding(*self._local(ids), padding_idx=0)
 
     def weighted_sum(self, ids: Tensor, weights: Tensor) -> Tensor:
         """Sum the vectors of each row of ids."""  # shape: (B, T), (B, T) -> (B, dim)
-        ids, table = self._where(ids)
+        ids, table = self._local(ids)
         return F.embedding_bag(ids, table, per_sample_weights=weights, mode="sum", padding_idx=0)
 
     def bag_sum(self, ids: Tensor, offsets: Tensor, weights: Tensor) -> Tensor:
         """Sum the vectors of bags stored end to end."""  # shape: (K,), (B + 1,), (K,) -> (B, dim)
-        ids, table = self._where(ids)
+        ids, table = self._local(ids)
         return F.embedding_bag(
             ids, table, offsets, mode="sum", per_sample_weights=weights, include_last_offset=True
         )
 
-    def _where(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+    def _local(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the rows of ids in the table that is in use, and this table."""
         return (ids, self.weight) if self._taken is None else (self.place[ids], self._taken)
 
 
@@ -76,7 +75,7 @@ class WordEncoder(TextEncoder):
 
     @property
     def word_table(self) -> WordTable:
-        """Vectors of words, which rows made of label texts share."""
+        """Table of word vectors, shared with rows made of label texts."""
         return self.words
 
     @abstractmethod

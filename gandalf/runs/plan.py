@@ -19,17 +19,17 @@ from gandalf.nets.head_kind import head_kind
 from gandalf.recipe import Device, Recipe
 from gandalf.runs.build import encoder_options
 from gandalf.train.kernels import choice
-from gandalf.train.machine_memory import said
+from gandalf.train.machine_memory import format_bytes
 from gandalf.train.parallel.ranks import Ranks
 from gandalf.train.precision import DTYPES, state_dtype
 from gandalf.train.rates import RATED_FOR
 from gandalf.train.run_memory import (
     SMALLEST_BLOCK,
     RunShape,
-    fits_well,
+    activation_values,
+    fits,
     memory_plan,
-    own_bytes,
-    saved_values,
+    rank_bytes,
 )
 
 MANY_LABELS = 20_000  # on a CPU, more than these are met by shortlist
@@ -144,7 +144,7 @@ def fit_blocks(
 
     Blocks that were asked for stay. A run that is resumed keeps those it had `before` where they fit.
     """
-    free = own_bytes(recipe.device, ranks.local_world)
+    free = rank_bytes(recipe.device, ranks.local_world)
     own = shape.block if asked or shape.shortlist else block_that_fits(shape, free, before)
     each = ranks.values_of_all((own, free))  # by all of them, whatever each was asked for
     found = replace(shape, block=min(block for block, _ in each))
@@ -164,7 +164,7 @@ def block_that_fits(shape: RunShape, free: int | None, before: int | None = None
     while blocks[-1] > SMALLEST_BLOCK:
         blocks.append(max(blocks[-1] // 2, SMALLEST_BLOCK))
     shapes = [replace(shape, block=block) for block in blocks]
-    spared = (each.block for each in shapes if fits_well(each, free))
+    spared = (each.block for each in shapes if fits(each, free))
     fitting = (each.block for each in shapes if memory_plan(each).total <= free)
     return next(chain(spared, fitting), shape.block)
 
@@ -174,7 +174,7 @@ def plan_in_words(shape: RunShape, free: Sequence[int | None], usual: int) -> st
     met = f"{counted(min(shape.block, shape.labels), 'label')} at a time"
     fewer = f" in place of {usual:,}, for which there is no room" if shape.block < usual else ""
     known = [size for size in free if size is not None]
-    there = f"; {said(min(known))} are free" if known else ""
+    there = f"; {format_bytes(min(known))} are free" if known else ""
     return f"{memory_plan(shape)}; {met}{fewer}{there}"
 
 
@@ -186,7 +186,9 @@ def _activations(recipe: Recipe) -> int:
     device = "cpu" if encoder_kind(recipe.encoder.kind).pretrained else "meta"
     with torch.random.fork_rng(devices=[]), torch.device(device):
         encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), WORDS)
-        return saved_values(encoder, torch.ones(POINTS, recipe.text.max_length or LEAST, dtype=torch.int64))
+        return activation_values(
+            encoder, torch.ones(POINTS, recipe.text.max_length or LEAST, dtype=torch.int64)
+        )
 
 
 def rank_shape(shape: RunShape, world: int) -> RunShape:

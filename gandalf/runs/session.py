@@ -416,7 +416,7 @@ class LogValidation:
         """Write; never ends the training."""
         found = self.validate.history[-1]
         self.log.write("validation", **found)
-        self.bar.validated(f"{self.validate.options.metric} {found['value']:.1f}")
+        self.bar.show_figure(f"{self.validate.options.metric} {found['value']:.1f}")
         return False
 
 

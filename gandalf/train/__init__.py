@@ -1,1 +1,1 @@
-"""The one training loop and its parts."""
+"""Train encoders and heads: the one training loop and its parts."""

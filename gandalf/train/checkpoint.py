@@ -1,4 +1,4 @@
-"""Checkpoints that are there wholly or not at all, whatever kills the writer, and hold no pickle."""
+"""Write and read checkpoints, which are complete or absent, even after a kill, and hold no pickle."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from gandalf.train.parallel.shards import (
 
 TENSORS, STATE = "tensors.safetensors", "state.json"
 _NAME = re.compile(r"checkpoint-(\d+)")
-# What a killed writer leaves behind: a folder half filled or half emptied, or its lock.
+# Folders that a killed writer was filling or emptying, and their locks.
 _LEFTOVER = re.compile(r"\.checkpoint-\d+\..*")
 
 Saved = tuple[dict[str, Tensor], dict[str, Any]]
-Shard = tuple[int, int]  # a checksum, and labels
+Shard = tuple[int, int]  # checksum and number of labels
 
 
 @dataclass(frozen=True)
 class Checkpoints:
     """The checkpoints of one run: numbered folders, of which the newest `keep` stay.
 
-    A state may hold a `fingerprint` of the run it belongs to and the `config` the run was started with;
-    `latest` compares them. Of several ranks each writes and reads the rows of its own labels, and the number
-    of those who read need not be that of those who wrote.
+    A state may hold the `fingerprint` and the `config` of its run, which `latest` compares. Each of several
+    ranks writes and reads its shard of the labels. The number of ranks may change between writing and
+    reading.
     """
 
     folder: Path
@@ -53,25 +53,25 @@ class Checkpoints:
     ranks: Ranks = ONE
 
     def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Write a checkpoint; when this returns it is on the disk, and older ones are gone."""
-        ranks, own = self.ranks, {}
+        """Write a checkpoint to the disk, then remove older checkpoints."""
+        ranks, rows = self.ranks, {}
         if ranks.world > 1:
-            own = {name: tensor for name, tensor in tensors.items() if per_label(name)}
-            tensors = {name: tensor for name, tensor in tensors.items() if name not in own}
+            rows = {name: tensor for name, tensor in tensors.items() if per_label(name)}
+            tensors = {name: tensor for name, tensor in tensors.items() if name not in rows}
         path = ranks.on_first(lambda: self.folder / f"checkpoint-{max(self._numbered(), default=0) + 1:06d}")
         with ExitStack() as stack:
-            part = ranks.on_first(lambda: _entered(stack, path))
-            shards = ranks.values_of_all(_shard(part, own, ranks)) if own else []
+            part = ranks.on_first(lambda: _open_folder(stack, path))
+            shards = ranks.values_of_all(_write_shard(part, rows, ranks)) if rows else []
             if failed := [each for each in shards if isinstance(each, str)]:
                 raise DataError(f"cannot be written ({failed[0]})", file=path)
 
             def finish() -> None:
-                """Write what is left and give the folder its name: only now is it a checkpoint."""
-                with _told(path):
+                """Write the other files and give the folder its name, which makes it a checkpoint."""
+                with _name_write_errors(path):
                     _write(part, tensors, state, shards)
                     stack.close()
                     sync_path(self.folder)
-                    self._clean()
+                    self._remove_old()
 
             ranks.on_first(finish)
 
@@ -81,26 +81,26 @@ class Checkpoints:
         config: Mapping[str, Any] | None = None,
         labels: int = 0,
     ) -> Saved | None:
-        """The newest checkpoint that can be read, tensors on the CPU; None if there never was one.
+        """Return the newest readable checkpoint, with tensors on the CPU; None if there is no checkpoint.
 
-        With a fingerprint, a checkpoint of another run is refused; with a config, by what differs. Several
-        ranks are given the rows of their shares of so many `labels`.
+        Given a fingerprint, refuse a checkpoint of another run; given a config, name the settings that
+        differ. Each of several ranks gets the rows of its shard of `labels`.
         """
         numbered = self.ranks.on_first(self._numbered)
-        own = self.ranks.share(labels) if self.ranks.world > 1 else None
+        shard = self.ranks.share(labels) if self.ranks.world > 1 else None
         damaged: list[_DamagedError] = []
         for number in sorted(numbered, reverse=True):
-            found: Saved | None = None
+            saved: Saved | None = None
             problem = _DamagedError("another rank cannot read its part")
             try:
-                found = _read(numbered[number], own)
+                saved = _read(numbered[number], shard)
             except _DamagedError as error:
                 problem = error
-            if self.ranks.any_rank(found is None) or found is None:
+            if self.ranks.any_rank(saved is None) or saved is None:
                 damaged.append(problem)
                 continue
-            _refuse_foreign(numbered[number], found[1], fingerprint, config)
-            return found
+            _refuse_other_run(numbered[number], saved[1], fingerprint, config)
+            return saved
         if damaged:
             raise DataError(
                 f"the checkpoint is damaged: {damaged[0]}",
@@ -110,7 +110,7 @@ class Checkpoints:
         return None
 
     def state(self) -> dict[str, Any]:
-        """The state of the newest one whose state can be read; damage is told by `latest`."""
+        """Return the newest readable state, or {}; only `latest` reports damage."""
 
         def read() -> dict[str, Any]:
             for _, path in sorted(self._numbered().items(), reverse=True):
@@ -128,8 +128,8 @@ class Checkpoints:
             if name := pattern.fullmatch(path.name):
                 yield path, name
 
-    def _clean(self) -> None:
-        """Remove the older checkpoints, each by one renaming first, and what killed writers left."""
+    def _remove_old(self) -> None:
+        """Remove older checkpoints, renamed first, and what killed writers left."""
         numbered = self._numbered()
         for number in sorted(numbered, reverse=True)[self.keep :]:
             path = numbered[number]
@@ -140,21 +140,23 @@ class Checkpoints:
 
 
 def fingerprint(config: Mapping[str, Any], *parts: bytes | memoryview) -> str:
-    """A hash of the settings and of whatever bytes of the data tell one run from another."""
+    """Return a hash of the settings, and of bytes of the data, that distinguishes runs."""
     digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
     for part in parts:
-        digest.update(f"|{memoryview(part).nbytes}|".encode())  # so that no byte can change sides unseen
+        digest.update(
+            f"|{memoryview(part).nbytes}|".encode()
+        )  # so that a byte that moves to another part changes the hash
         digest.update(part)
     return digest.hexdigest()
 
 
 class _DamagedError(Exception):
-    """What is wrong with the files of a checkpoint."""
+    """A checkpoint has damaged or missing files."""
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Say of what cannot be written why."""
+def _name_write_errors(path: Path) -> Iterator[None]:
+    """Turn a failed write in the body into a `DataError` with the reason."""
     try:
         yield
     except (OSError, SafetensorError) as error:
@@ -162,20 +164,20 @@ def _told(path: Path) -> Iterator[None]:
         raise DataError(f"cannot be written ({reason})", file=path) from error
 
 
-def _entered(stack: ExitStack, path: Path) -> Path:
-    with _told(path):
+def _open_folder(stack: ExitStack, path: Path) -> Path:
+    with _name_write_errors(path):
         return stack.enter_context(new_folder(path))
 
 
-def _shard(folder: Path, own: Mapping[str, Tensor], ranks: Ranks) -> Shard | str:
-    """Write a rank's rows; what is to be known of them, or why it could not be done: for all to hear."""
+def _write_shard(folder: Path, rows: Mapping[str, Tensor], ranks: Ranks) -> Shard | str:
+    """Write a rank's rows; return the facts about them, or the reason of a failure, for all ranks."""
     path = folder / shard_name(ranks.rank, ranks.world)
     try:
-        found = write_tensors(path, own), len(next(iter(own.values())))
+        shard = write_tensors(path, rows), len(next(iter(rows.values())))
         sync_path(path)
     except (OSError, SafetensorError) as error:
         return str(getattr(error, "strerror", None) or error)
-    return found
+    return shard
 
 
 def _write(
@@ -189,20 +191,20 @@ def _write(
         sync_path(path)
 
 
-def _read(folder: Path, own: slice | None = None) -> Saved:
-    with _damage_told():
+def _read(folder: Path, shard: slice | None = None) -> Saved:
+    with _name_damage():
         state, tensors, shards = _read_state(folder)
-        parts = overlapping(folder, [rows for _, rows in shards], own)
-        wanted = {folder / TENSORS: tensors} | {part.path: shards[part.rank][0] for part in parts}
-        for path, total in wanted.items():
+        parts = overlapping(folder, [rows for _, rows in shards], shard)
+        checksums = {folder / TENSORS: tensors} | {part.path: shards[part.rank][0] for part in parts}
+        for path, total in checksums.items():
             if checksum(path) != total:
                 raise _DamagedError(f"{path.name} is not what was written")
-        return read_tensors(folder / TENSORS, parts, own), state
+        return read_tensors(folder / TENSORS, parts, shard), state
 
 
 def _read_state(folder: Path) -> tuple[dict[str, Any], int, list[Shard]]:
-    """The state, the checksum of the tensors that go with it, and what is known of ranks' rows."""
-    with _damage_told():
+    """Return the state, the checksum of its tensors, and the facts about shards."""
+    with _name_damage():
         written = json.loads((folder / STATE).read_text("utf-8"))
         sums, text, shards = written["checksums"], written["state"], written.get("shards", [])
         if zlib.crc32(text.encode()) != sums["state"]:
@@ -211,21 +213,21 @@ def _read_state(folder: Path) -> tuple[dict[str, Any], int, list[Shard]]:
 
 
 @contextmanager
-def _damage_told() -> Iterator[None]:
-    """Say of what cannot be read why."""
+def _name_damage() -> Iterator[None]:
+    """Turn a failed read in the body into a `_DamagedError` with the reason."""
     try:
         yield
     except OSError as error:
         raise _DamagedError(
             f"{Path(error.filename or STATE).name} cannot be read ({error.strerror})"
         ) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:  # not JSON, or none of ours
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # not JSON, or not ours
         raise _DamagedError(f"{STATE} is cut short or damaged") from error
     except SafetensorError as error:
         raise _DamagedError(f"{TENSORS} is cut short or damaged") from error
 
 
-def _refuse_foreign(
+def _refuse_other_run(
     path: Path, state: Mapping[str, Any], fingerprint: str | None, config: Mapping[str, Any] | None
 ) -> None:
     if fingerprint is None or state.get("fingerprint") == fingerprint:

@@ -1,4 +1,4 @@
-"""What a run tells while it goes: lines of JSON and trackers for later, a bar for whoever watches."""
+"""Report a run while it trains: lines of JSON, trackers, and a bar on a terminal."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ from gandalf.progress import lines, terminal_bar
 from gandalf.train.trackers import Tracker, open_tracker
 
 LOG = "log.jsonl"
-TRACKED = "tracked"  # kind of the line that holds a tracker's id
-EVENTS = "events.out.tfevents."  # how names begin of what TensorBoard's writer makes
+TRACKED = "tracked"  # kind of the line with a tracker's id
+EVENTS = "events.out.tfevents."  # start of the names of TensorBoard's files
 
 
 Listener = Callable[[str, int, Mapping[str, Any]], None]  # kind of event, step, values
 
 
 class RunLog:
-    """Appends to `log.jsonl` in a folder, one line for each event, and to the named `TRACKERS`.
+    """One line in `log.jsonl` for each event, also sent to trackers and listeners.
 
-    `resumed` is the step a run goes on from: lines of later steps, which the run will write again, are
-    dropped, and so is half a line that a killed run left. So write what belongs to a step before the
-    checkpoint of that step. Without `resumed` the log starts anew; without a folder nothing is written.
-    `listeners` are called with every line.
+    `resumed` is the step from which a run continues. Later lines are dropped, because the run will write them
+    again; so is an incomplete last line. So a caller writes the lines of a step before its checkpoint.
+    Without `resumed` the log begins anew; without a folder nothing is written. `listeners` get every line.
     """
 
     def __init__(
@@ -47,16 +46,16 @@ class RunLog:
         self._trackers: list[Tracker] = []
         if folder is not None:
             self._path = folder / LOG
-            before = {} if resumed is None or not trackers else _tracked(self._path)
+            before = {} if resumed is None or not trackers else _tracker_ids(self._path)
             self._trackers = [open_tracker(name, folder, resumed, before.get(name)) for name in trackers]
-            self._file = _opened(self._path, resumed)
+            self._file = _open_log(self._path, resumed)
             for name, tracker in zip(trackers, self._trackers, strict=True):
                 if tracker.id is not None and tracker.id != before.get(name):
                     self.write(TRACKED, 0, by=name, id=tracker.id)
 
     def write(self, kind: str, step: int, **values: object) -> None:
-        """Note the values of a step under a kind such as "train" or "validation", and the time."""
-        plain = {name: _plain(value) for name, value in values.items()}
+        """Log the values of a step, and the time, under a kind such as "train" or "validation"."""
+        plain = {name: _json_value(value) for name, value in values.items()}
         if self._file is not None:
             line = {"kind": kind, "step": step, "time": round(time.time(), 3), **plain}
             try:
@@ -70,7 +69,7 @@ class RunLog:
             listener(kind, step, plain)
 
     def close(self) -> None:
-        """Finish both logs."""
+        """Close the file and the trackers."""
         for log in (self._file, *self._trackers):
             if log is not None:
                 log.close()
@@ -85,29 +84,30 @@ class RunLog:
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """The lines of a log; half a line at its end, which a killed run may leave, is no line."""
+    """Return the lines of a log without an incomplete last line, which a killed run may leave."""
     lines = path.read_text("utf-8").split("\n")[:-1] if path.is_file() else []
     try:
-        found = [json.loads(line) for line in lines]
-        if all(isinstance(line["step"], int) for line in found):
-            return found
+        events = [json.loads(line) for line in lines]
+        if all(isinstance(event["step"], int) for event in events):
+            return events
     except (ValueError, TypeError, KeyError):
         pass
     raise DataError("is not the log of a run", file=path, remedy="give it another name")
 
 
-def _tracked(path: Path) -> dict[str, str]:
-    """Return the ids that trackers had before, by their names."""
+def _tracker_ids(path: Path) -> dict[str, str]:
+    """Return the ids of a log's trackers by their names."""
     return {line["by"]: line["id"] for line in read_log(path) if line["kind"] == TRACKED}
 
 
-def _opened(path: Path, resumed: int | None) -> IO[bytes]:
+def _open_log(path: Path, resumed: int | None) -> IO[bytes]:
+    """Open a log for more lines, and keep the lines up to the step `resumed`."""
     kept = [] if resumed is None else [line for line in read_log(path) if line["step"] <= resumed]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with written(path, "wb") as file:
             file.writelines(map(_line, kept))
-        return open(path, "ab", buffering=0)  # a line is there, or not, as soon as it is written
+        return open(path, "ab", buffering=0)  # so that no part of a line is pending
     except OSError as error:
         raise DataError(f"cannot be written ({error.strerror or error})", file=path) from error
 
@@ -116,18 +116,18 @@ def _line(values: Mapping[str, Any]) -> bytes:
     return (json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
-    """The value as JSON has it; numbers of NumPy and torch become Python's, and what is no number null."""
+def _json_value(value: Any) -> Any:  # noqa: ANN401
+    """Return the value for JSON: numbers of NumPy and torch become Python's, and NaN and infinity null."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(inner) for name, inner in value.items()}
+        return {str(name): _json_value(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_json_value(inner) for inner in value]
     value = value.item() if hasattr(value, "item") else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _numbers(values: Mapping[str, Any], prefix: str) -> dict[str, float]:
-    """The numbers among the values, under names such as "validation/P@1"."""
+    """Return the numbers among the values, under names such as "validation/P@1"."""
     found: dict[str, float] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -138,15 +138,15 @@ def _numbers(values: Mapping[str, Any], prefix: str) -> dict[str, float]:
 
 
 class _Rate(ProgressColumn):
-    """Points a second, over the last half minute."""
+    """Column with the points per second over the last half minute."""
 
     def render(self, task: Task) -> Text:
-        """As `1,234 points/s`."""
+        """Return the rate as `1,234 points/s`."""
         return Text("" if task.speed is None else f"{task.speed:,.0f} points/s")
 
 
 class TrainingBar:
-    """A bar on a terminal with loss, rate, figure and time left; a command's lines elsewhere."""
+    """Progress of a training: a bar on a terminal, else lines."""
 
     def __init__(self, description: str, total: int, done: int = 0) -> None:
         self._bar: Progress | None = terminal_bar(
@@ -164,18 +164,18 @@ class TrainingBar:
 
     @property
     def visible(self) -> bool:
-        """Whether anybody watches; if not, a loss need not be fetched from the device."""
+        """True if there is a bar; if not, a caller need not fetch the loss from the device."""
         return self._bar is not None
 
     def advance(self, points: int, loss: float | None = None) -> None:
-        """Move on by so many points; show the loss if it is given."""
+        """Advance by so many points; show the loss if it is given."""
         if self._bar is not None:
             shown = {} if loss is None else {"loss": f"loss {loss:.4g}"}
             self._bar.update(self._task, advance=points, **shown)  # type: ignore[arg-type]
         if self._lines is not None:
             self._lines.advance(points)
 
-    def validated(self, figure: str) -> None:
+    def show_figure(self, figure: str) -> None:
         """Show a figure of the validation, such as "P@1 41.2"."""
         if self._bar is not None:
             self._bar.update(self._task, figure=figure)

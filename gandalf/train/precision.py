@@ -1,4 +1,4 @@
-"""Precisions by name: of matrix products, of rows and of the optimiser's state for rows."""
+"""Name the precisions of matrix products and rows, and choose that of the optimiser's state."""
 
 from __future__ import annotations
 

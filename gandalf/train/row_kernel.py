@@ -1,4 +1,4 @@
-"""AdamW of some rows of a table in one pass over them, by numba: PyTorch would pass over them ten times."""
+"""Move rows by AdamW in one pass over them, compiled by numba; PyTorch needs ten passes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from torch import Tensor
 
 from gandalf.compiled import compiled
 
-LARGE = 1 << 16  # numbers of a gradient from which on the compiled loop pays
-PART = 1 << 18  # numbers that a thread moves, at least
-TINY = 1e-36  # a root of exactly 0 takes ten times as long on some CPUs; one this small is lost beside eps
+LARGE = 1 << 16  # numbers of a gradient from which the compiled loop pays
+PART = 1 << 18  # least numbers for a thread
+TINY = 1e-36  # replaces 0, whose root takes ten times as long on some CPUs; it is negligible beside eps
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
 
 
 class Adam(NamedTuple):
-    """The numbers of a step."""
+    """The numbers of AdamW in one step."""
 
     rate: float
     beta1: float
@@ -34,7 +34,7 @@ class Adam(NamedTuple):
 
 
 def row_kernel(rows: Tensor, gradient: Tensor) -> Callable[..., Any] | None:
-    """Return the compiled loop if these rows call for it: many numbers of float32 on a CPU."""
+    """Return the compiled loop if it pays for these rows: many float32 numbers on a CPU."""
     small = gradient.numel() < LARGE or rows.device.type != "cpu"
     if small or rows.dtype != torch.float32 or gradient.dtype != torch.float32:
         return None
@@ -49,18 +49,20 @@ def move_rows(
     gradient: Tensor,
     adam: Adam,
 ) -> None:
-    """Move rows that were taken out of a table; the state (mean, square, met) is of the whole table.
+    """Move rows that were copied from a table; the state (mean, square, met) is that of the whole table.
 
-    Row `i` has label `labels[i]`; no label is there twice.
+    Row `i` has the label `labels[i]`. No label occurs twice.
     """
     count = len(rows)
-    flat = [each.reshape(count, -1).numpy() for each in (rows, gradient)]
+    flat_rows, flat_gradient = (each.reshape(count, -1).numpy() for each in (rows, gradient))
     mean, square = (each.view(len(each), -1).numpy() for each in state[:2])
     met, numbers = state[2].numpy(), np.array(adam, dtype=np.float64)
     parts = max(1, min(torch.get_num_threads(), gradient.numel() // PART))
     edges = pairwise(np.linspace(0, count, parts + 1).astype(np.int64).tolist())
     ids = labels.numpy()
-    calls = [(flat[0][a:b], flat[1][a:b], mean, square, met, ids[a:b], numbers) for a, b in edges if a < b]
+    calls = [
+        (flat_rows[a:b], flat_gradient[a:b], mean, square, met, ids[a:b], numbers) for a, b in edges if a < b
+    ]
     if len(calls) == 1:
         kernel(*calls[0])
         return
@@ -82,7 +84,7 @@ def _move(
     numbers: npt.NDArray[np.float64],
 ) -> None:
     rate, beta1, beta2, eps, decay = numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
-    # Numbers of 64 bits would make all of the arithmetic so.
+    # float32, because one float64 would make all arithmetic float64.
     new1, old2, new2 = np.float32(1 - beta1), np.float32(beta2), np.float32(1 - beta2)
     keep, tiny = np.float32(1 - rate * decay), np.float32(TINY)
     for place in range(len(labels)):
@@ -97,6 +99,6 @@ def _move(
             mean_now = first[at] + new1 * (slope[at] - first[at])
             square_now = old2 * power[at] + new2 * slope[at] * slope[at]
             first[at], power[at] = mean_now, square_now
-            # `max` would keep the loop from being one of vectors.
+            # `max` would prevent vector instructions.
             root = np.sqrt(square_now if square_now > tiny else tiny)
             own[at] = keep * own[at] - step * mean_now / (root + least)

@@ -1,4 +1,4 @@
-"""Loss and figures of a run for TensorBoard, MLflow and Weights & Biases, through their own clients."""
+"""Send loss and figures of a run to TensorBoard, MLflow and Weights & Biases by their own clients."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from uuid import uuid4
 
 from gandalf.errors import DataError
 
-PROJECT = "gandalf"  # where MLFLOW_EXPERIMENT_NAME or WANDB_PROJECT names no other
+PROJECT = "gandalf"  # unless MLFLOW_EXPERIMENT_NAME or WANDB_PROJECT names another
 _NOT_IN_MLFLOW = re.compile(r"[^\w\-. /]")
 
 
 class Tracker(Protocol):
-    """What takes the numbers of a run."""
+    """A service that stores the numbers of a run."""
 
-    id: str | None  # by which a resumed run finds it again; None: by its folder
+    id: str | None  # by which a resumed run finds its tracker again; None: by the folder
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        """Note a number."""
+        """Store a number of a step."""
         ...
 
     def close(self) -> None:
-        """Write what is still to be written."""
+        """Write everything that is pending."""
         ...
 
 
@@ -39,15 +39,13 @@ class _TensorBoard:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise _missing("TensorBoard", "tensorboard") from error
-        # TensorBoard hides what earlier files of the folder hold from `purge_step` on.
+        # TensorBoard hides steps from `purge_step` on in earlier files of the folder.
         self._writer = SummaryWriter(str(folder), purge_step=0 if resumed is None else resumed + 1)
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        """Note a number."""
         self._writer.add_scalar(tag, scalar_value, global_step)
 
     def close(self) -> None:
-        """Write what is still to be written."""
         self._writer.close()
 
 
@@ -76,12 +74,10 @@ class _MLflow:
         return str(made.info.run_id)
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        """Note a number; MLflow's names hold no @."""
         name = _NOT_IN_MLFLOW.sub("_", tag.replace("@", "_at_"))
         self._client.log_metric(self.id, name, scalar_value, step=global_step)
 
     def close(self) -> None:
-        """End the run."""
         self._client.set_terminated(self.id)
 
 
@@ -110,16 +106,14 @@ class _WandB:
             ) from error
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
-        """Note a number."""
         self._run.log({tag: scalar_value}, step=global_step)
 
     def close(self) -> None:
-        """End the run, and wait until all is sent."""
-        self._run.finish()
+        self._run.finish()  # waits until everything is sent
 
 
 def _run_name(folder: Path) -> str:
-    """Return the name of the run's folder; a part of a search has that of the search before its own."""
+    """Return the name of the run's folder, after the folder of the search if the run is part of a search."""
     of_search = folder.parent.name == "checkpoints"
     return f"{folder.parent.parent.name} {folder.name}" if of_search else folder.name
 
@@ -133,7 +127,7 @@ def _refused(name: str, error: Exception, remedy: str) -> DataError:
     return DataError(f"{name} cannot be logged to ({said})", remedy=remedy)
 
 
-# A tracker is opened with the run's folder, the step it is resumed from, and the id it had before.
+# A tracker takes the run's folder, the step from which the run resumes, and its id from before.
 TRACKERS: dict[str, Callable[[Path, int | None, str | None], Tracker]] = {
     "tensorboard": _TensorBoard,
     "mlflow": _MLflow,
@@ -142,7 +136,7 @@ TRACKERS: dict[str, Callable[[Path, int | None, str | None], Tracker]] = {
 
 
 def open_tracker(name: str, folder: Path, resumed: int | None, before: str | None) -> Tracker:
-    """Open a tracker by its name, for a new run or the one that it had before."""
+    """Open a tracker by its name, for a new run or for the run with the id `before`."""
     if name not in TRACKERS:
         raise DataError(f"there is no tracker {name!r}", remedy=f"choose from {', '.join(TRACKERS)}")
     return TRACKERS[name](folder, resumed, before)

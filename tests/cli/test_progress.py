@@ -51,7 +51,7 @@ def test_training_is_told_by_lines_with_its_figure():
     training = (
         "from gandalf.train.logs import TrainingBar\n"
         "with TrainingBar('astec', 400, done=100) as bar:\n"
-        "    bar.validated('P@1 41.2'); bar.advance(100)\n"
+        "    bar.show_figure('P@1 41.2'); bar.advance(100)\n"
     )
     (line,) = python(LINES.format(every=0.0) + training).stderr.splitlines()
     assert line.startswith("astec: 50%, ") and line.endswith("left, P@1 41.2")

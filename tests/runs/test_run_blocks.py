@@ -69,7 +69,7 @@ def test_where_nobody_tells_what_is_free_blocks_stay():
 
 def test_a_shortlist_is_as_large_as_it_is(monkeypatch):
     shape = replace(SHAPE, shortlist=True)
-    monkeypatch.setattr(shapes, "own_bytes", lambda *_: 1000)
+    monkeypatch.setattr(shapes, "rank_bytes", lambda *_: 1000)
     assert fit_blocks(RECIPE, shape, ONE, None, before=7)[:2] == (RECIPE, shape)
 
 
@@ -87,7 +87,7 @@ class Ranks(type(ONE)):
 
 def blocks_of(ranks, monkeypatch, free, **asked):
     asked_of = []
-    monkeypatch.setattr(shapes, "own_bytes", lambda *given: asked_of.append(given) or free)
+    monkeypatch.setattr(shapes, "rank_bytes", lambda *given: asked_of.append(given) or free)
     recipe, found, plan = fit_blocks(replace(RECIPE, device="cpu"), SHAPE, ranks, **asked)
     assert recipe.labels.block == found.block and found == with_block(found.block)
     assert asked_of == [("cpu", ranks.local_world)]
@@ -119,7 +119,7 @@ def test_blocks_that_were_chosen_and_those_of_a_resumed_run_stay(monkeypatch):
 def tight(monkeypatch, block):
     """Memory for a run with such blocks, and for no larger ones."""
     monkeypatch.setattr(shapes, "SMALLEST_BLOCK", 4)
-    monkeypatch.setattr(shapes, "fits_well", lambda shape, _: shape.block <= block)
+    monkeypatch.setattr(shapes, "fits", lambda shape, _: shape.block <= block)
 
 
 class Needs:
@@ -160,7 +160,7 @@ def test_a_run_that_is_resumed_with_less_memory_takes_smaller_blocks(monkeypatch
     broken_off(monkeypatch, ASKED, tmp_path)
     monkeypatch.setattr(shapes, "SMALLEST_BLOCK", 4)
     monkeypatch.setattr(shapes, "memory_plan", lambda shape: Needs(shape.block))
-    monkeypatch.setattr(shapes, "own_bytes", lambda *_: 40)
+    monkeypatch.setattr(shapes, "rank_bytes", lambda *_: 40)
     heard = []
     resumed = train(small_splits(), ASKED, RunPlace(tmp_path, resume=True, tell=heard.append))
     assert resumed.model.config["labels"]["block"] == 30 and resumed.steps == 6

@@ -16,7 +16,7 @@ from gandalf.runs.build import start_scores
 from gandalf.runs.plan import resolved
 from gandalf.runs.session import train
 from gandalf.train.batches import Points
-from gandalf.train.parallel.ranks import One
+from gandalf.train.parallel.ranks import Ranks
 
 POINTS, LABELS, DIM = 400, 12, 8
 
@@ -42,7 +42,7 @@ def test_scores_spread_as_said_and_probabilities_are_the_frequencies():
     np.testing.assert_allclose(odds, frequency / (1 - frequency), rtol=0.15)
 
 
-class ThisAndAnother(One):
+class ThisAndAnother(Ranks):
     """One rank that has heard what the other's labels say."""
 
     def __init__(self, other: float) -> None:

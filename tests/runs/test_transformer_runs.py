@@ -29,7 +29,7 @@ from gandalf.runs.session import Interrupted
 from gandalf.runs.start import changed
 from gandalf.systems import recipe as recipe_of
 from gandalf.train.encoder_update import EncoderOptions, EncoderUpdate
-from gandalf.train.run_memory import saved_values
+from gandalf.train.run_memory import activation_values
 
 SHORT = ("training.steps=6", "training.batch=32", "device=cpu", "targets.targets=self")
 
@@ -130,7 +130,7 @@ def test_memory_is_planned_by_what_the_transformer_keeps(folder):
     encoder = build_encoder(options, 100)
     assert shape.dim == 32
     assert shape.encoder_parameters == sum(each.numel() for each in encoder.parameters())
-    assert shape.activations == saved_values(encoder, torch.ones(8, 20, dtype=torch.int64))
+    assert shape.activations == activation_values(encoder, torch.ones(8, 20, dtype=torch.int64))
     # Of every token and layer at least the input of each product: three of 32 numbers and one of 64.
     assert shape.activations > 20 * 2 * (3 * 32 + 64)
     longer = run_shape(by(folder, "text.max_length=40", "labels.block=10"), 100, 50)

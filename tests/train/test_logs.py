@@ -28,7 +28,7 @@ BAR = (
     "    print(bar.visible)\n"
     "    for step in range(3):\n"
     "        bar.advance(1_000, loss=0.12345 if step else None)\n"
-    "        bar.validated('P@1 41.2')\n"
+    "        bar.show_figure('P@1 41.2')\n"
     "        time.sleep(0.15)\n"
 )
 

@@ -25,7 +25,7 @@ from gandalf.train import run_memory
 from gandalf.train.checkpoint import Checkpoints
 from gandalf.train.labels import Every, Shortlist, chunks_of_shard
 from gandalf.train.orders import Order, Phase
-from gandalf.train.parallel.ranks import One, share
+from gandalf.train.parallel.ranks import Ranks, share
 from gandalf.train.run_memory import RunShape, memory_plan, require_memory
 
 STEPS = ("training.steps=12", "targets.targets=ratio", "validation.every=0.3")
@@ -56,7 +56,7 @@ def alone(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         rank_jobs.nothing_is_dropped(patch.setattr)
         for name, recipe in recipes().items():
-            rank_jobs.keep(train(small_splits(), recipe, RunPlace(folder / name)), One(), folder / name)
+            rank_jobs.keep(train(small_splits(), recipe, RunPlace(folder / name)), Ranks(), folder / name)
     return folder
 
 
@@ -116,7 +116,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(name, alone, tmp_path, monke
     rank_jobs.over_ranks(2, rank_jobs.one_by_one, jobs)
     rank_jobs.nothing_is_dropped(monkeypatch.setattr)
     folder = tmp_path / "two, then one"
-    rank_jobs.keep(train(small_splits(), recipe, RunPlace(folder, resume=True)), One(), folder)
+    rank_jobs.keep(train(small_splits(), recipe, RunPlace(folder, resume=True)), Ranks(), folder)
     for each in ("two, then one", "one, then two"):
         rank_jobs.assert_alike(alone / name, tmp_path / each)
 

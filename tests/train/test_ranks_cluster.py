@@ -22,7 +22,7 @@ from gandalf.data.synthetic import synthetic
 from gandalf.runs.folder import RunPlace, state_of
 from gandalf.runs.session import train
 from gandalf.train.logs import read_log
-from gandalf.train.parallel.ranks import One
+from gandalf.train.parallel.ranks import Ranks
 
 pytestmark = pytest.mark.cluster
 
@@ -44,7 +44,7 @@ def alone(asked, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         rank_jobs.nothing_is_dropped(patch.setattr)
         for name, recipe in asked.items():
-            rank_jobs.keep(train(small_splits(), recipe, RunPlace(folder / name)), One(), folder / name)
+            rank_jobs.keep(train(small_splits(), recipe, RunPlace(folder / name)), Ranks(), folder / name)
     return folder
 
 

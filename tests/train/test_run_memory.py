@@ -18,11 +18,11 @@ from gandalf.errors import DataError
 from gandalf.train import run_memory
 from gandalf.train.run_memory import (
     RunShape,
-    fitting,
+    activation_values,
+    largest_fitting,
     memory_plan,
     out_of_memory,
     require_memory,
-    saved_values,
 )
 
 MB = 1 << 20
@@ -170,7 +170,7 @@ def test_fitting_fits_and_is_nearly_the_largest(shape, available):
     def fits(candidate):
         return 1.1 * memory_plan(candidate).total + 256 * MB <= available + 1
 
-    found = fitting(shape, available)
+    found = largest_fitting(shape, available)
     block = min(shape.block, shape.labels)
     least = block if shape.shortlist else min(256, block)
     if fits(shape):
@@ -192,8 +192,8 @@ def test_fitting_fits_and_is_nearly_the_largest(shape, available):
 def test_what_an_encoder_keeps():
     """The input and the first layer's output; the second layer's has no way back that needs it."""
     layers = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Sigmoid(), torch.nn.Linear(8, 3))
-    assert saved_values(layers, torch.randn(5, 4)) == 4 + 8
-    assert saved_values(torch.nn.Linear(4, 3), torch.randn(5, 4)) == 4
+    assert activation_values(layers, torch.randn(5, 4)) == 4 + 8
+    assert activation_values(torch.nn.Linear(4, 3), torch.randn(5, 4)) == 4
 
 
 def failing(error: BaseException, shape: RunShape, available: int | None, monkeypatch, held: int = 0) -> str:
@@ -225,7 +225,7 @@ def test_every_lack_of_memory_is_answered(error, monkeypatch):
     assert "of the device 'cuda:1' is not enough: training takes about 7.2 GB: 2.0 GB" in sentence
     assert "and 7.2 GB are free; use --set labels.block=" in sentence
     smaller = advised(SHAPE, sentence)
-    assert fitting(smaller, 7_200_000_000) == smaller
+    assert largest_fitting(smaller, 7_200_000_000) == smaller
     assert smaller.batch == SHAPE.batch and 10_000 < smaller.block < 100_000
 
 

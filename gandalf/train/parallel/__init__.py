@@ -1,1 +1,1 @@
-"""Several processes that train one model. `ranks` is what the rest of the package sees of them."""
+"""Train one model by several processes; the rest of the package uses `ranks` only."""

@@ -1,4 +1,4 @@
-"""Batch normalisation over the points of all ranks."""
+"""Normalise batches over the points of all ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Best labels and rows of all ranks, put together."""
+"""Merge the best labels and the rows of all ranks."""
 
 from __future__ import annotations
 

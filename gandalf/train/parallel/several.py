@@ -1,4 +1,4 @@
-"""Several ranks, by torch.distributed."""
+"""Connect several ranks by torch.distributed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -44,15 +43,15 @@ class Store(Protocol):
         ...
 
 
-class Several:
-    """One of several ranks, as `joined` makes it."""
+class Several(Ranks):
+    """One of several ranks, made by `joined`."""
 
     def __init__(self, store: Store, rank: int, world: int, local_world: int = 1) -> None:
+        super().__init__()
         self.rank, self.world, self.local_world = rank, world, local_world
-        self.sent: Counter[str] = Counter()
         self._store = store
         self._left = threading.Event()
-        self._answering = threading.Thread(target=self._answer, daemon=True)
+        self._answering = threading.Thread(target=self._answer_roll_call, daemon=True)
 
     def connect(self, device: str) -> None:
         """Connect by gloo between CPUs and by NCCL between GPUs."""
@@ -83,17 +82,13 @@ class Several:
         if dist.is_initialized():
             dist.destroy_process_group()
 
-    def share(self, total: int) -> slice:
-        """Return the range that belongs to this rank."""
-        return share(total, self.rank, self.world)
-
     def gather(self, own: Tensor, total: int) -> Tensor:
         """Return the rows of all ranks."""
         most = -(-total // self.world)
         padded = own.new_zeros(most, *own.shape[1:])  # all_gather wants parts of equal size
         padded[: len(own)] = own
         found = own.new_empty(self.world * most, *own.shape[1:])
-        self._counted("vectors", padded)
+        self._count_sent("vectors", padded)
         with self.name_lost_ranks():
             dist.all_gather(list(torch.split(found, most)), padded)
         parts = zip(
@@ -105,7 +100,7 @@ class Several:
 
     def sum_in_place(self, tensor: Tensor, what: str) -> Tensor:
         """Replace the tensor by its sum over ranks."""
-        self._counted(what, tensor)
+        self._count_sent(what, tensor)
         with self.name_lost_ranks():
             dist.all_reduce(tensor)
         return tensor
@@ -114,7 +109,7 @@ class Several:
         """Return the sum over ranks, with a gradient."""
         from torch.distributed.nn.functional import all_reduce  # torch.distributed.all_reduce has no gradient
 
-        self._counted("batch normalisation", tensor)
+        self._count_sent("batch normalisation", tensor)
         with self.name_lost_ranks():
             found: Tensor = all_reduce(tensor)  # type: ignore[no-untyped-call]
         return found
@@ -178,7 +173,7 @@ class Several:
         """Return the rows of all ranks on rank 0's host; other ranks return their own."""
         own = own.detach().cpu().contiguous()
         if self.rank:
-            self._counted("rows at the end", own)
+            self._count_sent("rows at the end", own)
             with self.name_lost_ranks():
                 dist.send(own, dst=0)
             return own
@@ -196,7 +191,7 @@ class Several:
                 return
         (sys.__stderr__ or sys.stderr).write(f"{sentence}\n")
 
-    def _counted(self, what: str, tensor: Tensor) -> None:
+    def _count_sent(self, what: str, tensor: Tensor) -> None:
         self.sent[what] += tensor.numel() * tensor.element_size()
 
     @contextmanager
@@ -207,12 +202,12 @@ class Several:
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            lost = self._silent()
+            lost = self._silent_ranks()
             if not lost:
                 raise
-            raise LostRankError(_who(lost, self.world)) from error
+            raise LostRankError(_name_lost(lost, self.world)) from error
 
-    def _silent(self) -> list[int]:
+    def _silent_ranks(self) -> list[int]:
         """Return the ranks that do not answer; rank 0, which keeps the store, if the store is gone."""
         end, missing = time.monotonic() + ANSWER, list(range(self.world))
         try:
@@ -225,7 +220,7 @@ class Several:
         except RuntimeError:
             return [0]
 
-    def _answer(self) -> None:
+    def _answer_roll_call(self) -> None:
         """Answer the roll call, from a thread of its own."""
         with suppress(RuntimeError):  # the store is gone, and with it the rank that asks
             while not self._left.wait(0.5):
@@ -262,6 +257,6 @@ def _take_gpu(local_world: int, place: int) -> None:
     torch.cuda.set_device(place)
 
 
-def _who(lost: Sequence[int], world: int) -> str:
+def _name_lost(lost: Sequence[int], world: int) -> str:
     names = " and ".join(map(str, lost))
     return f"rank {names} of {world} was lost" if len(lost) == 1 else f"ranks {names} of {world} were lost"

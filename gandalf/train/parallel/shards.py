@@ -1,4 +1,4 @@
-"""Tensors of a checkpoint in files: whole, or with the labels' rows in one shard for each rank."""
+"""Write and read the tensors of a checkpoint: in one file, or with one shard of rows for each rank."""
 
 from __future__ import annotations
 
