@@ -70,9 +70,9 @@ class BatchEncoder:
             if own.requires_grad:
                 torch.autograd.backward(own, gradient[share])
                 return
-            slopes = torch.split(gradient[share], len(parts[0]))
+            gradients = torch.split(gradient[share], len(parts[0]))
             for number, part in enumerate(parts):
-                torch.autograd.backward(self._encode(part, number, seed), slopes[number])
+                torch.autograd.backward(self._encode(part, number, seed), gradients[number])
 
 
 def _stop(gradient: Tensor) -> None:

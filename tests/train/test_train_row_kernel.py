@@ -59,13 +59,13 @@ def test_few_rows_and_other_precisions_are_left_to_pytorch(monkeypatch):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rows_are_put_back(dtype):
     table, labels = torch.zeros(5, 2, dtype=dtype), torch.tensor([1, 4])
-    space = workspace.Workspace()
-    rows = space.rows("rows", table, labels)
+    memory = workspace.Workspace()
+    rows = memory.take_rows("rows", table, labels)
     rows += torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     assert not table.any()
     put_back(table, labels, rows)
     assert table.tolist() == [[0, 0], [1, 2], [0, 0], [0, 0], [3, 4]]
-    view = space.rows("rows", table, slice(0, 1))
+    view = memory.take_rows("rows", table, slice(0, 1))
     view += 7
     put_back(table, slice(0, 1), view)
     assert table[0].tolist() == [7, 7]
