@@ -36,7 +36,7 @@ def small_model(kind="bag-of-words", *, labels=LABELS, seed=0, calibrated=True, 
         Calibration(2.0, -0.5) if calibrated else None,
     )
     if kind == "centred":
-        encoder.settle_on(torch.from_numpy(tokens.encode(list(labels))))
+        encoder.fit_to_texts(torch.from_numpy(tokens.encode(list(labels))))
     with torch.no_grad():
         vectors = model.vectors(labels)
         head.rows.copy_(6 * torch.nn.functional.normalize(vectors - vectors.mean(0)))

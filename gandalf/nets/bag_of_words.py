@@ -59,7 +59,7 @@ class BagOfWords(WordEncoder):
         self.idf.copy_(idf)
 
     @torch.no_grad()
-    def settle_on(self, ids: Tensor) -> None:
+    def fit_to_texts(self, ids: Tensor) -> None:
         """Set the centre to the mean vector of these texts, if the encoder has a centre."""  # shape: (B, T)
         if self.centre is None:
             return

@@ -26,7 +26,7 @@ def identity_linear(dim: int) -> nn.Module:
     return spectral_norm(linear)
 
 
-def settle(network: nn.Module) -> None:
+def drop_parametrizations(network: nn.Module) -> None:
     """Replace parametrised weights by their values, for prediction; this ends the network's training."""
     network.eval()
     for part in [*network.modules()]:

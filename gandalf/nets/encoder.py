@@ -62,7 +62,7 @@ class TextEncoder(nn.Module, ABC):
     def start(self, settings: EncoderSettings, tokens: Tokens) -> None:
         """Set the weights that are known before the first step; by default there are none."""
 
-    def settle_on(self, ids: Tensor) -> None:
+    def fit_to_texts(self, ids: Tensor) -> None:
         """Fit the encoder's centre or scale to some training texts, on the device; by default it has none."""
 
     @property

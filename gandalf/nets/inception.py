@@ -46,22 +46,24 @@ class GatedAttention(nn.Module):
         self.project = spectral_norm(nn.Conv1d(size, size, 1, bias=False))
         self.gate = nn.Parameter(torch.zeros(1))
 
-    def forward(self, x: Tensor, of: Tensor) -> Tensor:
-        """Add rows of `of` to the rows of `x`, weighted by their similarity."""
+    def forward(self, x: Tensor, other: Tensor) -> Tensor:
+        """Add rows of `other` to the rows of `x`, weighted by their similarity."""
         # shape: (B, size, n), the same -> the same
-        project, turned = self.project.weight, of.transpose(1, 2)  # shape: (size, size, 1), (B, n, size)
+        project = self.project.weight  # shape: (size, size, 1)
+        transposed = other.transpose(1, 2)  # shape: (B, n, size)
         assert isinstance(project, Tensor)
         weight = project.flatten(1)
         # (X Y^T P) Y and X (Y^T P Y) are equal; choose the order with the smaller intermediate matrix.
         if x.shape[1] <= x.shape[2]:
-            asked = torch.bmm(torch.bmm(x, turned) @ weight, of)
+            attended = torch.bmm(torch.bmm(x, transposed) @ weight, other)
         else:
-            asked = torch.bmm(torch.bmm(F.linear(turned, weight), of), x.transpose(1, 2)).transpose(1, 2)
-        mixed: Tensor = x + (self.gate / x.shape[2]) * asked
+            mixing = torch.bmm(F.linear(transposed, weight), other)
+            attended = torch.bmm(mixing, x.transpose(1, 2)).transpose(1, 2)
+        mixed: Tensor = x + (self.gate / x.shape[2]) * attended
         return mixed
 
 
-def convolved(x: Tensor, *convolutions: nn.Module) -> Tensor:
+def convolve(x: Tensor, *convolutions: nn.Module) -> Tensor:
     """Compute parallel convolutions of stride 4 as one product; narrow kernels are padded with zeros."""
     # shape: (B, n, C) -> (B, m, D)
     weights = [each.get_parameter("weight") for each in convolutions]
@@ -134,16 +136,16 @@ class Inception(WordEncoder):
         """Apply all layers; convolutions are matrix products with channels last."""
         # shape: (B, words, word_dim) -> (B, dim)
         x = self.dropout(x)
-        found = self.over_words(x, x)
-        asked = x if self.crosses else found
-        x = self.over_embedding(found.transpose(1, 2), asked.transpose(1, 2)).transpose(1, 2)
+        attended = self.over_words(x, x)
+        other = x if self.crosses else attended
+        x = self.over_embedding(attended.transpose(1, 2), other.transpose(1, 2)).transpose(1, 2)
         mix, *rest = self.mix
         x = F.linear(x.transpose(1, 2), mix.get_parameter("weight").flatten(1), mix.get_parameter("bias"))
         x = _apply_flat(rest, x)  # shape: (B, word_dim, 32)
         x = torch.cat([x[:, -MARGIN:], x, x[:, :MARGIN]], dim=1)  # circular padding
-        x = _apply_flat(self.after, convolved(x, *self.parallel))  # shape: (B, word_dim / 4, 96)
+        x = _apply_flat(self.after, convolve(x, *self.parallel))  # shape: (B, word_dim / 4, 96)
         last, *rest = self.last
-        x = _apply_flat(rest, convolved(x, last))  # shape: (B, dim / 32, 32)
+        x = _apply_flat(rest, convolve(x, last))  # shape: (B, dim / 32, 32)
         x = x.transpose(1, 2).flatten(1)  # shape: (B, dim)
         x = x + self.residual(x)
         encoded: Tensor = self.last_dropout(x).float() * self.scale
@@ -152,10 +154,10 @@ class Inception(WordEncoder):
 
 def _apply_flat(layers: Iterable[nn.Module], x: Tensor) -> Tensor:
     """Apply layers that work on channels (the last axis) or numbers."""  # shape: (B, n, C), the same
-    found = x.flatten(0, 1)
+    flat = x.flatten(0, 1)
     for layer in layers:
-        found = layer(found)
-    return found.view(x.shape)
+        flat = layer(flat)
+    return flat.view(x.shape)
 
 
 def _choose(settings: EncoderSettings, max_length: int) -> InceptionOptions:

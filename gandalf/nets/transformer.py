@@ -37,7 +37,7 @@ FAMILIES = (
 _LEFT_OUT = ("architectures", "auto_map", "transformers_version", "torch_dtype", "dtype", "use_kernels")
 _LEFT_OUT_ENDS = ("_implementation", "quantization_config", "name_or_path")
 WEIGHTS = "model.safetensors"
-SETTLED = 256  # texts whose vectors are measured
+MEASURED = 256  # texts whose vectors are measured
 # Tokens encoded at once without a gradient: enough to fit a CPU cache, or to fill a GPU.
 PART = {"cpu": 1 << 12, "cuda": 1 << 16}
 REMEDY = "use a folder as transformers' save_pretrained writes it"
@@ -105,9 +105,9 @@ class Transformer(TextEncoder):
         self.tokenizer_ids.copy_(torch.from_numpy(np.where(tokenizer_ids < 0, padding, tokenizer_ids)))
 
     @torch.no_grad()
-    def settle_on(self, ids: Tensor) -> None:
+    def fit_to_texts(self, ids: Tensor) -> None:
         """Choose the constant factor that gives some of these texts vectors of length 1 on average."""
-        ids = ids[torch.from_numpy(evenly(len(ids), SETTLED)).to(ids.device)]
+        ids = ids[torch.from_numpy(evenly(len(ids), MEASURED)).to(ids.device)]
         was_training = self.training
         length = self.eval()(ids).norm(dim=1).mean()
         self.train(was_training)

@@ -25,7 +25,7 @@ from gandalf.errors import DataError
 from gandalf.memory.files import INNER, write_memory
 from gandalf.model import Mix, Model, ModelWithMemory, Part, Trees
 from gandalf.model.layout import LABELS
-from gandalf.nets.blocks import settle
+from gandalf.nets.blocks import drop_parametrizations
 from gandalf.nets.encoders import build_encoder
 from gandalf.slim import (
     FACTS,
@@ -188,10 +188,10 @@ def _silent_exporter() -> Iterator[None]:
 
 def _inference_encoder(model: Model) -> nn.Module:
     """Return a copy of the encoder without the parts that only training needs."""
-    # Built again: a deep copy shares the class, and `settle` removes a parametrization from the class.
+    # Built again: a deep copy shares the class, from which `drop_parametrizations` removes parametrizations.
     found = build_encoder(model.config["encoder"], model.tokens.size)
     found.load_state_dict(model.encoder.state_dict())
-    settle(found)
+    drop_parametrizations(found)
     return found.for_export()
 
 

@@ -63,7 +63,7 @@ def assemble_encoder(recipe: Recipe, tokens: Tokens, texts: npt.NDArray[np.int64
         _begin(encoder, recipe, tokens)
     encoder.to(recipe.device)
     if recipe.encoder.from_model is None:
-        encoder.settle_on(torch.from_numpy(texts).to(recipe.device))
+        encoder.fit_to_texts(torch.from_numpy(texts).to(recipe.device))
     return encoder
 
 

@@ -24,7 +24,7 @@ from gandalf.errors import DataError
 from gandalf.model import Part, load_model
 from gandalf.model.load import need_network
 from gandalf.model.with_memory import networks, without_memory
-from gandalf.nets.blocks import settle
+from gandalf.nets.blocks import drop_parametrizations
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 from gandalf.predict.codes import Codes, build_codes
@@ -95,7 +95,7 @@ def _served(
     """Load a model for serving; return it with the function that makes a predictor after labels are added."""
     model = load_model(folder, settings.device, verify=settings.verify)
     for network in networks(model):
-        settle(network.encoder)
+        drop_parametrizations(network.encoder)
     make: MakePredictor = Predictor
     index, new = _index(settings.index, model, Path(folder), settings.rows)
     for network in networks(model) if settings.rows == "int8" else ():

@@ -13,7 +13,7 @@ from torch.nn.utils import parametrize
 
 from gandalf.errors import DataError
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
-from gandalf.nets.blocks import settle
+from gandalf.nets.blocks import drop_parametrizations
 from gandalf.nets.encoders import ENCODERS, build_encoder
 from gandalf.nets.heads import Table
 from gandalf.nets.inception import GatedAttention
@@ -174,7 +174,7 @@ def test_a_settled_encoder_gives_the_same_without_computing_its_weights(kind):
             parameter.mul_(1.5)  # so that a norm has something to do
         encoder(ids)
         expected = encoder.eval()(ids)
-        settle(encoder)
+        drop_parametrizations(encoder)
         assert torch.equal(encoder(ids), expected)
     assert not any(parametrize.is_parametrized(part) for part in encoder.modules())
 

@@ -105,7 +105,7 @@ def test_the_factor_makes_lengths_one_and_travels(tmp_path):
     tokens, encoder = loaded(tmp_path)
     ids = ids_of(tokens)
     before = encoder(ids).detach()
-    encoder.train().settle_on(ids)
+    encoder.train().fit_to_texts(ids)
     assert encoder.training
     after = encoder.eval()(ids).detach()
     torch.testing.assert_close(after.norm(dim=1).mean(), torch.tensor(1.0))

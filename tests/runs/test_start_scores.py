@@ -80,7 +80,7 @@ def test_vectors_have_the_mean_zero_and_old_options_no_centre():
     old = BagOfWords(50, BagOfWordsOptions(dim=16))
     assert "centre" not in old.state_dict()
     encoder = BagOfWords(50, BagOfWordsOptions(dim=16, centred=True)).train()
-    encoder.settle_on(ids)
+    encoder.fit_to_texts(ids)
     assert encoder.training
     with torch.no_grad():
         found = encoder.eval()(ids)

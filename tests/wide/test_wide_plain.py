@@ -13,7 +13,7 @@ from torch import nn
 
 from gandalf.model.exact import top_k
 from gandalf.nets.bag_of_words import BagOfWords, BagOfWordsOptions
-from gandalf.nets.blocks import POINT_BLOCKS, settle
+from gandalf.nets.blocks import POINT_BLOCKS, drop_parametrizations
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 from gandalf.wide import plain
@@ -29,7 +29,7 @@ def encoder(block="astec", centred=False):
     for parameter in made.parameters():
         parameter.data.add_(0.3 * torch.randn_like(parameter))
     made.train()(IDS)  # the power iteration of the spectral norm moves on
-    made.settle_on(IDS)
+    made.fit_to_texts(IDS)
     return made.eval()
 
 
@@ -40,7 +40,7 @@ def test_one_text_is_encoded_as_many_are(block, centred):
     expected = made(IDS).detach().numpy()
     for ids, vector in zip(IDS.numpy(), expected, strict=True):
         np.testing.assert_allclose(made.plain()(ids), vector, atol=1e-6)
-    settle(made)  # weights without their parametrisation
+    drop_parametrizations(made)  # weights without their parametrisation
     arrays = {name: value.numpy() for name, value in made.state_dict().items()}
     np.testing.assert_allclose(
         plain.PlainBagOfWords.of(block, arrays)(IDS[3].numpy()), expected[3], atol=1e-6
@@ -63,7 +63,7 @@ def test_it_is_made_once_and_anew_after_a_change():
 
 def test_it_is_copied_and_pickled_with_its_encoder():
     made = encoder("decaf")
-    settle(made)  # PyTorch pickles no parametrised weights
+    drop_parametrizations(made)  # PyTorch pickles no parametrised weights
     before = made.plain()(IDS[0].numpy())
     for other in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
         other.words.weight.data.mul_(2.0)
