@@ -28,6 +28,7 @@ OTHER_GRADE = 0.5  # target of every label of a point but its main label
 ASKED_SHARE = 0.2  # of the training points, that the sets of `DERIVED` ask for in place of the test split
 MANY_POINTS, DOCUMENTS = 30_000, 5_000  # training points of larger samples
 MAIN_LABELS, FEW_LABELS = 100, 10  # most frequent ones
+FEW_POINTS = (2_500, 2_000)  # training points with several labels and with one, where labels are few
 TITLES = 12  # of a made-up document
 LATIN = "abcdefghijklmnopqrstuvwxyz"
 CYRILLIC = "бвгдежзийклмнопрстуфхцчшщъ"
@@ -174,6 +175,11 @@ DERIVED: dict[str, tuple[str, Made]] = {
     "library-joined": (
         "library",
         _then(join_titles, of_training_points, partial(draw_sample, number=DOCUMENTS)),
+    ),
+    "packages-2500": ("packages", _then(of_training_points, partial(draw_sample, number=FEW_POINTS[0]))),
+    "packages-single-2000": (
+        "packages",
+        _then(keep_main_labels, of_training_points, partial(draw_sample, number=FEW_POINTS[1])),
     ),
     "library-30000": ("library", _then(of_training_points, partial(draw_sample, number=MANY_POINTS))),
 }
