@@ -215,7 +215,7 @@ class Training:
     """Length, batch and schedule of the training."""
 
     epochs: float = setting(
-        15.0, "An epoch has as many points as there are training points and labels, for any targets."
+        15.0, "Number of epochs; one has as many points as training points and labels, for any targets."
     )
     steps: int | None = setting(None, "Number of updates, instead of epochs.")
     batch: int = setting(0, "Points in an update; 0: 256, or 1024 on a GPU with many points.")
@@ -243,7 +243,7 @@ class Targets:
         choices=lambda: ("none", *KINDS, "auto"),
     )
     delta: float = setting(0.1, "Keep targets strictly greater than this.")
-    scale: float = setting(1.0, "Multiply targets off the diagonal.")
+    scale: float = setting(1.0, "Multiply the targets of a label point for other labels by this.")
     strength: float | None = setting(None, "Strength of shrunk targets; fitted by default.")
     teacher: str | None = setting(None, "For teacher targets: folder of a model trained on pairs.")
     top_k: int | None = setting(None, "Keep this many targets of a label point.")
@@ -253,9 +253,13 @@ class Targets:
     own_weight: float = setting(
         0.0, "Weight of a label point after that share, with its own label as its only target."
     )
-    keep: KeptPoints = setting("both", "both: G. labels: Z alone. half: N/2 points of Z. uniform: U(G,N).")
+    keep: KeptPoints = setting(
+        "both",
+        "Points to train on. both: training and label points (G). labels: label points alone (Z). half: N/2 "
+        "points of Z. uniform: N points of G.",
+    )
     share: float = setting(1.0, "Make label points of this share of the labels.")
-    order: SamplingOrder = setting("random", "Choice of that share: random, or tail first.")
+    order: SamplingOrder = setting("random", "Labels that the share takes: random, or tail first.")
 
 
 @dataclass(frozen=True)
@@ -298,7 +302,7 @@ class Search:
     """Limits of the search of `auto` for the best model."""
 
     minutes: float | None = setting(
-        None, "Time of the whole search; by default chosen by the size of the data."
+        None, "Minutes of the whole search; by default chosen by the size of the data."
     )
     parts: tuple[str, ...] = setting((), "Names of the models to try; by default chosen by data and machine.")
 
@@ -308,8 +312,8 @@ class Recipe:
     """All settings of a training run."""
 
     system: str = setting("astec", "The published system, or auto.")
-    seed: int = setting(0, "Same seed, same model.")
-    device: Device = setting("auto", "auto: a GPU if there is one.")
+    seed: int = setting(0, "Seed of all random choices: the same seed, the same model.")
+    device: Device = setting("auto", "Where to compute; auto: on a GPU if there is one.")
     text: Text = field(default_factory=Text)
     encoder: Encoder = field(default_factory=Encoder)
     head: HeadSettings = field(default_factory=HeadSettings)

@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from gandalf.cli.add_labels import TARGET, Target
-from gandalf.cli.engine import engine
+from gandalf.cli.extras import needs_extra
 from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import SOURCE, Json, Source, offers
 from gandalf.cli.output import console, print_json
@@ -20,7 +20,8 @@ from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 
 NewLabels = Annotated[
-    bool, typer.Option("--new-labels", help="Also add labels of the examples that the model does not have.")
+    bool,
+    typer.Option("--new-labels", help="Also add labels that the examples have and the model has not."),
 ]
 
 
@@ -33,15 +34,16 @@ def add_examples(
     new_labels: NewLabels = False,
     json: Json = False,
 ) -> None:
-    """Add texts with known labels to a model; it uses them at once, and nothing is trained.
+    """Add texts with known labels to a model; it uses them at once, and nothing is trained again.
 
-    DATA is a table or a folder such as a model is trained on; its training points become examples. A model
-    without a memory gets one, in which only the examples are; [bold]gandalf remember[/] makes one of all its
-    training points.
+    DATA is a table or a folder, as for gandalf train; its training points become examples in the memory of
+    the model. A model without a memory gets one that holds the examples alone; [bold]gandalf remember[/] adds
+    the training points.
 
-    [bold]gandalf add-examples my-model more.csv -o better-model[/]
+    $ gandalf add-examples my-model more.csv -o better-model
+    $ gandalf add-examples my-model more.csv --in-place --new-labels
     """
-    with engine("adding examples"):
+    with needs_extra("adding examples"):
         from gandalf.model import ModelWithMemory
         from gandalf.model.card import CHANGED_SINCE
         from gandalf.model.examples import examples_for, with_examples, with_new_labels
@@ -54,7 +56,7 @@ def add_examples(
         found = with_new_labels(loaded, points) if new_labels else loaded
         examples = examples_for(found, points)
         if not examples:
-            what = "holds no text with a label"
+            what = "has no training point with a label"
             raise DataError(what, remedy="give texts with their labels", file=source.data)
         longer = with_examples(found, examples)
         since = {CHANGED_SINCE: "examples were added"}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from gandalf.cli.engine import engine
+from gandalf.cli.extras import needs_extra
 from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import Bundle, Json, offers
 from gandalf.cli.output import console, print_json
@@ -32,8 +32,13 @@ LabelFile = Annotated[
         " with the column text and, if you have them, id, examples and neighbours.",
     ),
 ]
-Out = Annotated[Path | None, typer.Option("-o", "--out", metavar="OUT", help="Folder for the new model.")]
-InPlace = Annotated[bool, typer.Option("--in-place", help="Replace MODEL itself, wholly or not at all.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("-o", "--out", metavar="OUT", help="Folder for the new model; needed unless --in-place."),
+]
+InPlace = Annotated[
+    bool, typer.Option("--in-place", help="Replace MODEL itself; after an error it is as it was.")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is in OUT.")]
 Separator = Annotated[
     str, typer.Option("--separator", help="Separator of examples and of neighbours within a cell.")
@@ -57,7 +62,7 @@ class Target:
             return model
         if self.out is None:
             remedy = "name it: -o OUT, or replace MODEL with --in-place"
-            raise DataError("it is not said where the new model goes", remedy=remedy)
+            raise DataError("no folder for the new model is named", remedy=remedy)
         if self.out.resolve() == model.resolve():
             raise DataError("is the model itself", remedy="replace it with --in-place", file=self.out)
         return self.out
@@ -77,18 +82,20 @@ def add_labels(
     separator: Separator = ";",
     json: Json = False,
 ) -> None:
-    """Add labels to a trained model without training it; a label needs a text.
+    """Add labels to a trained model by their texts, without training it again.
 
-    Labels are predicted better with [bold]examples[/], texts that are known to have the label, and
-    [bold]neighbours[/], known labels that are like it, by id or text. Give several as a JSON list or
-    separated by ;. Known labels keep their scores. The quality of added labels: docs/guide/new_labels.md.
+    A new label needs a text. It is predicted better with [bold]examples[/], texts that are known to have the
+    label, and with [bold]neighbours[/], known labels that are like it, by id or text. Give several as a JSON
+    list or separated by ;. Known labels keep their scores. The quality of added labels:
+    docs/guide/new_labels.md.
 
-    [bold]gandalf add-labels my-model new.txt -o longer-model[/]
+    $ gandalf add-labels my-model new.txt -o longer-model
+    $ gandalf add-labels my-model new.jsonl --in-place
 
-    A line of a .jsonl file: [bold]{"text": "zstd - fast compression", "examples": ["pack a folder quickly"],
+    A line of new.jsonl: [bold]{"text": "zstd - fast compression", "examples": ["pack a folder quickly"],
     "neighbours": ["gzip", "xz"]}[/]
     """
-    with engine("adding labels"):
+    with needs_extra("adding labels"):
         from gandalf.model.save import save_derived
     folder = target.folder(model)
     labels = read_new_labels(file, separator)

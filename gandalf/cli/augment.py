@@ -12,9 +12,9 @@ from rich.markup import escape
 from gandalf import __version__
 from gandalf.augment.label_points import Keep, KeptPoints
 from gandalf.augment.sampling import SamplingOrder
-from gandalf.cli.graph_options import WANTED, Wanted
+from gandalf.cli.graph_options import TARGET_OPTIONS, TargetOptions
 from gandalf.cli.opened_set import OpenedSet, open_set
-from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers
+from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers, option
 from gandalf.cli.output import console, print_json
 from gandalf.data.claim import only_writer
 from gandalf.data.export import Writing
@@ -33,23 +33,22 @@ FormatName = Literal[
 Hardening = Literal["threshold", "any", "sample", "copies"]
 
 
-def _option(kind: Any, flag: str, panel: str, help: str) -> Any:  # noqa: ANN401  what Annotated makes has no type
-    return Annotated[kind, typer.Option(flag, help=help, rich_help_panel=panel)]
-
-
-_KEEP_HELP = "both: G, training and label points. labels: Z alone. uniform: U(G,N), as many rows as before."
+_KEEP_HELP = (
+    "Points to write. both: training and label points (G). labels: label points alone (Z). half: at most N/2 "
+    "label points. uniform: as many rows as before, drawn from both (U(G,N))."
+)
 _HARDEN_HELP = (
-    "Soft targets as 0 or 1. threshold: from 0.5 on, and a row's highest. any: all are 1. sample: drawn by "
-    "their values. copies: every point three times, each drawn anew."
+    "Write soft targets as 0 or 1. threshold: 1 from 0.5 on, and the highest of a row. any: all become 1. "
+    "sample: drawn with their value as probability. copies: every point three times, each drawn anew."
 )
 
 KEEP = Bundle(
     Keep,
     {
-        "keep": (_option(KeptPoints, "--keep", _POINTS, _KEEP_HELP), "both"),
-        "share": (_option(float, "--share", _POINTS, "Take label points of this share of the labels."), 1.0),
+        "keep": (option(KeptPoints, "--keep", _KEEP_HELP, _POINTS), "both"),
+        "share": (option(float, "--share", "Make label points of this share of the labels.", _POINTS), 1.0),
         "order": (
-            _option(SamplingOrder, "--order", _POINTS, "Which share: at random, or tail first."),
+            option(SamplingOrder, "--order", "Labels that --share takes: random, or tail first.", _POINTS),
             "random",
         ),
     },
@@ -58,10 +57,13 @@ KEEP = Bundle(
 WRITING = Bundle(
     Writing,
     {
-        "format": (_option(FormatName, "--format", _OUT, "Layout or trainer to write for."), "raw"),
-        "harden": (_option(Hardening | None, "--harden", _OUT, _HARDEN_HELP), None),
+        "format": (
+            option(FormatName, "--format", "Layout to write, or the trainer to write for.", _OUT),
+            "raw",
+        ),
+        "harden": (option(Hardening | None, "--harden", _HARDEN_HELP, _OUT), None),
         "overwrite": (
-            _option(bool, "--overwrite", _OUT, "Replace an OUT that gandalf augment wrote."),
+            option(bool, "--overwrite", "Replace an OUT that gandalf augment wrote.", _OUT),
             False,
         ),
     },
@@ -69,11 +71,11 @@ WRITING = Bundle(
 )
 
 
-@offers(SOURCE, WANTED, KEEP, WRITING)
+@offers(SOURCE, TARGET_OPTIONS, KEEP, WRITING)
 def augment(
     source: Source,
     out: Out,
-    wanted: Wanted,
+    targets: TargetOptions,
     keep: Keep,
     writing: Writing,
     cluster: Cluster = None,
@@ -81,30 +83,28 @@ def augment(
 ) -> None:
     """Write the training set with every label's text as an extra point and the graph's row as its targets.
 
-    [bold]gandalf augment man out[/]  with the targets that gandalf diagnose recommends, in the raw layout
+    Any trainer can then learn from the label points: nothing else about it changes.
 
-    [bold]gandalf augment man out --targets ratio[/]  the paper's G
-
-    [bold]gandalf augment man out --targets calibrated --format pecos[/]
-
-    [bold]gandalf augment man out --format fasttext --harden sample[/]
-
-    [bold]gandalf augment shards out --cluster tcp://scheduler:8786[/]  a folder of shards, on Dask
+    $ gandalf augment man out  # the targets that gandalf diagnose recommends, in the raw layout
+    $ gandalf augment man out --targets ratio  # the paper's G
+    $ gandalf augment man out --targets calibrated --format pecos
+    $ gandalf augment man out --format fasttext --harden sample
+    $ gandalf augment shards out --cluster tcp://scheduler:8786  # a folder of shards, on Dask
     """
-    seed = wanted.options.seed
+    seed = targets.options.seed
     keep, writing = replace(keep, seed=seed), replace(writing, seed=seed)
     with only_writer(out, parents=True):
         _refuse_to_lose(out, source, writing)
-        with open_set(source, wanted.options, cluster, writing) as points:
-            options, why = wanted.settled(points)
-            found = points.label_graph(options)
+        with open_set(source, targets.options, cluster, writing) as opened:
+            options, why = targets.resolved(opened)
+            found = opened.label_graph(options)
 
-            def made(written: int) -> dict[str, Any]:
-                known = _record(source, points, found, written, options, keep)
+            def record_of(written: int) -> dict[str, Any]:
+                known = _record(source, opened, found, written, options, keep)
                 known |= {"targets_recommended": why} if why else {}
                 return known | {"format": writing.format, "harden": writing.harden}
 
-            record, notes = points.write(found.matrix, keep, out, writing, made)
+            record, notes = opened.write(found.matrix, keep, out, writing, record_of)
     if json:
         print_json(record)
         return
@@ -133,17 +133,17 @@ def _holds(folder: Path, path: Path) -> bool:
 
 
 def _record(
-    source: Source, points: OpenedSet, found: LabelGraph, written: int, options: GraphOptions, keep: Keep
+    source: Source, opened: OpenedSet, found: LabelGraph, written: int, options: GraphOptions, keep: Keep
 ) -> dict[str, Any]:
     """Return the settings that made the folder; they suffice to make it again."""
     graph = asdict(options)
     graph.pop("threads")  # threads do not change the result
     return {
         "made_by": f"gandalf {__version__}",
-        "data": points.name,
+        "data": opened.name,
         "table": {name: str(value) for name, value in asdict(source.options).items() if value is not None},
-        "points": points.num_points,
-        "labels": points.labelled.num_labels,
+        "points": opened.num_points,
+        "labels": opened.labelled.num_labels,
         "points_written": written,
         "targets_used": found.estimate,
         "details": found.details,

@@ -33,16 +33,22 @@ Planned = tuple[str, str, str]  # trainer, its points, interpreter
 Trainers = Annotated[
     list[str] | None,
     typer.Option(
-        "--trainer", metavar="NAME", help="Only this one; repeat it. Default: all that are installed."
+        "--trainer",
+        metavar="NAME",
+        help="Run only this trainer; repeatable. Default: all that are installed.",
     ),
 ]
 Venvs = Annotated[
     Path | None,
     typer.Option(
-        "--venvs", metavar="FOLDER", help="Environments of other trainers, as make peers leaves them."
+        "--venvs",
+        metavar="FOLDER",
+        help="Folder of virtual environments with other trainers; make peers fills one.",
     ),
 ]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Default: as many as there are cores.")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Threads of each trainer. Default: one for each core.")
+]
 
 
 @reads_data
@@ -59,14 +65,13 @@ def bench(
     points. Our recipes make their own label points. Each trainer runs in its own process. Without a test
     split, a fifth of the training points is held out. The exit code is 1 if no trainer finished.
 
-    [bold]gandalf bench man[/]
-
-    [bold]gandalf bench man --trainer parabel --trainer omikuji[/]
+    $ gandalf bench man
+    $ gandalf bench man --trainer parabel --trainer omikuji
     """
     everyone = OURS | PEERS
     names = trainer or list(everyone)
     if venvs is not None and not venvs.is_dir():
-        raise DataError("there is no such folder of environments", remedy="make peers makes one", file=venvs)
+        raise DataError("is no folder of virtual environments", remedy="make peers fills one", file=venvs)
     unknown = next((name for name in names if name not in everyone), None)
     if unknown is not None:
         raise DataError(f"there is no trainer {unknown!r}", remedy=f"choose from {', '.join(everyone)}")

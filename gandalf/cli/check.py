@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gandalf.cli.engine import engine
+from gandalf.cli.extras import needs_extra
 from gandalf.cli.options import Json, Source, reads_data
 from gandalf.cli.output import console, print_json
 from gandalf.data.check import CheckReport
@@ -26,16 +26,15 @@ _STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
 def check(source: Source, json: Json = False) -> None:
     """Read a whole data set and list its problems, each with file, line and remedy.
 
-    The list ends with a forecast of time and memory. The exit code is 0 if no finding is worse than a note,
-    else 1.
+    Run it first on new data. It also forecasts time and memory of the next steps. The exit code is 0 if no
+    finding is worse than a note, else 1.
 
-    [bold]gandalf check man[/]
-
-    [bold]gandalf check tickets.csv --text-column subject --label-column tags --separator ";"[/]
+    $ gandalf check man
+    $ gandalf check tickets.csv --text-column subject --label-column tags --separator ";"
     """
     report = checked(source.data, source.options)
     if report.forecast is not None and report.splits is not None and find_spec("torch") is not None:
-        with engine("a forecast of training"):
+        with needs_extra("a forecast of training"):
             from gandalf.runs.cost import with_runs
         report = replace(report, forecast=with_runs(report.forecast, report.splits))
     report = replace(report, findings=tuple(problem.with_flags() for problem in report.findings))

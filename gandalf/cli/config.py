@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import typer
 
-from gandalf.cli.engine import engine
+from gandalf.cli.extras import needs_extra
 from gandalf.cli.options import offers
-from gandalf.cli.recipe_options import ASKED, Asked
+from gandalf.cli.recipe_options import RECIPE_OPTIONS, RecipeOptions
 from gandalf.settings import as_toml
 
 
-@offers(ASKED)
-def config(asked: Asked) -> None:
+@offers(RECIPE_OPTIONS)
+def config(options: RecipeOptions) -> None:
     """Print the settings that gandalf train would use with the same options, as a TOML file.
 
-    [bold]gandalf config --system inceptionxml > mine.toml[/]  to change, and train with --config mine.toml
+    Change the file and train with it. It may hold a few settings only; the others stay as in the recipe of
+    the system.
 
-    A file may hold a few settings only; the others stay as the system's recipe has them.
+    $ gandalf config --system inceptionxml > mine.toml
+    $ gandalf train man my-model --config mine.toml
     """
-    with engine("training"):
+    with needs_extra("training"):
         from gandalf.systems import recipe
-    found = asked.recipe()
+    found = options.recipe()
     typer.echo(as_toml(found, recipe(found.system)), nl=False)

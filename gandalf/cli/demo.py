@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from gandalf import __version__
-from gandalf.cli.engine import engine
+from gandalf.cli.extras import needs_extra
 from gandalf.cli.options import SOURCE, Bundle, Json, Seed, Source, offers
 from gandalf.cli.output import console, print_json
 from gandalf.data.files import written
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 QUERIES = "queries.txt"  # file of a bundled set with texts that a person might ask
 
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for page, figures and model: a new one.")]
-Data = Annotated[str, typer.Option("--data", help="Any data set with a test split.")]
+Data = Annotated[str, typer.Option("--data", metavar="DATA", help="Any data set with a test split.")]
 System = Annotated[
-    str, typer.Option("--system", metavar="NAME", help="Which model is trained: see gandalf systems.")
+    str, typer.Option("--system", metavar="NAME", help="System to train; gandalf systems lists them.")
 ]
-Steps = Annotated[int | None, typer.Option("--steps", min=1, help="Updates of each model; else 12 epochs.")]
+Steps = Annotated[
+    int | None, typer.Option("--steps", min=1, help="Updates of each model. Default: 12 epochs.")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="First remove a demo that is in OUT.")]
 
 DATA = Bundle(Source, SOURCE.parameters | {"data": (Data, "man")}, SOURCE.build)
@@ -48,14 +50,14 @@ def demo(
 ) -> None:
     """Train a model four ways at equal steps: without label texts, with them, as the paper, as gandalf does.
 
-    One table, five queries side by side, what is more than chance, a page with pictures and the best model.
-    On the bundled set some three minutes on two cores; inceptionxml takes seven times as long.
+    The command prints the figures of the four models, the answers to five queries side by side, and which
+    differences are more than chance. OUT gets a page with pictures, and the best model. On the bundled set
+    that takes some three minutes on two cores; inceptionxml takes seven times as long.
 
-    [bold]gandalf demo[/]
-
-    [bold]gandalf demo my-demo --data my-data --system inceptionxml[/]
+    $ gandalf demo
+    $ gandalf demo my-demo --data my-data --system inceptionxml
     """
-    with engine("the demo"):
+    with needs_extra("the demo"):
         from gandalf.lab.demo import PAGE, check_demo, demo_folder, demo_recipe, refuse_to_lose, write_results
         from gandalf.lab.demo import demo as run
     source.refuse_to_write(out)

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from gandalf.cli.engine import engine
+from gandalf.cli.extras import needs_extra
 from gandalf.cli.graph_options import Delta
 from gandalf.cli.options import Json, Plot, Seed, Source, reads_data
 from gandalf.cli.output import console, print_json, share
@@ -32,8 +32,8 @@ Minutes = Annotated[
     typer.Option(
         "--minutes",
         min=0.0,
-        help="Train with each kind of label points on all but held-out points, for so many minutes in all; 0:"
-        f" do not. Default: {GAINS_MINUTES:g} where no label text is a training text, else 0.",
+        help="Minutes in which to train with each kind of label points and compare on held-out points; 0: do"
+        f" not train. Default: {GAINS_MINUTES:g} if no label text is a training text, else 0.",
     ),
 ]
 
@@ -47,14 +47,14 @@ def diagnose(
     plot: Plot = None,
     json: Json = False,
 ) -> None:
-    """Measure how far P(i | text of j) = P(i | j) holds, on labels whose text is also a training text.
+    """Measure whether label points get the right targets on this data, and recommend a kind of targets.
 
-    Where hardly any label's text is one, say what co-occurrences alone tell, and what label points gain on
-    held-out points in a minute.
+    The paper assumes that a point with the text of label j has the targets of the points with label j. The
+    command compares the two on labels whose text is also a training text. If there are hardly any, it says
+    what co-occurrences alone tell, and measures in a minute of training what label points gain.
 
-    [bold]gandalf diagnose man[/]
-
-    [bold]gandalf diagnose man --plot reliability.png[/]
+    $ gandalf diagnose man
+    $ gandalf diagnose man --plot reliability.png
     """
     source.refuse_to_write(plot)
     splits = source.load_original()
@@ -81,7 +81,7 @@ def diagnose(
 
 def _gains(points: Dataset, found: Diagnosis, minutes: float, seed: int) -> Gains:
     """Train with every kind of label points that can differ on this data, and return the gains."""
-    with engine("--minutes"):
+    with needs_extra("--minutes"):
         from gandalf.runs.choose import label_point_gains
     kinds = ["self"]
     if found.together.with_others:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gandalf.cli.engine import engine
+from gandalf.cli.extras import needs_extra
 from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import Json, Source, offers
 from gandalf.cli.output import console, print_json
@@ -20,7 +20,10 @@ from gandalf.errors import DataError
 Out = Annotated[
     Path,
     typer.Option(
-        "-o", "--out", metavar="FILE", help="Where to: .npy, .jsonl, or .npz for a linear model of words."
+        "-o",
+        "--out",
+        metavar="FILE",
+        help="File to write: .npy, .jsonl, or .npz for a linear model of words.",
     ),
 ]
 
@@ -34,13 +37,14 @@ def embed(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Write vectors of texts, for search and clustering: length 1, so that products are similarities.
+    """Write vectors of texts by a trained model, for search and clustering with other tools.
 
-    [bold]gandalf embed my-model queries.txt -o vectors.npy[/]
+    Vectors have length 1, so that their products are similarities.
 
-    [bold]gandalf embed my-model queries.csv -o vectors.jsonl[/]  with row, id and text
+    $ gandalf embed my-model queries.txt -o vectors.npy
+    $ gandalf embed my-model queries.csv -o vectors.jsonl  # with row, id and text
     """
-    with engine("embedding"):
+    with needs_extra("embedding"):
         from gandalf.predict.embedding import check_vectors_file, write_vectors
     check_vectors_file(out)
     refuse_to_write_into(out, model, source)

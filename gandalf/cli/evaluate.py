@@ -18,21 +18,25 @@ Predictions = Annotated[
     Path,
     typer.Argument(
         metavar="PREDICTIONS",
-        help="Scores for the test points: what gandalf predict -o writes, or any .npz matrix or JSON lines.",
+        help="Scores for the test points of DATA: a file that gandalf predict -o wrote, or any .npz matrix or"
+        " JSON lines.",
     ),
 ]
 Other = Annotated[
     Path | None,
-    typer.Option("--other", metavar="PREDICTIONS", help="A second set; is the difference real?"),
+    typer.Option(
+        "--other", metavar="PREDICTIONS", help="Other predictions; is the difference more than chance?"
+    ),
 ]
 K = Annotated[
-    list[int] | None, typer.Option("--k", min=1, help="Places that count; repeat it. Default 1, 3, 5.")
+    list[int] | None,
+    typer.Option("--k", min=1, help="The k of P@k and the like; repeatable. Default: 1, 3, 5."),
 ]
 PropensityA = Annotated[
-    float | None, typer.Option("--A", help="Propensity constant. Default by the data set's name, else 0.55.")
+    float | None, typer.Option("--A", help="Propensity constant. Default: by the data set's name, else 0.55.")
 ]
 PropensityB = Annotated[
-    float | None, typer.Option("--B", help="Propensity constant. Default by the data set's name, else 1.5.")
+    float | None, typer.Option("--B", help="Propensity constant. Default: by the data set's name, else 1.5.")
 ]
 
 
@@ -47,14 +51,16 @@ def evaluate(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Score predictions: P@k, nDCG@k, PSP@k, PSnDCG@k, recall, MRR, coverage, macro precision, P@5 by bins.
+    """Score anyone's predictions on the test split of DATA, or compare two sets of predictions.
 
-    Excluded pairs are dropped before the top k are taken; figures with these pairs stand beside. Every figure
-    is also given on known texts, which are label texts that label points train on, and on new texts.
+    Figures are P@k, nDCG@k, PSP@k, PSnDCG@k, recall, MRR, coverage, macro precision, and P@5 by bins of label
+    frequency (docs/guide/metrics.md). Excluded pairs are dropped before the top k are taken; figures with
+    these pairs stand beside. Every figure is also given on known texts, which are label texts too, and on new
+    texts.
 
-    [bold]gandalf evaluate predictions.npz man[/]
-
-    [bold]gandalf evaluate with.npz man --other without.npz[/]
+    $ gandalf predict my-model man -o predictions.npz
+    $ gandalf evaluate predictions.npz man
+    $ gandalf evaluate with.npz man --other without.npz
     """
     splits = source.load()
     paths = [predictions] if other is None else [predictions, other]

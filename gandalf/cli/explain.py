@@ -1,4 +1,4 @@
-"""`gandalf explain`: say why a text gets a label."""
+"""`gandalf explain`: show why a text gets a label."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from scipy.sparse import csr_array
 
-from gandalf.cli.engine import engine
+from gandalf.cli.extras import needs_extra
 from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
@@ -34,13 +34,15 @@ SATURATED = "The score is saturated: leaving out a single word changes nothing."
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="The text to explain.")]
 LabelName = Annotated[
     str | None,
-    typer.Option("--label", help="Which label: its id, text or some words of it. Default: the likeliest."),
+    typer.Option(
+        "--label", help="Label to explain, by id, text or words of its text. Default: the likeliest."
+    ),
 ]
 DataOption = Annotated[
     str | None,
-    typer.Option("--data", metavar="DATA", help="What the model was trained on; a model does not hold it."),
+    typer.Option("--data", metavar="DATA", help="The training data of the model, which MODEL does not hold."),
 ]
-Shown = Annotated[int, typer.Option("--top", min=1, help="Show so many points and labels of each kind.")]
+Shown = Annotated[int, typer.Option("--top", min=1, help="Most points and labels to show of each kind.")]
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,9 @@ class TrainedOn:
 
 def _trained_on(data: str | None, **table: Any) -> TrainedOn:  # noqa: ANN401  columns and files
     if data is None and any(value is not None for value in table.values()):
-        raise DataError("columns and files are named, and no data", remedy="name it with --data")
+        given = next(name for name, value in table.items() if value is not None)
+        what = f"--{given.replace('_', '-')} says how training data is read, but no data is named"
+        raise DataError(what, remedy="name it: --data DATA")
     return TrainedOn(None if data is None else SOURCE.build(data=data, **table))
 
 
@@ -75,16 +79,15 @@ def explain(
     top: Shown = 5,
     json: Json = False,
 ) -> None:
-    """Say why a text gets a label: the words that carry the score, and the points that taught the label.
+    """Show why a text gets a label: the words that carry the score, and the points that taught the label.
 
-    Each word is left out in turn. With [bold]--data[/], the command shows the nearest training points, and
-    the labels whose texts had this label as a target. Without it, it shows labels with similar weights.
+    The command leaves out each word in turn. With --data it also shows the nearest training points, and the
+    labels whose texts had this label as a target. Without --data it shows labels with similar weights.
 
-    [bold]gandalf explain my-model "compress a file" --data man[/]
-
-    [bold]gandalf explain my-model "compress a file" --label bzip2[/]
+    $ gandalf explain my-model "compress a file" --data man
+    $ gandalf explain my-model "compress a file" --label bzip2
     """
-    with engine("explaining"):
+    with needs_extra("explaining"):
         from gandalf.predict.explain import Explainer
         from gandalf.predict.predictor import Predictor
     loaded = loading.load(model)

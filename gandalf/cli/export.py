@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from gandalf.cli.engine import engine
+from gandalf.cli.extras import needs_extra
 from gandalf.cli.loading import NoVerify
 from gandalf.cli.options import Json
 from gandalf.cli.output import console, print_json
@@ -16,7 +16,7 @@ from gandalf.cli.predict import ModelFolder
 from gandalf.data.claim import only_writer
 
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the exported model: a new one.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in OUT.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is in OUT.")]
 
 
 def export(
@@ -26,15 +26,17 @@ def export(
     no_verify: NoVerify = False,
     json: Json = False,
 ) -> None:
-    """Write a model that predicts without PyTorch: a network as ONNX, encoder and labels in one graph.
+    """Write a model that predicts without PyTorch.
 
-    Label trees stay as they are, and a mix becomes a folder of exported parts. The command checks that the
-    exported model gives the same scores. Use the folder from Python with [bold]gandalf.slim.SlimPredictor[/],
-    or a network's graph from any language that has onnxruntime.
+    A network becomes one ONNX graph of encoder and labels, label trees stay as they are, and a mix becomes a
+    folder of exported parts. The command checks that the exported model gives the same scores. Use the folder
+    from Python with [bold]gandalf.slim.SlimPredictor[/], or the graph of a network from any language that has
+    onnxruntime.
 
-    [bold]gandalf export my-model my-slim-model[/]
+    $ gandalf export my-model my-slim-model
+    $ gandalf predict my-slim-model "compress a file"
     """
-    with engine("exporting", extra="onnx"):
+    with needs_extra("exporting", extra="onnx"):
         from gandalf.model import load_model
         from gandalf.predict.slim_export import export_model
     with only_writer(out, parents=True):

@@ -27,11 +27,11 @@ MENTIONED = 5  # most names of other labels that match the same query
 Label = Annotated[
     list[str] | None,
     typer.Option(
-        "--label", help="Show this label's neighbours: its id, its text, or some words of it. Repeatable."
+        "--label", help="Show the neighbours of this label, by id, text or words of its text; repeatable."
     ),
 ]
 Save = Annotated[
-    Path | None, typer.Option("--save", metavar="GRAPH.npz", help="Write the graph (SciPy CSR).")
+    Path | None, typer.Option("--save", metavar="GRAPH.npz", help="Write the graph, a SciPy CSR matrix.")
 ]
 
 
@@ -45,46 +45,48 @@ def graph(
     cluster: Cluster = None,
     json: Json = False,
 ) -> None:
-    """Show which labels occur together: row j of the graph holds the targets of a point with label j's text.
+    """Show which labels occur together, and save the label graph.
 
-    [bold]gandalf graph man --label gzip[/]
+    Row j of the graph holds the targets of a point with the text of label j: how likely each other label is
+    for that text. Without --label the command shows some typical labels.
 
-    [bold]gandalf graph man --targets calibrated --save graph.npz[/]
-
-    [bold]gandalf graph shards --cluster tcp://scheduler:8786 --save graph.npz[/]  counted on Dask
+    $ gandalf graph man --label gzip
+    $ gandalf graph man --targets calibrated --save graph.npz
+    $ gandalf graph shards --cluster tcp://scheduler:8786 --save graph.npz  # on Dask
     """
     source.refuse_to_write(save, plot)
-    with open_set(source, options, cluster) as points:
-        answers = [find_labels(points.labelled, query) for query in label or ()]
-        found = points.label_graph(options)
-        shown = [one[0] for one in answers] or typical_labels(points.labelled, found.matrix)
-        near = [points.neighbourhood(found.matrix, one) for one in shown]
+    with open_set(source, options, cluster) as opened:
+        matches = [find_labels(opened.labelled, query) for query in label or ()]
+        found = opened.label_graph(options)
+        shown = [labels[0] for labels in matches] or typical_labels(opened.labelled, found.matrix)
+        near = [opened.neighbourhood(found.matrix, each) for each in shown]
         if save is not None:
             with only_writer(save), written(save, "wb") as file:
                 save_npz(file, found.matrix)
     if plot is not None:
         plot_neighbours(near, plot)
     if json:
-        print_json(_as_dict(points.name, found, options, near))
+        print_json(_as_dict(opened.name, found, options, near))
         return
-    _show(points, found, near, answers)
+    _show(opened, found, near, matches)
     for path, done in ((save, "written"), (plot, "drawn")):
         if path is not None:
             console().print(f"{done}: {escape(str(path))}")
 
 
-def _show(points: OpenedSet, found: LabelGraph, near: list[Neighbourhood], answers: list[list[int]]) -> None:
+def _show(opened: OpenedSet, found: LabelGraph, near: list[Neighbourhood], matches: list[list[int]]) -> None:
     out = console()
-    for one in near:
-        out.print(neighbour_table(one))
+    for each in near:
+        out.print(neighbour_table(each))
         out.print()
-    texts = points.labelled.label_texts
-    for same in (a for a in answers if len(a) > 1 and texts is not None):
-        others = "; ".join(texts[i] for i in same[1 : 1 + MENTIONED]) if texts else ""
-        out.print(f"[dim]{len(same) - 1:,} more labels match the query: {escape(others)}[/]")
+    texts = opened.labelled.label_texts
+    for labels in matches:
+        if len(labels) > 1 and texts is not None:
+            others = "; ".join(texts[label] for label in labels[1 : 1 + MENTIONED])
+            out.print(f"[dim]{len(labels) - 1:,} more labels match the query: {escape(others)}[/]")
     facts = summary(found.matrix)
     out.print(
-        f"{points.name}: {found.estimate} targets, {facts['entries']:,} entries, "
+        f"{opened.name}: {found.estimate} targets, {facts['entries']:,} entries, "
         f"{facts['neighbours_per_label']:.2f} neighbours a label, "
         f"{facts['labels_alone']:,} of {facts['labels']:,} labels alone with themselves"
     )

@@ -1,45 +1,51 @@
-"""Define the options of targets of `graph` and `augment`."""
+"""Define the options of the targets of label points, for `graph`, `augment` and `remember`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-import typer
-
-from gandalf.cli.options import Bundle, Seed
+from gandalf.cli.options import Bundle, Seed, option
 from gandalf.graph.estimates import KINDS
 from gandalf.graph.label_graph import GraphOptions, SharedText, TargetName
 
 if TYPE_CHECKING:
     from gandalf.cli.opened_set import OpenedSet
 
-_PANEL = "How targets are made"
-
-
-def _option(kind: Any, flag: str, help: str) -> Any:  # noqa: ANN401  what Annotated makes has no type
-    return Annotated[kind, typer.Option(flag, help=help, rich_help_panel=_PANEL)]
-
-
-Delta = _option(float, "--delta", "Keep targets strictly greater than this.")
-
+ASSUMED = "calibrated"  # until the data decides; it needs all that the other recommended kinds need
+OWNERS = {"teacher": "teacher", "strength": "shrunk"}  # options of a single kind of targets
+_PANEL = "Targets of the label graph"
 _TARGETS_HELP = " ".join(f"{name}: {kind.help}." for name, kind in KINDS.items())
+_RECOMMENDED_HELP = f"{_TARGETS_HELP} Default: what gandalf diagnose recommends."
+Delta = option(float, "--delta", "Keep only targets above this.", _PANEL)
+
 
 GRAPH = Bundle(
     GraphOptions,
     {
-        "targets": (_option(TargetName, "--targets", _TARGETS_HELP), get_args(TargetName)[0]),
+        "targets": (option(TargetName, "--targets", _TARGETS_HELP, _PANEL), get_args(TargetName)[0]),
         "delta": (Delta, 0.1),
-        "top_k": (_option(int | None, "--top-k", "Keep this many in a row, itself included."), None),
-        "scale": (_option(float, "--scale", "Multiply targets off the diagonal."), 1.0),
-        "strength": (_option(float | None, "--strength", "Of shrunk targets; fitted by default."), None),
+        "top_k": (
+            option(int | None, "--top-k", "Most targets of a label, itself included. Default: all.", _PANEL),
+            None,
+        ),
+        "scale": (
+            option(float, "--scale", "Multiply a label's targets for other labels by this.", _PANEL),
+            1.0,
+        ),
+        "strength": (
+            option(float | None, "--strength", "Strength of shrunk targets. Default: fitted.", _PANEL),
+            None,
+        ),
         "shared_text": (
-            _option(SharedText, "--shared-text", "Labels with one text: own rows, or pooled into one."),
+            option(
+                SharedText, "--shared-text", "Labels with one text: own rows, or pooled into one.", _PANEL
+            ),
             get_args(SharedText)[0],
         ),
         "seed": (Seed, 0),
         "teacher": (
-            _option(str | None, "--teacher", "Model folder whose encoder teaches, for teacher targets."),
+            option(str | None, "--teacher", "Model folder whose encoder gives teacher targets.", _PANEL),
             None,
         ),
     },
@@ -48,30 +54,27 @@ GRAPH = Bundle(
 
 
 @dataclass(frozen=True)
-class Wanted:
+class TargetOptions:
     """The options of targets, whose kind the data may decide."""
 
     options: GraphOptions
-    chosen: bool  # True if the kind was named, or follows from an option of a single kind
+    is_named: bool  # True if the kind of targets was named, or follows from an option of a single kind
 
-    def settled(self, points: OpenedSet) -> tuple[GraphOptions, str]:
-        """Return the options and ""; without a chosen kind, the recommended kind and the reason."""
-        if self.chosen:
+    def resolved(self, opened: OpenedSet) -> tuple[GraphOptions, str]:
+        """Return the options and ""; if no kind is named, the recommended kind and the reason."""
+        if self.is_named:
             return self.options, ""
-        name, why = points.recommended(self.options.delta, self.options.seed)
+        name, why = opened.recommended(self.options.delta, self.options.seed)
         return replace(self.options, targets=name), why
 
 
-def _wanted(targets: str | None = None, **options: Any) -> Wanted:  # noqa: ANN401  values of GraphOptions
-    owned = next((OWNED[name] for name in OWNED if options[name] is not None), None)
-    return Wanted(GraphOptions(targets or owned or ASSUMED, **options), bool(targets or owned))
+def _target_options(targets: str | None = None, **options: Any) -> TargetOptions:  # noqa: ANN401  of GraphOptions
+    named = targets or next((kind for name, kind in OWNERS.items() if options[name] is not None), None)
+    return TargetOptions(GraphOptions(named or ASSUMED, **options), named is not None)
 
 
-ASSUMED = "calibrated"  # until the data decides; it needs all that the other recommended kinds need
-OWNED = {"teacher": "teacher", "strength": "shrunk"}
-_WANTED_HELP = f"{_TARGETS_HELP} Default: what gandalf diagnose recommends."
-WANTED = Bundle(
-    Wanted,
-    GRAPH.parameters | {"targets": (_option(TargetName | None, "--targets", _WANTED_HELP), None)},
-    _wanted,
+TARGET_OPTIONS = Bundle(
+    TargetOptions,
+    GRAPH.parameters | {"targets": (option(TargetName | None, "--targets", _RECOMMENDED_HELP, _PANEL), None)},
+    _target_options,
 )

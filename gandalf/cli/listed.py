@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -17,22 +18,22 @@ GROUPS: dict[str, dict[str, str]] = {
         "check": "Find what is wrong in a data set: file, line and remedy.",
         "stats": "Count points, labels and words, and show how long the tail is.",
         "graph": "Show which labels occur together.",
-        "diagnose": "Measure whether label points learn the right labels on this data.",
-        "split": "Hold out a test split, as gandalf itself would.",
+        "diagnose": "Measure whether label points get the right targets on this data.",
+        "split": "Hold out a test split.",
         "augment": "Write the training set with every label's text as an extra point, for any trainer.",
     },
     "Train and predict": {
         "train": "Train a model: without --system, search for the best one.",
         "predict": "Predict labels of a text, a file, a test split or lines of standard input.",
         "evaluate": "Score anyone's predictions, or compare two sets of them.",
-        "explain": "Say why a text gets a label.",
+        "explain": "Show why a text gets a label.",
         "embed": "Write vectors of texts, for search and clustering elsewhere.",
         "mix": "Mix models of the same labels into one.",
-        "remember": "Let a trained model look up its training points.",
-        "add-labels": "Add labels to a trained model without training it.",
-        "add-examples": "Add texts with known labels to a model, without training it.",
+        "remember": "Give a trained model a memory of its training points.",
+        "add-labels": "Add labels to a trained model, without training it again.",
+        "add-examples": "Add texts with known labels to a model, without training it again.",
         "systems": "Describe the systems that can be trained.",
-        "config": "Print every setting of a training run as a TOML file.",
+        "config": "Print all settings of a training run as a TOML file.",
         "bench": "Compare quality and cost with other people's trainers on your data.",
     },
     "Serve": {
@@ -42,10 +43,11 @@ GROUPS: dict[str, dict[str, str]] = {
     "The paper": {
         "demo": "Train a model four ways and show what label points change.",
         "reproduce": "Run the paper's studies on any data set.",
-        "report": "Write a page of the studies' tables, pictures and claims.",
+        "report": "Write a page of the tables, pictures and claims of the studies.",
     },
 }
 NAMES = tuple(name for names in GROUPS.values() for name in names)
+EXAMPLE = "$ "  # begins each line of a paragraph of examples
 
 
 def function_of(name: str) -> Callable[..., None]:
@@ -93,5 +95,21 @@ class Listed(BareFlags, TyperGroup):
 def load_command(name: str) -> Any:  # noqa: ANN401  click's command, under typer's name for it
     """Return a command with its options."""
     app = typer.Typer(add_completion=False, rich_markup_mode="rich", context_settings=CONTEXT)
-    app.command(name, cls=Command)(function_of(name))
+    function = function_of(name)
+    app.command(name, cls=Command, help=help_text(function.__doc__ or ""))(function)
     return get_command(app)
+
+
+def help_text(docstring: str) -> str:
+    """Return the help of a command from its docstring, with examples in bold.
+
+    Typer would keep the line breaks within paragraphs, and a narrow terminal would break the lines again.
+    """
+    paragraphs = inspect.cleandoc(docstring).split("\n\n")
+    return "\n\n".join(_examples(p) if p.startswith(EXAMPLE) else p.replace("\n", " ") for p in paragraphs)
+
+
+def _examples(paragraph: str) -> str:
+    lines = [line.removeprefix(EXAMPLE).partition("  #") for line in paragraph.splitlines()]
+    commands = (f"  [bold]{command}[/]{mark}{comment}" for command, mark, comment in lines)
+    return "\n".join(["Example:" if len(lines) == 1 else "Examples:", *commands])

@@ -1,4 +1,4 @@
-"""Read a model folder with the options of a command."""
+"""Define the options for reading a model folder, and read it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from gandalf.cli.engine import device_of
 from gandalf.cli.options import Bundle
+from gandalf.errors import DataError
 
 if TYPE_CHECKING:
     from gandalf.model import Part
 
-Device = Annotated[Literal["auto", "cpu", "cuda"], typer.Option("--device", help="Where to compute.")]
+DeviceName = Literal["auto", "cpu", "cuda"]
+Device = Annotated[
+    DeviceName, typer.Option("--device", help="Where to compute; auto: on a GPU if there is one.")
+]
 NoVerify = Annotated[
     bool,
     typer.Option(
-        "--no-verify", help="Do not compare the model's files with their hashes; it starts a little sooner."
+        "--no-verify",
+        help="Do not compare the files of the model with their hashes; the command starts a little sooner.",
     ),
 ]
 
@@ -27,7 +31,7 @@ NoVerify = Annotated[
 class Loading:
     """The device of a model, and whether the hashes of its files are checked."""
 
-    device: Literal["auto", "cpu", "cuda"]
+    device: DeviceName
     no_verify: bool
 
     def load(self, folder: Path) -> Part:
@@ -45,6 +49,16 @@ def note_unfinished(folder: Path) -> None:
     if is_searching(folder):
         what = f"note: {folder} holds the first model of a search that has not ended; a better one comes with"
         typer.secho(f"{what} gandalf train DATA {folder} --resume", err=True, dim=True)
+
+
+def device_of(name: DeviceName) -> str:
+    """Return the device to compute on, "cuda" or "cpu"; raise a DataError if the wanted GPU is missing."""
+    import torch
+
+    found = torch.cuda.is_available()
+    if name == "cuda" and not found:
+        raise DataError("there is no CUDA device here", remedy="leave --device out, or say --device cpu")
+    return ("cuda" if found else "cpu") if name == "auto" else name
 
 
 LOADING = Bundle(Loading, {"device": (Device, "auto"), "no_verify": (NoVerify, False)}, Loading)

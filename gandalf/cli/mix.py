@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gandalf.cli.engine import engine
+from gandalf.cli.extras import needs_extra
 from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
 from gandalf.cli.output import console, print_json
@@ -29,15 +29,18 @@ Models = Annotated[
 ]
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="Folder for the mix.")]
 DataOption = Annotated[
-    str, typer.Option("--data", metavar="DATA", help="What the models were trained on: weights need points.")
+    str, typer.Option("--data", metavar="DATA", help="Training data of the models; weights are fitted on it.")
 ]
 Share = Annotated[
     float | None,
     typer.Option(
-        "--share", min=0.0, max=1.0, help="Training points that weights are fitted on. Default: as in train."
+        "--share",
+        min=0.0,
+        max=1.0,
+        help="Share of the training points to fit weights on. Default: the share that train holds out.",
     ),
 ]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed for drawing the training points.")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Seed for drawing these training points.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace a model that is in OUT.")]
 
 MIXED_ON = Bundle(Source, SOURCE.parameters | {"data": (DataOption, Parameter.empty)}, SOURCE.build)
@@ -54,15 +57,17 @@ def mix(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Mix models of the same labels: the weighted mean of their probabilities, as one model.
+    """Mix models of the same labels into one: the weighted mean of their probabilities.
 
     Weights are fitted on training points of DATA, never on its test split: on points that all networks held
-    out, if there are any; label trees are trained again without these points, for the weights alone. A model
-    that adds nothing is left out. [bold]gandalf train[/] without --system makes a mix of its own.
+    out, if there are any. Label trees are trained again without these points, for the weights alone. A model
+    that adds nothing is left out. [bold]gandalf train[/] without --system makes a mix by itself.
 
-    [bold]gandalf mix linear-model deep-model -o mixed-model --data man[/]
+    $ gandalf train man linear-model --system linear
+    $ gandalf train man deep-model --system astec
+    $ gandalf mix linear-model deep-model -o mixed-model --data man
     """
-    with engine("mixing models"):
+    with needs_extra("mixing models"):
         from gandalf.model import save_model
         from gandalf.runs.mix import TOO_KIND, mix_models
         from gandalf.runs.validation import test_scores
@@ -95,7 +100,8 @@ def _refuse_to_lose(out: Path, models: list[Path], source: Source) -> None:
     source.refuse_to_write(out)
     for folder in models:
         if folder.resolve() in (out.resolve(), *out.resolve().parents):
-            raise DataError("is one of the models, or in one", remedy="choose another name", file=out)
+            what = f"is the model {folder}, or lies in it"
+            raise DataError(what, remedy="choose another name", file=out)
 
 
 def _new_name(folder: Path, taken: dict[str, Part]) -> str:

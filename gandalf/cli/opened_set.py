@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from scipy.sparse import csr_array
 
 from gandalf.augment.label_points import Keep, augment
-from gandalf.cli.engine import engine
-from gandalf.cli.options import Source, tell
+from gandalf.cli.extras import needs_extra
+from gandalf.cli.options import Source, print_findings
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import Writing, export
 from gandalf.data.harden import harden_points
@@ -84,7 +84,7 @@ class LocalSet:
 
     def label_graph(self, options: GraphOptions) -> LabelGraph:
         """Return the label graph of the training points."""
-        with engine("a teacher"):
+        with needs_extra("a teacher"):
             return self.count(self.splits.train, options)
 
     def recommended(self, delta: float, seed: int) -> tuple[str, str]:
@@ -123,7 +123,7 @@ def open_set(
     if cluster is None:
         yield LocalSet(source.load_original(), any_label_graph)
         return
-    with engine("--cluster", extra="cluster"):
+    with needs_extra("--cluster", extra="cluster"):
         from gandalf.cluster.client import connected
         from gandalf.cluster.sharded import need_streamed, sharded_set
         from gandalf.cluster.shards import find_shards
@@ -137,7 +137,7 @@ def open_set(
             yield LocalSet(source.load_original(), partial(_counted_on, client))
             return
         found = sharded_set(client, shards, findings, with_texts=options.needs == "texts")
-        tell(findings.problems)
+        print_findings(findings.problems)
         yield found
 
 

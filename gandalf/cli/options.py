@@ -17,50 +17,60 @@ from gandalf.data.load import load
 from gandalf.errors import DataError, Problem
 
 Data = Annotated[
-    str, typer.Argument(metavar="DATA", help="A folder, a file, or the bundled set [bold]man[/].")
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A folder, a CSV, TSV, JSONL or Parquet file, or the bundled set [bold]man[/]. All layouts:"
+        " docs/guide/data.md.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw it into this picture.")]
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="FILE.png", help="Also draw a picture: .png, .svg or .pdf."),
+]
 Cluster = Annotated[
     str | None,
     typer.Option(
         "--cluster",
         metavar="ADDRESS",
-        help="Work on Dask: tcp://HOST:8786, or [bold]local[/] for workers on this machine. The scheduler"
+        help="Compute on Dask: tcp://HOST:8786, or [bold]local[/] for workers on this machine. The scheduler"
         " must be on a trusted network. Needs the extra cluster.",
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same result.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, help="Seed of all random choices: the same seed, the same result.")
+]
 
-# Findings that every command tells, not only `check`: the data differs from the letter of its files.
-TOLD = ("guessed-separator", "guessed-weights", "graded-targets-scaled", "duplicate-label")
+# Findings that every command prints, not only `check`: something in the files was guessed or changed.
+PRINTED = ("guessed-separator", "guessed-weights", "graded-targets-scaled", "duplicate-label")
 
-_TABLE = "Reading one CSV, TSV, JSONL or Parquet file"
-
-
-def _table_option(flag: str, kind: Any, help: str) -> Any:  # noqa: ANN401  what Annotated makes has no type
-    return Annotated[kind | None, typer.Option(flag, help=help, rich_help_panel=_TABLE)]
-
-
-_TABLE_OPTIONS = {
-    "text_column": _table_option("--text-column", str, "Column of texts."),
-    "label_column": _table_option("--label-column", str, "Column of labels."),
-    "weight_column": _table_option("--weight-column", str, "Column of relevances, one for each label."),
-    "separator": _table_option(
-        "--separator", str, "Separator of labels within a cell; [bold]none[/]: one label in each cell."
+_TABLE = "Reading a table: CSV, TSV, JSONL or Parquet"
+_TABLE_OPTIONS: dict[str, tuple[type, str]] = {
+    "text_column": (str, "Column of texts. Default: guessed from the header."),
+    "label_column": (str, "Column of labels. Default: guessed from the header."),
+    "weight_column": (str, "Column of relevances, one for each label of the row."),
+    "separator": (
+        str,
+        "Separator of labels within a cell; [bold]none[/]: one label in each cell. Default: guessed.",
     ),
-    "labels": _table_option("--labels", Path, "File of label texts."),
-    "test": _table_option("--test", Path, "File of test points."),
-    "language": _table_option("--language", str, "Language of label texts, if a vocabulary has several."),
-    "include": _table_option("--include", Path, "File of the labels to use, one a line."),
-    "exclude": _table_option("--exclude", Path, "File of labels not to use."),
+    "labels": (Path, "File of label texts: .txt with one a line, or a table of id and text."),
+    "test": (Path, "File of test points."),
+    "language": (str, "Language of the label texts, if the file of labels has several."),
+    "include": (Path, "File of the labels to use, by id or text, one a line."),
+    "exclude": (Path, "File of labels to leave out, by id or text, one a line."),
 }
 
 
-def tell(findings: Iterable[Problem]) -> None:
+def option(kind: Any, flag: str, help: str, panel: str | None = None, **more: Any) -> Any:  # noqa: ANN401
+    """Return the annotated type of an option, which help shows in the named panel."""
+    return Annotated[kind, typer.Option(flag, help=help, rich_help_panel=panel, **more)]
+
+
+def print_findings(findings: Iterable[Problem]) -> None:
     """Print to standard error what was guessed or changed in the data."""
     for problem in findings:
-        if problem.kind in TOLD:
+        if problem.kind in PRINTED:
             typer.secho(f"{problem.severity}: {problem.with_flags()}", err=True, dim=True)
 
 
@@ -78,9 +88,9 @@ class Source:
         return [Path(self.data), *named]
 
     def load(self) -> Splits:
-        """Read the data set; its first error ends the command. Tell what was guessed or changed."""
+        """Read the data set, and print what was guessed or changed; its first error is a DataError."""
         splits = load(self.data, options=self.options)
-        tell(splits.findings)
+        print_findings(splits.findings)
         return splits
 
     def holds(self, path: Path) -> bool:
@@ -110,33 +120,29 @@ class Source:
 class Bundle:
     """Options that several commands share and that together make one value.
 
-    A command takes the value as one parameter; the command line offers the options one by one. Typer itself
-    would need all of them in the signature of each command.
+    A command takes the value as one parameter, but the command line offers each option. Typer alone would
+    need every option in the signature of every command.
     """
 
-    of: type
+    value_type: type
     parameters: dict[str, tuple[Any, Any]]  # name -> (annotated type, default)
     build: Callable[..., Any]
 
 
 def offers(*bundles: Bundle) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that replaces each parameter of a bundle's type by the bundle's options."""
-    by_type = {bundle.of: bundle for bundle in bundles}
+    by_type = {bundle.value_type: bundle for bundle in bundles}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(command, eval_str=True).parameters.values()
-        built = {p.name: by_type[p.annotation] for p in own if p.annotation in by_type}
-        parameters = [
-            each
-            for p in own
-            for each in (_expanded(built[p.name]) if p.name in built else [p.replace(kind=p.KEYWORD_ONLY)])
-        ]
+        declared = inspect.signature(command, eval_str=True).parameters.values()
+        bundled = {p.name: by_type[p.annotation] for p in declared if p.annotation in by_type}
+        parameters = [each for p in declared for each in _expanded(p, bundled.get(p.name))]
 
         @wraps(command)
         def unbundled(**given: Any) -> None:  # noqa: ANN401  whatever the command line holds
             values = {
                 name: bundle.build(**{option: given.pop(option) for option in bundle.parameters})
-                for name, bundle in built.items()
+                for name, bundle in bundled.items()
             }
             command(**values, **given)
 
@@ -147,8 +153,11 @@ def offers(*bundles: Bundle) -> Callable[[Callable[..., None]], Callable[..., No
     return decorate
 
 
-def _expanded(bundle: Bundle) -> list[inspect.Parameter]:
+def _expanded(parameter: inspect.Parameter, bundle: Bundle | None) -> list[inspect.Parameter]:
+    """Return the parameters of the bundle's options; without a bundle, the parameter itself."""
     keyword = inspect.Parameter.KEYWORD_ONLY  # typer passes everything by name
+    if bundle is None:
+        return [parameter.replace(kind=keyword)]
     return [
         inspect.Parameter(name, keyword, default=default, annotation=annotation)
         for name, (annotation, default) in bundle.parameters.items()
@@ -161,7 +170,11 @@ def _source(data: str, **table: Any) -> Source:  # noqa: ANN401  columns and fil
 
 SOURCE = Bundle(
     Source,
-    {"data": (Data, inspect.Parameter.empty)} | {name: (kind, None) for name, kind in _TABLE_OPTIONS.items()},
+    {"data": (Data, inspect.Parameter.empty)}
+    | {
+        name: (option(kind | None, f"--{name.replace('_', '-')}", help, _TABLE), None)
+        for name, (kind, help) in _TABLE_OPTIONS.items()
+    },
     _source,
 )
 

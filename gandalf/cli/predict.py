@@ -15,7 +15,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gandalf.cli.engine import engine
+from gandalf.cli.extras import needs_extra
 from gandalf.cli.loading import LOADING, Loading, note_unfinished
 from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers
 from gandalf.cli.output import console, print_json
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ON_SCREEN, IN_FILE = 5, 100  # labels for each text
 
-ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Folder that gandalf train wrote.")]
+ModelFolder = Annotated[Path, typer.Argument(metavar="MODEL", help="Model folder that gandalf train wrote.")]
 Input = Annotated[
     str,
     typer.Argument(
@@ -48,13 +48,13 @@ Out = Annotated[
         "-o",
         "--out",
         metavar="FILE",
-        help="Where to: .csv, .jsonl, .parquet or .npz; with --cluster a folder. Needed unless INPUT is a"
-        " text or -.",
+        help="File to write: .csv, .jsonl, .parquet or .npz; with --cluster a folder. Needed unless INPUT is"
+        " a text or -.",
     ),
 ]
 Top = Annotated[
     int | None,
-    typer.Option("--top", min=1, help=f"Labels for each text. Default {IN_FILE}, on screen {ON_SCREEN}."),
+    typer.Option("--top", min=1, help=f"Labels for each text. Default: {IN_FILE}, on screen {ON_SCREEN}."),
 ]
 Threshold = Annotated[
     float | None,
@@ -86,17 +86,13 @@ def predict(
 ) -> None:
     """Predict the most probable labels of a text, of each text in a file, or of a data set's test split.
 
-    Excluded pairs of a data set are never predicted; [bold]gandalf evaluate[/] reads the predictions.
+    Excluded pairs of a data set are never predicted. [bold]gandalf evaluate[/] scores what -o writes.
 
-    [bold]gandalf predict my-model "compress a file"[/]
-
-    [bold]gandalf predict my-model queries.txt -o labels.jsonl[/]
-
-    [bold]gandalf predict my-model man -o predictions.npz[/]
-
-    [bold]tail -f queries.log | gandalf predict my-model -[/]  a line of JSON for each line, at once
-
-    [bold]gandalf predict my-model queries -o labels --cluster tcp://scheduler:8786[/]  Parquet, on Dask
+    $ gandalf predict my-model "compress a file"
+    $ gandalf predict my-model queries.txt -o labels.jsonl
+    $ gandalf predict my-model man -o predictions.npz
+    $ tail -f queries.log | gandalf predict my-model -  # a line of JSON for each line, at once
+    $ gandalf predict my-model queries -o labels --cluster tcp://scheduler:8786  # Parquet, on Dask
     """
     from gandalf.predict.inputs import is_text
     from gandalf.predict.stream import STANDARD_INPUT, texts_of_stream
@@ -115,7 +111,7 @@ def predict(
         found = _quickly(model, loading, text, top or ON_SCREEN)
         _show(found or _thoroughly(model, loading, text, top or ON_SCREEN), text, threshold, json)
         return
-    with engine("predicting"):
+    with needs_extra("predicting"):
         from gandalf.predict.files import check_output
     if out is None:
         _answer(_predictor(model, loading), texts_of_stream(), top or ON_SCREEN, threshold)
@@ -190,7 +186,7 @@ def _on_cluster(
     json: bool,
 ) -> None:
     """Predict Parquet files into a folder on a cluster; go on with an earlier run of the same job."""
-    with engine("--cluster", extra="cluster"):
+    with needs_extra("--cluster", extra="cluster"):
         from gandalf.cluster.client import connected
         from gandalf.cluster.jobs import Job, model_identity, row_groups_of
         from gandalf.cluster.predict import predict_row_groups
@@ -252,7 +248,7 @@ def _quickly(folder: Path, loading: Loading, text: str, top: int) -> _Found | No
 
 
 def _thoroughly(folder: Path, loading: Loading, text: str, top: int) -> _Found:
-    with engine("predicting"):
+    with needs_extra("predicting"):
         predictor = _predictor(folder, loading)
     model = predictor.model
     places = predictor.predict(text, min(top, model.num_labels))

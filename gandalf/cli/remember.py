@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from gandalf.cli.engine import engine
+from gandalf.cli.extras import needs_extra
 from gandalf.cli.graph_options import GRAPH
 from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.mix import Overwrite, Share
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="OUT", help="Folder for the model with a memory.")]
 Neighbours = Annotated[
     int,
-    typer.Option("--neighbours", min=1, help="Nearest points and label texts that speak for a text."),
+    typer.Option(
+        "--neighbours", min=1, help="Nearest points and label texts that vote for the labels of a text."
+    ),
 ]
 SHOWN = 5  # trials in the table
 KEPT_GRAPH = Bundle(
@@ -49,16 +51,17 @@ def remember(
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Let a trained model look up its training points; nothing is trained.
+    """Give a trained model a memory of its training points; no weight is trained again.
 
-    The vectors of training points and label texts are kept as keys, their labels as values. What the nearest
-    keys of a text say is added to what the model says. The weight of the memory, its temperature and what
-    label texts stand for (nothing, their label, or their row of the label graph) are fitted on training
-    points that the model held out, never on the test split. If no memory helps, OUT is the model as it is.
+    The memory keeps the vectors of training points and label texts as keys, and their labels as values. When
+    the model predicts, the nearest keys of a text vote for their labels. The weight of the memory, its
+    temperature and the values of label texts (none, their label, or their row of the label graph) are fitted
+    on training points that the model held out, never on the test split. If no memory helps, OUT is a copy of
+    MODEL.
 
-    [bold]gandalf remember my-model my.csv -o with-memory[/]
+    $ gandalf remember my-model tickets.csv -o with-memory  # the data that my-model was trained on
     """
-    with engine("a memory"):
+    with needs_extra("a memory"):
         from gandalf.model.card import CHANGED_SINCE
         from gandalf.model.save import save_derived
         from gandalf.runs.remember import TOO_KIND, MemoryOptions

@@ -20,15 +20,15 @@ from gandalf.lab.study_pages import CSV_HEAD, markdown, runs_csv, study_page
 from gandalf.lab.study_report import sections
 
 Runs = Annotated[Path, typer.Argument(metavar="RUNS", help="Folder that gandalf reproduce wrote.")]
-Out = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="A .html, .md or .csv file.")]
+Out = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="File to write: .html, .md or .csv.")]
 
 
 def report(runs: Runs = Path("runs"), out: Out = Path("report.html")) -> None:
-    """Write a report: every study's tables and pictures, the paper's claims, commands and versions.
+    """Write a report of the studies: tables, pictures, the paper's claims, commands and versions.
 
-    [bold]gandalf report runs -o report.html[/]  one page that needs nothing else
-
-    [bold]gandalf report runs -o report.md[/], or [bold]-o runs.csv[/] with a line for every run
+    $ gandalf report runs -o report.html  # one page that needs no other file
+    $ gandalf report runs -o report.md
+    $ gandalf report runs -o runs.csv  # a line for every run
     """
     if out.suffix not in WRITERS:
         what = f"a report cannot be written as {out.suffix or 'a file without an ending'}"

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from gandalf.cli.costs import tell_costs
-from gandalf.cli.engine import engine
+from gandalf.cli.extras import needs_extra
 from gandalf.cli.options import Json
 from gandalf.cli.output import console, print_json
 from gandalf.data.sentences import counted
@@ -31,33 +31,37 @@ if TYPE_CHECKING:
 SMALL = ("encoder.dim=64", "training.epochs=6")  # runs all studies of the bundled set within half an hour
 NAMES = ", ".join((*STUDIES, ALL))
 Study = Annotated[str, typer.Argument(metavar="STUDY", help=f"One of {NAMES}.")]
-Data = Annotated[str, typer.Argument(metavar="DATA", help="A folder in a known layout, or a bundled set.")]
+Data = Annotated[
+    str, typer.Argument(metavar="DATA", help="A folder with a test split, or the bundled set [bold]man[/].")
+]
 Systems = Annotated[
     list[str] | None,
-    typer.Option("--systems", metavar="NAMES", help="Systems, with commas between them; by default astec."),
+    typer.Option("--systems", metavar="NAMES", help="Systems, separated by commas. Default: astec."),
 ]
-Seeds = Annotated[int, typer.Option("--seeds", min=1, help="Runs of each row, with seeds 0, 1, ...")]
+Seeds = Annotated[
+    int, typer.Option("--seeds", min=1, help="Runs of each row of a table, with seeds 0, 1, ...")
+]
 Out = Annotated[
-    Path, typer.Option("--out", metavar="RUNS", help="Folder of results; it may hold some already.")
+    Path, typer.Option("--out", metavar="RUNS", help="Folder of results; it may hold earlier ones.")
 ]
 Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of every run.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of every run; repeatable."),
 ]
 Config = Annotated[
     Path | None,
     typer.Option(
         "--config",
         metavar="FILE.toml",
-        help="Settings of every run; or the name of a paper's set, for each system's recipe derived for it.",
+        help="File of settings for every run. Or the name of one of the paper's sets: the recipes derived for"
+        " it.",
     ),
 ]
 Small = Annotated[
     bool, typer.Option("--small", help=f"A small system in a short training: {', '.join(SMALL)}.")
 ]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Runs at once; they share cores and GPU.")]
-Only = Annotated[
-    bool, typer.Option("--list", help="Name the runs that are left and what they cost, and run none.")
-]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Runs at the same time; they share cores and GPU.")]
+Only = Annotated[bool, typer.Option("--list", help="Only list the runs that are left, and what they cost.")]
 
 
 def reproduce(
@@ -73,20 +77,20 @@ def reproduce(
     list: Only = False,
     json: Json = False,
 ) -> None:
-    """Run the paper's studies on any data set, and store what comes out in a folder of results.
+    """Run the paper's studies on any data set, and store each run in a folder of results.
 
-    A finished run is never repeated, whichever study wants it: after Ctrl-C the same command goes on.
+    A finished run is never repeated, whichever study needs it. After Ctrl-C the same command continues.
 
-    [bold]gandalf reproduce main man --systems astec,inceptionxml[/]
-
-    [bold]gandalf reproduce all --small --seeds 1[/], then [bold]gandalf report runs[/]
+    $ gandalf reproduce main man --systems astec,inceptionxml
+    $ gandalf reproduce all --small --seeds 1
+    $ gandalf report runs  # tables and pictures of the results
     """
     benchmark = str(config) if str(config) in BENCHMARKS else None
     given = {} if config is None or benchmark else read_toml(config)
     chosen = _systems(systems, given.get("system"))
     check_one_system(given.get("system"), chosen, config)
     studies = named(study)
-    with engine("reproducing the studies"):
+    with needs_extra("reproducing the studies"):
         from gandalf.lab.reproduce import StudyRequest, carry_out, refuse_to_write
         from gandalf.runs.folder import alone_in
     settings = (*(SMALL if small else ()), *settings_of(given), *(set or ()))
@@ -147,7 +151,7 @@ def _systems(said: list[str] | None, in_file: str | None) -> tuple[str, ...]:
 
 
 def _list(planned: Planned, json: bool) -> None:
-    with engine("telling what runs cost"):
+    with needs_extra("telling what runs cost"):
         from gandalf.lab.costs import costs
     found = costs(planned.left, planned.splits)
     if json:

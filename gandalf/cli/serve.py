@@ -9,25 +9,29 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.markup import escape
 
-from gandalf.cli.engine import device_of, engine
 from gandalf.cli.explain import TRAINED_ON, TrainedOn
-from gandalf.cli.loading import Device, NoVerify
+from gandalf.cli.extras import needs_extra
+from gandalf.cli.loading import Device, NoVerify, device_of
 from gandalf.cli.options import Bundle, offers
 from gandalf.cli.output import console
 from gandalf.cli.predict import ModelFolder
 from gandalf.serve.limits import Limits
 
 Baseline = Annotated[
-    Path | None, typer.Option("--baseline", metavar="MODEL2", help="Another model, to compare with.")
+    Path | None, typer.Option("--baseline", metavar="MODEL2", help="Another model; the page shows both.")
 ]
-Host = Annotated[str, typer.Option("--host", help="Where to listen; by default only this machine can ask.")]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")]
+Host = Annotated[
+    str, typer.Option("--host", help="Address to listen at; by default only this machine can ask.")
+]
+Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen at; 0: any free port.")]
 Workers = Annotated[
-    int, typer.Option("--workers", min=1, help="Processes; each holds a model of its own in memory.")
+    int, typer.Option("--workers", min=1, help="Worker processes; each holds the model in its memory.")
 ]
 TokenFile = Annotated[
     Path | None,
-    typer.Option("--token-file", metavar="FILE", help="File with a token; clients with it may add labels."),
+    typer.Option(
+        "--token-file", metavar="FILE", help="File with a token; clients that send it may add labels."
+    ),
 ]
 Added = Annotated[
     Path | None,
@@ -39,12 +43,14 @@ Index = Annotated[
     Literal["exact", "hnsw", "codes"],
     typer.Option(
         "--index",
-        help="Faster with many labels, misses a few. codes: up to some hundred thousand, made at each start. "
-        "hnsw: millions; made once, kept in MODEL.",
+        help="Search of the best labels. exact: score all labels. codes, hnsw: faster with many labels, and "
+        "miss a few. codes: up to some hundred thousand labels, made at each start. hnsw: millions, made "
+        "once and kept in MODEL.",
     ),
 ]
 Rows = Annotated[
-    Literal["float32", "int8"], typer.Option("--rows", help="int8: a quarter of the memory, nearly the same.")
+    Literal["float32", "int8"],
+    typer.Option("--rows", help="int8: rows in a quarter of the memory, nearly the same scores."),
 ]
 Threads = Annotated[
     int | None,
@@ -58,7 +64,7 @@ AllowHost = Annotated[
     typer.Option(
         "--allow-host",
         metavar="NAME",
-        help="A name by which clients reach the server, besides --host and loopback's; may be repeated.",
+        help="Name by which clients reach the server, besides --host and loopback's; repeatable.",
         rich_help_panel=_PROTECTION,
     ),
 ]
@@ -69,11 +75,15 @@ def _limit(flag: str, kind: type, least: float, most: float, help: str) -> Any: 
     return Annotated[kind, option]
 
 
-_DEADLINE = _limit("--deadline", float, 0.1, 3_600, "Seconds to answer a request; after that it gets a 503.")
+_DEADLINE = _limit("--deadline", float, 0.1, 3_600, "Most seconds for an answer; after that a 503.")
 _SENDING = _limit(
-    "--client-timeout", float, 0.1, 3_600, "Seconds for a client to send headers, a body, or to read on."
+    "--client-timeout",
+    float,
+    0.1,
+    3_600,
+    "Most seconds for a client to send headers, to send a body, or to read on.",
 )
-_HEAD = _limit("--max-headers", int, 1_024, 1 << 20, "Bytes of the path and the headers of a request.")
+_HEAD = _limit("--max-headers", int, 1_024, 1 << 20, "Most bytes of the path and the headers of a request.")
 
 LIMITS = Bundle(
     Limits,
@@ -106,23 +116,25 @@ def serve(
 ) -> None:
     """Serve a model: predictions and explanations by HTTP, and a page for people at the same address.
 
-    With [bold]--data[/], explanations show the training points and the label graph. Paths, limits and what
-    they cost: docs/guide/serving.md, and /docs of the server itself.
+    With --data, explanations show the training points and the label graph. All paths are listed at /docs of
+    the server; limits and operation: docs/guide/serving.md. Ctrl-C stops the server.
 
-    [bold]gandalf serve my-model --data man --baseline other-model[/]
+    $ gandalf serve my-model  # then open http://127.0.0.1:8000/
+    $ gandalf serve my-model --data man --baseline other-model
+    $ curl localhost:8000/predict --json '{"text": "compress a file"}'
     """
-    with engine("serving", extra="serve"):
+    with needs_extra("serving", extra="serve"):
         from gandalf.serve.run import ServeSettings
         from gandalf.serve.run import serve as run
     source = trained_on.source
     table = {} if source is None else asdict(source.options)
     settings = ServeSettings(
         model=str(model),
-        baseline=None if baseline is None else str(baseline),
+        baseline=_plain(baseline),
         data=None if source is None else source.data,
-        table={name: None if value is None else str(value) for name, value in table.items()},
-        token_file=None if token_file is None else str(token_file),
-        added=None if added is None else str(added),
+        table={name: _plain(value) for name, value in table.items()},
+        token_file=_plain(token_file),
+        added=_plain(added),
         device=device_of(device),
         verify=not no_verify,
         index=index,
@@ -133,6 +145,11 @@ def serve(
         limits=asdict(limits),
     )
     run(settings, host, port, _tell)
+
+
+def _plain(value: object) -> str | None:
+    """Return a path as text, since workers receive the settings as JSON."""
+    return None if value is None else str(value)
 
 
 def _tell(sentence: str) -> None:

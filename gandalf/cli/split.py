@@ -16,8 +16,10 @@ from gandalf.data.holdout import holdout
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 
-Share = Annotated[float, typer.Option("--share", help="Share of the points to hold out, between 0 and 1.")]
-Format = Annotated[FormatName, typer.Option("--format", help="Layout to write.")]
+Share = Annotated[
+    float, typer.Option("--share", help="Share of the points that become test points, between 0 and 1.")
+]
+Format = Annotated[FormatName, typer.Option("--format", help="Layout to write, or the trainer to write for.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an OUT that gandalf split wrote.")]
 
 
@@ -37,7 +39,8 @@ def split(
     only labels that have a training point. On item-to-item data it also loses its own label, and pairs that
     the training points hold in the other direction. A test point without labels is in neither part.
 
-    [bold]gandalf split tickets.csv tickets[/], then [bold]gandalf reproduce main tickets[/]
+    $ gandalf split tickets.csv tickets
+    $ gandalf reproduce main tickets  # needs a test split
     """
     source.refuse_to_write(out)
     splits = source.load_original()

@@ -17,9 +17,8 @@ from gandalf.report.plots import plot_frequencies
 def stats(source: Source, json: Json = False, plot: Plot = None) -> None:
     """Count points, labels and words, and show how long the tail of rare labels is.
 
-    [bold]gandalf stats man[/]
-
-    [bold]gandalf stats man --plot frequencies.png[/]
+    $ gandalf stats man
+    $ gandalf stats man --plot frequencies.png
     """
     source.refuse_to_write(plot)
     splits = source.load()

@@ -18,17 +18,18 @@ from gandalf.settings import NONE, differing, to_dict
 from gandalf.systems import SYSTEMS, recipe
 from gandalf.train.rates import RATED_FOR
 
-Name = Annotated[str | None, typer.Argument(metavar="NAME", help="Tell the whole story of this one.")]
+Name = Annotated[str | None, typer.Argument(metavar="NAME", help="Describe this system in full.")]
 
 
 def systems(name: Name = None, json: Json = False) -> None:
-    """Describe the systems that can be trained: parts and paper; for one, where ours departs from it and why.
+    """Describe the systems that can be trained: their parts and their papers.
 
-    [bold]gandalf systems[/]
+    A system is a published method as a recipe. With NAME the command also tells where ours departs from the
+    paper and why, and which settings make the system.
 
-    [bold]gandalf systems ngame[/]  the whole story of one, with the settings that make it what it is
-
-    A system is a recipe: [bold]gandalf config --system ngame[/] prints all its settings.
+    $ gandalf systems
+    $ gandalf systems ngame
+    $ gandalf config --system ngame  # all its settings
     """
     if name is None:
         if json:

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.markup import escape
 
-from gandalf.cli.engine import engine
-from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
+from gandalf.cli.extras import needs_extra
+from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers, option
 from gandalf.cli.output import console, print_json
 from gandalf.cli.ranks import as_one, known_to_all
-from gandalf.cli.recipe_options import ASKED, Asked
+from gandalf.cli.recipe_options import RECIPE_OPTIONS, RecipeOptions
 from gandalf.data.dataset import Splits
 from gandalf.data.sentences import counted
-from gandalf.report.choice import choice_report
 from gandalf.report.scores import score_report
-from gandalf.report.search import search_report
+from gandalf.report.trials import search_report, targets_report
 
 if TYPE_CHECKING:
     from gandalf.recipe import Recipe
@@ -35,8 +34,8 @@ Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the model: 
 
 
 @dataclass(frozen=True)
-class Running:
-    """How a run starts, its checkpoints, and its trackers."""
+class RunOptions:
+    """The options of a run and its folder: how it starts, its checkpoints, and its trackers."""
 
     resume: bool
     overwrite: bool
@@ -51,67 +50,66 @@ class Running:
         return tuple(name for name in ("tensorboard", "mlflow", "wandb") if getattr(self, name))
 
 
-def _option(kind: Any, flag: str, help: str, **more: Any) -> Any:  # noqa: ANN401  what Annotated makes
-    return Annotated[kind, typer.Option(flag, help=help, rich_help_panel=_RUN, **more)]
-
-
-RUNNING = Bundle(
-    Running,
+_RESUME_HELP = "Continue the run in OUT from its last checkpoint, or start it if there is none."
+_CHECKPOINT_HELP = "Minutes between two checkpoints; 0: one after every update."
+RUN_OPTIONS = Bundle(
+    RunOptions,
     {
-        "resume": (
-            _option(bool, "--resume", "Go on with the run in OUT, or begin it if there is none."),
+        "resume": (option(bool, "--resume", _RESUME_HELP, _RUN), False),
+        "overwrite": (
+            option(bool, "--overwrite", "First remove a run or model that is in OUT.", _RUN),
             False,
         ),
-        "overwrite": (_option(bool, "--overwrite", "First remove a run or model that is in OUT."), False),
-        "tensorboard": (_option(bool, "--tensorboard", "Log for TensorBoard too."), False),
-        "mlflow": (_option(bool, "--mlflow", "Log to MLflow too, where MLFLOW_TRACKING_URI says."), False),
-        "wandb": (_option(bool, "--wandb", "Log to Weights & Biases too."), False),
+        "tensorboard": (option(bool, "--tensorboard", "Also log for TensorBoard.", _RUN), False),
+        "mlflow": (option(bool, "--mlflow", "Also log to the MLflow of MLFLOW_TRACKING_URI.", _RUN), False),
+        "wandb": (option(bool, "--wandb", "Also log to Weights & Biases.", _RUN), False),
         "checkpoint_minutes": (
-            _option(
-                float, "--checkpoint-minutes", "Between two checkpoints; 0: after every update.", min=0.0
-            ),
+            option(float, "--checkpoint-minutes", _CHECKPOINT_HELP, _RUN, min=0.0),
             5.0,
         ),
     },
-    Running,
+    RunOptions,
 )
 
 
-@offers(SOURCE, ASKED, RUNNING)
-def train(source: Source, out: Out, asked: Asked, running: Running, json: Json = False) -> None:
-    """Train a model and write its folder, with its figures on the test split in metrics.json.
+@offers(SOURCE, RECIPE_OPTIONS, RUN_OPTIONS)
+def train(
+    source: Source, out: Out, options: RecipeOptions, run_options: RunOptions, json: Json = False
+) -> None:
+    """Train a model on the training points of DATA, and write its folder OUT.
 
     Without --system the command tries several models within a budget of time, and keeps the model or the mix
-    that is best on held-out training points. The first usable model is in OUT within seconds.
+    that is best on held-out training points. The first usable model is in OUT within seconds. Figures on the
+    test split, if DATA has one, are printed and written to OUT/metrics.json.
 
-    [bold]gandalf train man my-model[/]
+    $ gandalf train man my-model  # search for the best model
+    $ gandalf train man my-model --minutes 2
+    $ gandalf train tickets.csv my-model --text-column subject --label-column tags
+    $ gandalf train man my-model --system inceptionxml --epochs 20
+    $ gandalf train man my-model --set encoder.dim=200 --set head.rate=0.01
+    $ gandalf predict my-model "compress a file"
 
-    [bold]gandalf train man my-model --minutes 2[/]
+    A setting that no option changes is that of the system's recipe; [bold]gandalf config[/] prints them all.
+    Changes are made in this order: --config, named options such as --epochs, --set.
 
-    [bold]gandalf train man my-model --system inceptionxml --targets shrunk --epochs 20[/]
+    Ctrl-C stops after a checkpoint. The same command with --resume continues the run, also after a crash.
+    torchrun trains in several processes, each with a share of the labels' rows (docs/guide/scaling.md):
 
-    [bold]gandalf train man my-model --set encoder.dim=200 --set head.rate=0.01[/]
-
-    Options change the system's recipe: first --config, then the named options, then --set.
-    Ctrl-C stops after a checkpoint; the same command with --resume goes on, and so it does after a crash.
-
-    Over several processes, each with a share of the labels' rows (docs/guide/scaling.md):
-
-    [bold]torchrun --nproc-per-node 2 -m gandalf train man my-model[/]
+    $ torchrun --nproc-per-node 2 -m gandalf train man my-model
     """
     with known_to_all():
-        recipe = asked.recipe()
-    with engine("training"):
+        recipe = options.recipe()
+    with needs_extra("training"):
         from gandalf.runs.folder import RunPlace
         from gandalf.runs.session import Interrupted
         from gandalf.train.parallel.several import joined
     with joined() as ranks, as_one(ranks):
         ranks.connect(recipe.device)
-        minutes, trackers = running.checkpoint_minutes, running.trackers
+        minutes, trackers = run_options.checkpoint_minutes, run_options.trackers
         tell = partial(typer.echo, err=True)
-        place = RunPlace(out, running.resume, minutes, trackers, ranks=ranks, tell=tell)
+        place = RunPlace(out, run_options.resume, minutes, trackers, ranks=ranks, tell=tell)
         try:
-            _train(source, recipe, place, running.overwrite, json)
+            _train(source, recipe, place, run_options.overwrite, json)
         except Interrupted as stopped:
             again = "go on" if stopped.saved else "nothing was saved yet: begin again"
             typer.secho(f"{stopped}; {again} with the same command and --resume", err=True)
@@ -142,7 +140,7 @@ def _train(source: Source, recipe: Recipe, place: RunPlace, overwrite: bool, jso
 
 
 def _show_choice(table: dict[str, Any]) -> None:
-    console().print(choice_report(table))
+    console().print(targets_report(table))
 
 
 def _show_finished(out: Path, json: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,16 @@ def test_a_prediction_of_one_text_imports_no_pytorch(small_folder):
     found = modules_after("predict", small_folder, "gzip")
     assert "gandalf.cli.predict" in found
     assert not {"torch", "torch._dynamo", "scipy.optimize", "sympy"} & found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_teaches_by_examples_on_a_narrow_terminal(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    prose = done(name, "--help").partition("╭")[0].strip()
+    paragraphs = [[line.strip() for line in part.splitlines()] for part in re.split(r"\n\s*\n", prose)]
+    examples = [part for part in paragraphs if part[0] in ("Example:", "Examples:")]
+    assert any(line.startswith(f"gandalf {name}") for part in examples for line in part), prose
+    assert "[bold]" not in prose
+    for part in (part for part in paragraphs if part not in examples):
+        for line, after in pairwise(part):  # a line is full: the next word would pass the edge
+            assert len(f"{line} {after.split()[0]}") > 78, line

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from command_line import done, fails, python
 
-from gandalf.cli.recipe_options import NAMED, Asked
+from gandalf.cli.recipe_options import NAMED, RecipeOptions, option_facts
 from gandalf.recipe import Recipe
 from gandalf.settings import as_toml, from_dict, to_dict
 from gandalf.systems import SYSTEMS, recipe
@@ -61,10 +61,9 @@ def test_a_file_names_its_system(tmp_path):
 def test_every_named_option_changes_its_setting(name):
     values = {str: None, int: 7, float: 0.5}
     words = {"targets": "walk", "keep": "labels", "order": "tail", "device": "cuda", "head_kernel": "auto"}
-    path, option = NAMED[name]
-    kind = option.__origin__.__args__[0]
-    value = words.get(name, values[kind])
-    changed = to_dict(Asked(named=((path, value),)).recipe())
+    path = NAMED[name]
+    value = words.get(name, values[option_facts(path)[0]])
+    changed = to_dict(RecipeOptions(named=((path, value),)).recipe())
     printed = tomllib.loads(config(f"--{name.replace('_', '-')}", value))
     for found in (changed, printed):
         for part in path.split("."):

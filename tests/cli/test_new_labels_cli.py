@@ -110,7 +110,7 @@ def test_examples_and_neighbours_are_told(folder, tmp_path):
 
 
 def test_where_it_may_not_go(folder, lines, tmp_path):
-    assert "it is not said where the new model goes; name it: -o OUT" in fails(folder, lines)
+    assert "no folder for the new model is named; name it: -o OUT" in fails(folder, lines)
     assert "--in-place replaces MODEL" in fails(folder, lines, "--in-place", "-o", tmp_path / "o")
     assert "is the model itself; replace it with --in-place" in fails(folder, lines, "-o", folder)
     (tmp_path / "o").mkdir()

@@ -11,7 +11,7 @@ import pytest
 from command_line import done, done_json, fails
 
 from gandalf import augment, label_graph
-from gandalf.cli.recipe_options import Asked
+from gandalf.cli.recipe_options import RecipeOptions
 from gandalf.graph.label_graph import GraphOptions
 from gandalf.lab.benchmarks import BENCHMARKS, CONSTANTS, LENGTH, PROVIDE, derived, derived_settings
 from gandalf.lab.costs import costs, stand_in
@@ -76,7 +76,7 @@ def test_what_was_not_published_for_a_set_is_that_of_the_nearest():
 @pytest.mark.parametrize("system", ["astec", "renee"])
 def test_train_and_reproduce_have_the_same_recipe(system):
     """But for label points, which rows of a study set themselves, and held-out points."""
-    asked = Asked(system=system, config=Path(SMALL)).recipe()
+    asked = RecipeOptions(system=system, config=Path(SMALL)).recipe()
     assert asked == derived(system, SMALL)
     assert (asked.targets.targets, asked.targets.delta, asked.targets.label_epochs) == ("ratio", 0.1, 1.0)
     run = Run("some", system, "ratio", settings=("targets.label_epochs=1", *derived_settings(system, SMALL)))
