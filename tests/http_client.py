@@ -9,6 +9,7 @@ from http_server import TOKEN
 from small_model import small_model
 
 from gandalf.predict.predictor import Predictor
+from gandalf.serve.api import ServerOptions
 from gandalf.serve.app import create_app
 from gandalf.serve.journal import Journal
 from gandalf.serve.service import Served, Service
@@ -29,7 +30,7 @@ def that_adds(path):
     """A client of a model whose labels may be added to, in a journal there."""
     model = small_model()
     service = Service(Served(Predictor(model)), journal=Journal(path, model))
-    with TestClient(create_app(service, token=TOKEN)) as found:
+    with TestClient(create_app(service, ServerOptions(token=TOKEN))) as found:
         yield found
 
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Path, Query, Request
@@ -49,35 +49,30 @@ OfBaseline = Annotated[bool, Query(description="Ask the baseline model.")]
 
 
 @dataclass(frozen=True)
-class Manner:
-    """The name, threads and host names of a server."""
+class ServerOptions:
+    """The options of a server apart from its models: its name, its protection and its threads."""
 
     name: str = "gandalf"
-    threads: int | None = None  # threads that predict; None: PyTorch's default
+    token: str | None = None  # clients that send it may add labels and examples
+    limits: Limits = field(default_factory=Limits)
     hosts: tuple[str, ...] = ()  # host names that the server answers to, besides those of loopback
+    threads: int | None = None  # threads that predict; None: PyTorch's default
 
 
 class Api:
     """The handlers of one server, with the batcher, threads and metrics that they share."""
 
-    def __init__(
-        self, service: Service, metrics: Metrics, limits: Limits, token: str | None, manner: Manner
-    ) -> None:
-        self.service, self.counts, self.limits, self.token, self.name = (
-            service,
-            metrics,
-            limits,
-            token,
-            manner.name,
-        )
+    def __init__(self, service: Service, metrics: Metrics, options: ServerOptions) -> None:
+        self.service, self.counts = service, metrics
+        self.name, self.token, self.limits = options.name, options.token, options.limits
         self.batcher: Batcher[tuple[queries.Query, bool], queries.Answer] = Batcher(
             service.answer,
-            most=limits.texts,
-            waiting=limits.waiting,
-            seen=metrics.batches.observe,
-            begin=lambda: None if manner.threads is None else use_threads(manner.threads),
+            batch_size=options.limits.texts,
+            queue_size=options.limits.waiting,
+            on_batch=metrics.batches.observe,
+            on_start=lambda: None if options.threads is None else use_threads(options.threads),
         )
-        self._threads = ThreadPoolExecutor(THREADS, "beside")
+        self._threads = ThreadPoolExecutor(THREADS, "look-up")
         self._explaining = set[Future[Any]]()  # explanations in progress, abandoned ones too
         metrics.labels.set(service.served.model.num_labels)
 
@@ -113,15 +108,16 @@ class Api:
         """Explain why a text gets a label: the words that carry its score, and the points that taught it."""
         await self._catch_up()
         served = self._served(request.baseline)
-        label = await self._run(lambda: _or_not_found(lambda: served.names.one(request.label)))
+        with _as_status(404):
+            label = await self._run(lambda: served.names.one(request.label))
         found = await self._run_slow(lambda: self.service.explain(request.text, label, request.baseline))
         return JSONResponse(asdict(found))
 
     async def neighbours(self, label: LabelNumber, baseline: OfBaseline = False) -> JSONResponse:
         """Return the neighbours of a label in the label graph or, without training data, by rows."""
         await self._catch_up()
-        served = self._served(baseline)
-        _or_not_found(lambda: served.names.one(label))
+        with _as_status(404):
+            self.service.at(baseline).names.one(label)
         return JSONResponse(asdict(await self._run_slow(lambda: self.service.near(label, baseline))))
 
     async def find_labels(self, search: SearchWords = "", limit: SearchLimit = 20) -> JSONResponse:
@@ -136,7 +132,6 @@ class Api:
         self.authorise(request)
         chosen = [_new_label(each) for each in labels.labels]
         added = await self._change(lambda: self.service.add(chosen))
-        self.counts.labels.set(self.service.served.model.num_labels)
         return JSONResponse(_listed(added, self.service.served), status_code=201)
 
     async def add_examples(self, request: Request, given: ExamplesRequest) -> JSONResponse:
@@ -145,7 +140,6 @@ class Api:
         examples = [Example(clean(one.text), one.labels, one.values, one.id) for one in given.examples]
         labels = [_new_label(each) for each in given.new_labels]
         added = await self._change(lambda: self.service.add_examples(examples, labels))
-        self.counts.labels.set(self.service.served.model.num_labels)
         listed = [{"id": each.id, "text": each.text} for each in added]
         found = {"examples": listed, "all_examples": self.service.examples}
         return JSONResponse(found, status_code=201)
@@ -169,7 +163,7 @@ class Api:
                 "recall": None if served.index is None else served.index.recall,
                 "calibrated": served.model.calibration is not None,
                 "baseline": None if baseline is None else baseline.name,
-                "adds_labels": self.token is not None and self.service.adds,
+                "adds_labels": self.can_add,
                 "has_data": served.background is not None,
             }
         )
@@ -192,8 +186,7 @@ class Api:
         except Exception as error:
             log.exception("predictions fail")
             raise UnavailableError("predictions fail; the log of the server says why") from error
-        can_add = self.token is not None and self.service.adds
-        adding = await self._run(lambda: self.service.trouble() or "on") if can_add else "off"
+        adding = await self._run(lambda: self.service.trouble() or "on") if self.can_add else "off"
         return JSONResponse({"status": "ok", "adding": adding})
 
     async def metrics(self) -> Response:
@@ -201,19 +194,22 @@ class Api:
         return Response(self.counts.text(), media_type=CONTENT_TYPE)
 
     async def _query(self, request: PredictRequest, texts: Sequence[str], baseline: bool) -> queries.Query:
-        self._served(baseline)  # raises a 404 without a baseline
-        plain = queries.Query(tuple(texts), request.k, request.threshold)
+        """Return the query of a request; raise a 404 for an unknown label, or without a baseline."""
+        self._served(baseline)
+        query = queries.Query(tuple(texts), request.k, request.threshold)
         if request.allow is None and not request.deny:
-            return plain
+            return query
         await self._catch_up()
         numbers = self._served(baseline).names.numbers
-        # In a thread, since the first look-up among very many labels takes seconds.
-        allow = await self._run(lambda: _or_not_found(lambda: numbers(request.allow or ())))
-        deny = await self._run(lambda: _or_not_found(lambda: numbers(request.deny)))
-        return replace(plain, allow=None if request.allow is None else allow, deny=deny)
+        with _as_status(404):  # in a thread, since the first look-up among very many labels takes seconds
+            allow = await self._run(lambda: numbers(request.allow or ()))
+            deny = await self._run(lambda: numbers(request.deny))
+        return replace(query, allow=None if request.allow is None else allow, deny=deny)
 
     def _served(self, baseline: bool) -> Served:
-        return _or_not_found(lambda: self.service.at(baseline))
+        """Return the model or the baseline; raise a 404 if there is no baseline."""
+        with _as_status(404):
+            return self.service.at(baseline)
 
     def _results(self, texts: Sequence[str], answers: queries.Answer, served: Served) -> list[dict[str, Any]]:
         return [
@@ -244,19 +240,24 @@ class Api:
         return await asyncio.wrap_future(future)
 
     async def _change(self, change: Callable[[], Found]) -> Found:
-        """Make a change; raise a 409 if it cannot be made."""
-        try:
-            return await self._run(change)
-        except DataError as error:
-            raise HTTPException(409, str(error)) from error
+        """Make a change, and count the labels anew; raise a 409 if the change cannot be made."""
+        with _as_status(409):
+            result = await self._run(change)
+        self.counts.labels.set(self.service.served.model.num_labels)
+        return result
+
+    @property
+    def can_add(self) -> bool:
+        """Return True if clients with the token can add labels and examples."""
+        return self.token is not None and self.service.adds
 
     def authorise(self, request: Request) -> None:
         """Raise a 403 if adding labels is off, or a 401 if the request has no valid token."""
-        if self.token is None or not self.service.adds:
+        if self.token is None or not self.can_add:
             raise HTTPException(403, "adding labels is off; start the server with --token-file")
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        right = hmac.compare_digest(given.strip().encode(), self.token.encode())
-        if scheme.lower() != "bearer" or not right:
+        is_valid = hmac.compare_digest(given.strip().encode(), self.token.encode())
+        if scheme.lower() != "bearer" or not is_valid:
             raise HTTPException(
                 401,
                 "the token is missing or wrong; send Authorization: Bearer TOKEN",
@@ -273,12 +274,13 @@ def _new_label(given: NewLabelRequest) -> NewLabel:
     )
 
 
-def _or_not_found(look_up: Callable[[], Found]) -> Found:
-    """Return the result of a look-up; turn its DataError into a 404."""
+@contextmanager
+def _as_status(status: int) -> Iterator[None]:
+    """Turn a DataError of the body into an HTTP error of this status."""
     try:
-        return look_up()
+        yield
     except DataError as error:
-        raise HTTPException(404, str(error)) from error
+        raise HTTPException(status, str(error)) from error
 
 
 def _listed(labels: Sequence[int], served: Served) -> dict[str, Any]:

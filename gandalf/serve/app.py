@@ -20,11 +20,11 @@ from starlette.types import Scope
 
 from gandalf.errors import DataError
 from gandalf.serve.annif import PROJECT, PROJECTS, SUGGEST_BODY, Annif, Project, Projects, Subjects
-from gandalf.serve.api import Api, Manner
+from gandalf.serve.api import Api, ServerOptions
 from gandalf.serve.direct import DirectPredict
 from gandalf.serve.guard import Guard, Locked
 from gandalf.serve.hosts import allowed_hosts
-from gandalf.serve.limits import Limits, UnavailableError
+from gandalf.serve.limits import UnavailableError
 from gandalf.serve.metrics import Metrics
 from gandalf.serve.schemas import (
     About,
@@ -47,16 +47,10 @@ BAD, BUSY, UNKNOWN, REFUSED = (
 )
 
 
-def create_app(
-    service: Service,
-    *,
-    token: str | None = None,
-    limits: Limits | None = None,
-    manner: Manner | None = None,
-) -> FastAPI:
+def create_app(service: Service, options: ServerOptions | None = None) -> FastAPI:
     """Return the application that serves a model; adding labels needs a token and a journal."""
-    metrics, limits, manner = Metrics(), limits or Limits(), manner or Manner()
-    api = Api(service, metrics, limits, token, manner)
+    metrics, options = Metrics(), options or ServerOptions()
+    api = Api(service, metrics, options)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -81,7 +75,7 @@ def create_app(
             route.app = Locked(route.app, api.authorise)
     _add_page(app)
     _add_errors(app)
-    app.add_middleware(Guard, metrics=metrics, limits=limits, hosts=allowed_hosts(manner.hosts))
+    app.add_middleware(Guard, metrics=metrics, limits=options.limits, hosts=allowed_hosts(options.hosts))
     return app
 
 

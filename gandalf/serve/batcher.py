@@ -40,38 +40,38 @@ class Batcher(Generic[Question, Answered]):
         self,
         answer: Callable[[Sequence[Question]], Sequence[Answered]],
         *,
-        most: int,
-        waiting: int,
-        seen: Callable[[int], None] = lambda size: None,
-        begin: Callable[[], None] = lambda: None,  # called once in each thread
+        batch_size: int,
+        queue_size: int,
+        on_batch: Callable[[int], None] = lambda size: None,
+        on_start: Callable[[], None] = lambda: None,  # called once in each thread
         drain: float = 5.0,  # seconds that a thread has to finish at the end
     ) -> None:
-        self._answer, self._most, self._room, self._seen, self._begin = answer, most, waiting, seen, begin
-        self._drain = drain
+        self._answer, self._batch_size, self._queue_size = answer, batch_size, queue_size
+        self._on_batch, self._on_start, self._drain = on_batch, on_start, drain
         self._queue: deque[_Waiting[Question, Answered]] = deque()
-        self._under_way: list[_Waiting[Question, Answered]] = []
-        self._bell: SimpleQueue[bool] = SimpleQueue()  # wakes the thread: True: a question came; False: stop
+        self._in_progress: list[_Waiting[Question, Answered]] = []
+        self._wake: SimpleQueue[bool] = SimpleQueue()  # wakes the thread: True: a question came; False: stop
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         # Total sizes of questions that came and that were taken. Each number is changed by one thread only.
-        self._came, self._taken_size = 0, 0
+        self._asked_size, self._taken_size = 0, 0
 
     @property
     def waiting(self) -> int:
         """Return the total size of the questions in the queue."""
-        return self._came - self._taken_size
+        return self._asked_size - self._taken_size
 
     async def ask(self, question: Question, size: int = 1) -> Answered:
         """Return the answer; raise `BusyError` at once if the queue is full."""
         waiting = self.waiting
-        if waiting and waiting + size > self._room:
+        if waiting and waiting + size > self._queue_size:
             raise BusyError
         one: _Waiting[Question, Answered] = _Waiting(
             question, size, asyncio.get_running_loop().create_future()
         )
-        self._came += size
+        self._asked_size += size
         self._queue.append(one)
-        self._bell.put(True)
+        self._wake.put(True)
         return await one.future
 
     @contextmanager
@@ -82,7 +82,7 @@ class Batcher(Generic[Question, Answered]):
         try:
             yield
         finally:
-            self._bell.put(False)
+            self._wake.put(False)
             joined: threading.Thread | None = None
             while self._thread is not None and joined is not self._thread:  # a broken thread is replaced
                 joined = self._thread
@@ -99,16 +99,16 @@ class Batcher(Generic[Question, Answered]):
         try:
             while True:
                 while batch := self._take_batch():
-                    self._under_way = batch
+                    self._in_progress = batch
                     if not begun:  # here, so that an error in it answers the questions of this batch
-                        self._begin()
+                        self._on_start()
                         begun = True
                     self._answer_batch(batch)
-                if not self._bell.get():
+                if not self._wake.get():
                     return
         except BaseException:  # clients wait for an answer, whatever was raised
             log.exception("the thread that predicts broke off; another one takes its place")
-            for one in self._under_way:
+            for one in self._in_progress:
                 self._in_loop(_fail, one, UnavailableError(BROKEN))
             self._start()
 
@@ -116,7 +116,7 @@ class Batcher(Generic[Question, Answered]):
         """Take the next questions that fit into a batch; drop abandoned questions."""
         batch: list[_Waiting[Question, Answered]] = []
         size = 0
-        while self._queue and (not batch or size + self._queue[0].size <= self._most):
+        while self._queue and (not batch or size + self._queue[0].size <= self._batch_size):
             one = self._queue.popleft()
             self._taken_size += one.size
             if not one.future.done():
@@ -127,7 +127,7 @@ class Batcher(Generic[Question, Answered]):
     def _answer_batch(self, batch: list[_Waiting[Question, Answered]]) -> None:
         """Answer a batch; after an error, answer its questions one by one."""
         try:
-            self._seen(sum(one.size for one in batch))
+            self._on_batch(sum(one.size for one in batch))
             answers = self._answer([one.question for one in batch])
         except Exception as error:
             if len(batch) == 1:

@@ -30,7 +30,7 @@ FORMAT = "gandalf added labels"
 RECORDS = {"format", "labels", "examples", "removed"}  # a line has at least one of these
 SHORTER = "the journal of the server is shorter than it was"
 LOCKED = 30.0  # seconds to wait for the lock of another process
-KEPT = ("text", "id", "examples", "neighbours")  # fields of a label that are stored
+LABEL_FIELDS = ("text", "id", "examples", "neighbours")  # fields of a label that are stored
 
 log = logging.getLogger("uvicorn.error")
 
@@ -47,9 +47,7 @@ class Change:
         """Return the change as plain values, without empty fields."""
         found: dict[str, Any] = {}
         if self.labels:
-            found["labels"] = [
-                {name: value for name, value in asdict(one).items() if name in KEPT} for one in self.labels
-            ]
+            found["labels"] = [{name: getattr(one, name) for name in LABEL_FIELDS} for one in self.labels]
         if self.examples:
             found["examples"] = [asdict(one) for one in self.examples]
         if self.removed:
@@ -78,12 +76,12 @@ class Journal:
         self.path, self._header = path, {"format": FORMAT, "version": 1, **_fingerprint(model)}
         self._lock = FileLock(f"{path}.lock", timeout=LOCKED)
         self._identity = (0, 0)  # device and inode of the open file
-        self._bad: int | None = None  # number of the first damaged line
-        self._wrong: str | None = None  # fault of the file as a whole, such as that it cannot be read
-        self._changed: str | None = None  # set if another program changed bytes that were read
-        self._ignored: os.stat_result | None = None  # a file that took the name and is no journal
-        self._read, self._seen = 0, 0  # bytes of complete lines that were read; bytes that were looked at
-        self._lines, self._mark = 0, 0  # number and checksum of the lines that were read
+        self._damaged_line: int | None = None  # number of the first damaged line
+        self._fault: str | None = None  # fault of the file as a whole, such as that it cannot be read
+        self._tampering: str | None = None  # set if another program changed bytes that were read
+        self._foreign: os.stat_result | None = None  # a file that took the name and is no journal
+        self._bytes_read, self._bytes_seen = 0, 0  # bytes of complete lines; also those of an incomplete one
+        self._lines_read, self._checksum = 0, 0  # number and checksum of the complete lines
         with self._lock:
             first = _first_line(path)
             if not first.endswith(b"\n"):  # without a complete line nothing was acknowledged
@@ -96,11 +94,12 @@ class Journal:
     @property
     def trouble(self) -> str | None:
         """Return the reason why nothing can be written now, or None; clients see it, so it names no path."""
-        wrong = self._wrong or self._changed
-        if wrong is not None:
-            return f"nothing can be added now: {wrong}"
-        if self._bad is not None:
-            return f"nothing can be added now: line {self._bad} of the journal of the server is damaged"
+        fault = self._fault or self._tampering
+        if fault is not None:
+            return f"nothing can be added now: {fault}"
+        if self._damaged_line is not None:
+            where = f"line {self._damaged_line} of the journal of the server"
+            return f"nothing can be added now: {where} is damaged"
         return None
 
     @contextmanager
@@ -116,21 +115,21 @@ class Journal:
         finally:
             self._lock.release()
 
-    def behind(self) -> bool:
+    def is_behind(self) -> bool:
         """Return True if the file has changes that were not read yet; cheap, since predictions ask it too."""
         # First, and in this order: another thread may be adding to the file, or opening another one.
-        identity, read = self._identity, self._read
+        identity, read = self._identity, self._bytes_read
         try:
             found = self.path.stat()
         except OSError as error:
-            self._set_wrong(_unreadable(error))
+            self._set_fault(_unreadable(error))
             return False
         if _identity(found) != identity:
-            return self._ignored is None or _version(found) != _version(self._ignored)
-        self._set_wrong(SHORTER if found.st_size < read else None)
-        return found.st_size > self._seen
+            return self._foreign is None or _version(found) != _version(self._foreign)
+        self._set_fault(SHORTER if found.st_size < read else None)
+        return found.st_size > self._bytes_seen
 
-    def new(self, *, strict: bool = False) -> tuple[bool, list[Change | None]]:
+    def read_changes(self, *, strict: bool = False) -> tuple[bool, list[Change | None]]:
         """Return the changes since the last call; None stands for a damaged line.
 
         The first value is True if the file was written anew. The changes then replace all earlier changes.
@@ -139,63 +138,63 @@ class Journal:
         try:
             afresh = self._reopened()
             assert self._file is not None
-            self._file.seek(self._read)
+            self._file.seek(self._bytes_read)
             content = self._file.read()
         except OSError as error:
-            self._set_wrong(_unreadable(error))
+            self._set_fault(_unreadable(error))
             return False, []
-        self._seen = self._read + len(content)
+        self._bytes_seen = self._bytes_read + len(content)
         found = list[Change | None]()
         for line in content[: _end_of_lines(content)].splitlines(keepends=True):  # the rest is being written
-            self._read, self._lines = self._read + len(line), self._lines + 1
-            self._mark = zlib.crc32(line, self._mark)
+            self._bytes_read, self._lines_read = self._bytes_read + len(line), self._lines_read + 1
+            self._checksum = zlib.crc32(line, self._checksum)
             try:
-                if self._lines > 1:
+                if self._lines_read > 1:
                     found.append(Change.of(self._record(line)))
             except DataError as error:
                 if strict:
                     raise
                 log.error("%s", error)
-                self._bad = self._bad or self._lines
+                self._damaged_line = self._damaged_line or self._lines_read
                 found.append(None)
         return afresh, found
 
     def verify(self) -> str | None:
         """Read the file again, and return the reason why nothing can be written, or None."""
-        self.behind()
+        self.is_behind()
         try:
-            same = zlib.crc32(self._content()) == self._mark
+            same = zlib.crc32(self._content()) == self._checksum
         except OSError as error:
-            self._set_wrong(_unreadable(error))
+            self._set_fault(_unreadable(error))
         else:
-            self._changed = None if same else "the journal of the server was changed by something else"
+            self._tampering = None if same else "the journal of the server was changed by something else"
         return self.trouble
 
-    def check(self) -> None:
+    def need_writable(self) -> None:
         """Raise an `UnavailableError` if nothing can be written. Lock and read all changes before."""
         trouble = self.verify()
         if trouble is not None:
             raise UnavailableError(trouble)
 
     def append(self, change: Change) -> None:
-        """Write a change to the disk. Hold the lock, and call `check` before."""
+        """Write a change to the disk. Hold the lock, and call `need_writable` before."""
         line = _line(change.as_record())
         with self._as_unavailable(), open(self.path, "r+b", buffering=0) as file:
-            file.truncate(self._read)  # an incomplete line was never acknowledged
-            file.seek(self._read)
+            file.truncate(self._bytes_read)  # an incomplete line was never acknowledged
+            file.seek(self._bytes_read)
             try:
                 _write(file, line)
             except OSError:
                 with suppress(OSError):
-                    file.truncate(self._read)
+                    file.truncate(self._bytes_read)
                 raise
-        self._read, self._lines = self._read + len(line), self._lines + 1
-        self._seen, self._mark = self._read, zlib.crc32(line, self._mark)
+        self._bytes_read, self._lines_read = self._bytes_read + len(line), self._lines_read + 1
+        self._bytes_seen, self._checksum = self._bytes_read, zlib.crc32(line, self._checksum)
 
     def remove(self, id: str) -> None:
         """Remove an example; if this file added the example, rewrite the file without it.
 
-        Hold the lock, and call `check` before.
+        Hold the lock, and call `need_writable` before.
         """
         changes, found = list[Change](), False
         for line in self._content().splitlines()[1:]:
@@ -211,9 +210,9 @@ class Journal:
             for record in (self._header, *(change.as_record() for change in changes)):
                 file.write(_line(record))
 
-    def spoilt(self) -> None:
+    def mark_damaged(self) -> None:
         """Mark the last line as damaged: its change cannot be made, so later changes may be wrong too."""
-        self._bad = self._bad or self._lines
+        self._damaged_line = self._damaged_line or self._lines_read
 
     def close(self) -> None:
         """Close the file."""
@@ -228,12 +227,13 @@ class Journal:
         """Return the present bytes of the part of the file that was read before."""
         assert self._file is not None
         self._file.seek(0)
-        return self._file.read(self._read) or b""
+        return self._file.read(self._bytes_read) or b""
 
     def _open(self) -> None:
         """Open the file that has the name now, and start to read it from its beginning."""
         before, self._file = self._file, FileIO(self.path)
-        self._read, self._seen, self._lines, self._mark, self._bad = 0, 0, 0, 0, None
+        self._bytes_read = self._bytes_seen = self._lines_read = self._checksum = 0
+        self._damaged_line = None
         # Set last. Otherwise a predicting thread would compare the new file with numbers of the old one.
         self._identity = _identity(os.fstat(self._file.fileno()))
         if before is not None:
@@ -245,11 +245,11 @@ class Journal:
         if _identity(found) == self._identity:
             return False
         if not self._is_own(_first_line(self.path)):
-            self._ignored = found
-            self._set_wrong("the journal of the server was replaced by another file")
+            self._foreign = found
+            self._set_fault("the journal of the server was replaced by another file")
             return False
         self._open()
-        self._set_wrong(None)
+        self._set_fault(None)
         return True
 
     def _is_own(self, first: bytes) -> bool:
@@ -258,11 +258,11 @@ class Journal:
         except DataError:
             return False
 
-    def _set_wrong(self, wrong: str | None) -> None:
+    def _set_fault(self, fault: str | None) -> None:
         """Store a fault of the file, or None; log it if it is new."""
-        if wrong is not None and wrong != self._wrong:
-            log.error("%s: %s", self.path, wrong)
-        self._wrong = wrong
+        if fault is not None and fault != self._fault:
+            log.error("%s: %s", self.path, fault)
+        self._fault = fault
 
     @contextmanager
     def _as_unavailable(self) -> Iterator[None]:
@@ -292,7 +292,7 @@ class Journal:
             Change.of(record)
         except (ValueError, TypeError) as error:
             what, remedy = "holds a line that is no change of a model", "move it away, or remove that line"
-            raise DataError(what, remedy=remedy, file=self.path, line=self._lines or None) from error
+            raise DataError(what, remedy=remedy, file=self.path, line=self._lines_read or None) from error
         return record
 
 

@@ -32,7 +32,7 @@ from gandalf.predict.index import AT, Hnsw, RowsKind
 from gandalf.predict.index_files import stored_or_built
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.prepare import background_of
-from gandalf.serve.api import Manner
+from gandalf.serve.api import ServerOptions
 from gandalf.serve.app import create_app
 from gandalf.serve.connection import Connection
 from gandalf.serve.journal import Journal
@@ -57,7 +57,7 @@ class ServeSettings:
     model: str
     baseline: str | None = None
     data: str | None = None
-    table: dict[str, str | None] = field(default_factory=dict)  # how a table of training data is read
+    table: dict[str, Any] = field(default_factory=dict)  # the TableOptions of the training data
     token_file: str | None = None
     added: str | None = None  # the journal of added labels; by default beside the model
     device: str = "cpu"
@@ -74,18 +74,26 @@ def build_app(settings: ServeSettings, tell: Callable[[str], None] = lambda sent
     """Load models, data and journal, and make the application."""
     sys.setswitchinterval(SWITCH)
     token = None if settings.token_file is None else read_token(Path(settings.token_file), tell)
-    splits = None if settings.data is None else load(settings.data, options=_options(settings.table))
+    splits = None if settings.data is None else load(settings.data, options=TableOptions(**settings.table))
     served, make = _served(settings.model, settings, splits, tell)
     baseline = None if settings.baseline is None else _served(settings.baseline, settings, splits, tell)[0]
     journal = _journal(settings, served.model, tell)
     service = Service(served, baseline, journal, make)
-    threads = settings.threads or _threads(settings)
-    manner = Manner(Path(settings.model).resolve().name, threads, tuple(settings.hosts))
-    return create_app(service, token=token, limits=Limits(**settings.limits), manner=manner)
+    options = ServerOptions(
+        served.name,
+        token,
+        Limits(**settings.limits),
+        tuple(settings.hosts),
+        settings.threads or _default_threads(settings),
+    )
+    return create_app(service, options)
 
 
-def _threads(settings: ServeSettings) -> int:
-    """Return the predicting threads: one core is left for HTTP; an index reads too few rows for threads."""
+def _default_threads(settings: ServeSettings) -> int:
+    """Return the predicting threads of a worker: all its cores but one, which is left for HTTP.
+
+    With an index it is one thread, since an index reads too few rows for more.
+    """
     return 1 if settings.index != "exact" else max(1, (os.cpu_count() or 1) // settings.workers - 1)
 
 
@@ -129,11 +137,6 @@ def _about_index(folder: str, index: Hnsw | Codes, new: bool) -> str:
     done = "built" if new else "read"
     what = f"recall@{AT} {index.recall:.3f} against exact search on {index.queries:,} label texts"
     return f"{folder}: {index}, {done}; {what}"
-
-
-def _options(table: dict[str, str | None]) -> TableOptions:
-    files = {name: Path(value) for name, value in table.items() if name in ("labels", "test") and value}
-    return TableOptions(**{**table, **files})  # type: ignore[arg-type]
 
 
 def _journal(settings: ServeSettings, model: Part, tell: Callable[[str], None]) -> Journal | None:

@@ -36,13 +36,13 @@ Names = Annotated[list[Name], Field(max_length=LIMITS.names)]
 Count = Annotated[StrictInt, Field(ge=1, le=LIMITS.k), BeforeValidator(_whole)]
 
 
-class Asked(BaseModel):
+class StrictRequest(BaseModel):
     """A request; an unknown field is an error, so that a misspelt field is not ignored."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class PredictRequest(Asked):
+class PredictRequest(StrictRequest):
     """One text in `text` or many in `texts`, and the wanted number and choice of labels."""
 
     model_config = ConfigDict(
@@ -75,14 +75,14 @@ class PredictRequest(Asked):
         return self.texts or ([self.text] if isinstance(self.text, str) else self.text)
 
 
-class EmbedRequest(Asked):
+class EmbedRequest(StrictRequest):
     """Texts to turn into vectors."""
 
     texts: Texts
     baseline: StrictBool = Field(default=False, description="Ask the baseline model.")
 
 
-class ExplainRequest(Asked):
+class ExplainRequest(StrictRequest):
     """A text, and the label to explain."""
 
     text: Text
@@ -90,7 +90,7 @@ class ExplainRequest(Asked):
     baseline: StrictBool = Field(default=False, description="Explain the baseline model.")
 
 
-class NewLabelRequest(Asked):
+class NewLabelRequest(StrictRequest):
     """A label to add: its text and optionally its id, examples and neighbours."""
 
     text: Annotated[StrictStr, Field(min_length=1, max_length=LIMITS.length)]
@@ -104,13 +104,13 @@ class NewLabelRequest(Asked):
     )
 
 
-class AddRequest(Asked):
+class AddRequest(StrictRequest):
     """Labels to add; all are added or none."""
 
     labels: Annotated[list[NewLabelRequest], Field(min_length=1, max_length=LIMITS.new_labels)]
 
 
-class ExampleRequest(Asked):
+class ExampleRequest(StrictRequest):
     """A text with its known labels."""
 
     text: Annotated[StrictStr, Field(min_length=1, max_length=LIMITS.length)]
@@ -125,7 +125,7 @@ class ExampleRequest(Asked):
     )
 
 
-class ExamplesRequest(Asked):
+class ExamplesRequest(StrictRequest):
     """Examples to add, and labels that they need; all are added or none."""
 
     examples: Annotated[list[ExampleRequest], Field(min_length=1, max_length=LIMITS.new_labels)]

@@ -85,18 +85,19 @@ class Service:
         journal: Journal | None = None,
         make: MakePredictor = Predictor,
     ) -> None:
-        self.served, self.baseline, self._journal, self._make = served, baseline, journal, make
-        self._changing = threading.Lock()  # held during a change, until it is on disk
-        self._applying = threading.Lock()  # held while changes of other processes are applied
-        self._current = False  # True while the journal is locked and all its changes are applied
+        self.served, self.baseline, self._journal, self._make_predictor = served, baseline, journal, make
+        self._change_lock = threading.Lock()  # held during a change, until it is on disk
+        self._apply_lock = threading.Lock()  # held while changes of other processes are applied
+        self._is_current = False  # True while the journal is locked and all its changes are applied
         # The fit for new labels may take seconds. It runs now, so that the first request does not wait.
         self._base: Part = served.model if journal is None else served.model.with_label_maker()
-        self._growing = self._base  # the base with all changes of the journal; it shares the base's rows
-        self._known: tuple[Sequence[str], KnownLabels] | None = None
-        self._sure: int | None = None  # number of labels before a damaged line; later numbers may differ
+        self._latest = self._base  # the base with all changes of the journal; it shares the base's rows
+        self._lookup: tuple[Sequence[str], KnownLabels] | None = None
+        # Number of labels before a damaged line, or None; the numbers of later labels may be wrong.
+        self._reliable_labels: int | None = None
         if journal is not None:
-            self._replace(self._base)
-            self._apply(*journal.new(strict=True), strict=True)
+            self._serve(self._base)
+            self._apply(*journal.read_changes(strict=True), strict=True)
 
     @property
     def adds(self) -> bool:
@@ -148,17 +149,17 @@ class Service:
     def remove_example(self, id: str) -> bool:
         """Remove an example from model and journal; return False if there is no such example."""
         with self._exclusive() as journal:
-            if id not in example_ids(self._growing):
+            if id not in example_ids(self._latest):
                 return False
-            after = without_example(self._growing, id)
+            after = without_example(self._latest, id)
             # The first example created the memory. Without it, the later changes must be made again.
-            first = example_ids(self._base) == () and id == next(iter(example_ids(self._growing)))
+            first = example_ids(self._base) == () and id == next(iter(example_ids(self._latest)))
             journal.remove(id)
-            afresh, changes = journal.new()
+            afresh, changes = journal.read_changes()
             if afresh and first:  # gives the same model as in every other process
                 self._apply(afresh, changes)
             else:
-                self._replace(after)
+                self._serve(after)
         return True
 
     @property
@@ -169,10 +170,10 @@ class Service:
     def _change(self, change: Change) -> tuple[Part, Part]:
         """Make a change, and return the model before and after it."""
         with self._exclusive() as journal:
-            before = self._growing
-            after = self._changed(before, change)  # raises an error if the change cannot be made
-            journal.append(self._numbered(after, change))
-            self._replace(after)
+            before = self._latest
+            after = self._with_change(before, change)  # raises an error if the change cannot be made
+            journal.append(self._with_label_numbers(after, change))
+            self._serve(after)
         return before, after
 
     @contextmanager
@@ -183,95 +184,95 @@ class Service:
         """
         if self._journal is None:
             raise DataError("nothing can be added to this server")
-        with self._changing, self._journal.locked():
-            with self._applying:
-                self._apply(*self._journal.new())
-                self._current = True
+        with self._change_lock, self._journal.locked():
+            with self._apply_lock:
+                self._apply(*self._journal.read_changes())
+                self._is_current = True
             try:
-                self._journal.check()
+                self._journal.need_writable()
                 yield self._journal
             finally:
-                self._current = False
+                self._is_current = False
 
     def trouble(self) -> str | None:
         """Return the reason why nothing can be added or removed now, or None."""
         if self._journal is None:
             return None
-        if not self._changing.acquire(blocking=False):  # a change in progress checks the journal itself
+        if not self._change_lock.acquire(blocking=False):  # a change in progress checks the journal itself
             return self._journal.trouble
         try:
-            with self._applying:
+            with self._apply_lock:
                 return self._journal.verify()
         finally:
-            self._changing.release()
+            self._change_lock.release()
 
     def is_behind(self) -> bool:
         """Return True if another process has made a change that is not applied here yet."""
-        return self._journal is not None and not self._current and self._journal.behind()
+        return self._journal is not None and not self._is_current and self._journal.is_behind()
 
     def catch_up(self) -> None:
         """Apply the changes that other processes have acknowledged."""
         if self._journal is None or not self.is_behind():
             return
-        with self._applying:
-            if not self._current:
-                self._apply(*self._journal.new())
+        with self._apply_lock:
+            if not self._is_current:
+                self._apply(*self._journal.read_changes())
 
     def _apply(self, afresh: bool, changes: Sequence[Change | None], strict: bool = False) -> None:
         """Apply changes of the journal; with `strict`, a change that cannot be made raises a DataError."""
         assert self._journal is not None
-        model = self._base if afresh else self._growing
-        self._sure = None if afresh else self._sure
+        model = self._base if afresh else self._latest
+        self._reliable_labels = None if afresh else self._reliable_labels
         for change in changes:
             try:
                 if change is not None:
-                    model = self._replayed(model, change)
+                    model = self._with_journal_change(model, change)
                     continue
             except Exception as error:  # a line of the file may hold anything
                 what = f"holds a change that cannot be made ({error})"
                 if strict:
                     raise DataError(what, remedy="move it away", file=self._journal.path) from error
                 log.error("%s: %s", self._journal.path, what)
-                self._journal.spoilt()
-            if self._sure is None:
-                self._sure = model.num_labels
+                self._journal.mark_damaged()
+            if self._reliable_labels is None:
+                self._reliable_labels = model.num_labels
         if afresh or changes:
-            self._replace(model)
+            self._serve(model)
 
-    def _replayed(self, model: Part, change: Change) -> Part:
+    def _with_journal_change(self, model: Part, change: Change) -> Part:
         """Return the model with a change of the journal; the model folder may have changed since."""
         used = [label for example in change.examples for label in example.labels if isinstance(label, int)]
-        if self._sure is not None and max(used, default=0) >= self._sure:
+        if self._reliable_labels is not None and max(used, default=0) >= self._reliable_labels:
             raise DataError("an example has a label that was added behind a damaged line")
         for id in (*(example.id for example in change.examples), *change.removed):
             if id in example_ids(model):  # the journal takes precedence over the model folder
                 model = without_example(model, str(id))
-        return self._changed(model, replace(change, removed=()))
+        return self._with_change(model, replace(change, removed=()))
 
-    def _changed(self, model: Part, change: Change) -> Part:
+    def _with_change(self, model: Part, change: Change) -> Part:
         """Return the model with the change."""
         if change.labels:
             model = model.with_labels(change.labels)
         if change.examples:
-            model = with_examples(model, change.examples, self._known_labels(model))
+            model = with_examples(model, change.examples, self._label_lookup(model))
         for id in change.removed:
             model = without_example(model, id)
         return model
 
-    def _numbered(self, model: Part, change: Change) -> Change:
+    def _with_label_numbers(self, model: Part, change: Change) -> Change:
         """Return the change with labels of examples as numbers, whose meaning does not change later."""
         if not change.examples:
             return change
-        known = self._known_labels(model)
+        known = self._label_lookup(model)
         return replace(change, examples=tuple(numbered(example, known) for example in change.examples))
 
-    def _known_labels(self, model: Part) -> KnownLabels:
+    def _label_lookup(self, model: Part) -> KnownLabels:
         """Return the look-up of the model's labels; it is made again only if the labels have changed."""
-        if self._known is None or self._known[0] is not model.label_texts:
-            self._known = (model.label_texts, KnownLabels(model))
-        return self._known[1]
+        if self._lookup is None or self._lookup[0] is not model.label_texts:
+            self._lookup = (model.label_texts, KnownLabels(model))
+        return self._lookup[1]
 
-    def _replace(self, model: Part) -> None:
+    def _serve(self, model: Part) -> None:
         """Serve this model from now on."""
-        self._growing = model
-        self.served = replace(self.served, predictor=self._make(model))
+        self._latest = model
+        self.served = replace(self.served, predictor=self._make_predictor(model))

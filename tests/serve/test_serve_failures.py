@@ -9,6 +9,7 @@ import httpx
 import pytest
 from http_server import refused
 
+from gandalf.serve.api import ServerOptions
 from gandalf.serve.app import create_app
 from gandalf.serve.batcher import Batcher
 from gandalf.serve.limits import Limits, UnavailableError
@@ -44,7 +45,7 @@ def test_a_panic_fails_its_requests_and_another_thread_goes_on():
             raise Panic("index out of bounds")
         return questions
 
-    batcher = Batcher(answer, most=1, waiting=10)
+    batcher = Batcher(answer, batch_size=1, queue_size=10)
     found = within(batcher, ["one", "panic", "two", "panic", "three"])
     assert found[::2] == ["one", "two", "three"]
     assert all(isinstance(error, UnavailableError) for error in found[1::2])
@@ -59,7 +60,9 @@ def test_a_panic_while_a_thread_begins_fails_what_waits():
         if len(begun) < 3:
             raise Panic
 
-    found = within(Batcher(list, most=1, waiting=10, begin=begin), ["one", "two", "three", "four"])
+    found = within(
+        Batcher(list, batch_size=1, queue_size=10, on_start=begin), ["one", "two", "three", "four"]
+    )
     assert [type(each) for each in found[:2]] == [UnavailableError] * 2 and found[2:] == ["three", "four"]
     assert len(begun) == 3
 
@@ -73,7 +76,7 @@ def test_a_thread_that_hangs_does_not_keep_the_server_from_ending():
         return questions
 
     async def main():
-        batcher = Batcher(answer, most=1, waiting=10, drain=0.1)
+        batcher = Batcher(answer, batch_size=1, queue_size=10, drain=0.1)
         with batcher.running():
             asked = asyncio.create_task(batcher.ask("x"))
             await asyncio.get_running_loop().run_in_executor(None, began.wait, SOON)
@@ -96,7 +99,7 @@ def test_a_panic_fails_all_that_were_asked_with_it():
             raise Panic
         return questions
 
-    found = within(Batcher(answer, most=3, waiting=10), ["one", "panic", "two"])
+    found = within(Batcher(answer, batch_size=3, queue_size=10), ["one", "panic", "two"])
     assert found[0] == "one" and all(isinstance(error, UnavailableError) for error in found[1:])
 
 
@@ -185,7 +188,7 @@ def test_every_request_has_a_deadline(service):
             await asyncio.sleep(0.01)  # 0.3 seconds may be too few for an answer on a machine that is busy
         return late
 
-    for late in asked(create_app(service, limits=Limits(deadline=0.3)), body):
+    for late in asked(create_app(service, ServerOptions(limits=Limits(deadline=0.3))), body):
         assert "0.3 seconds" in refused(late, 503)
 
 
@@ -200,5 +203,5 @@ def test_an_explanation_that_was_given_up_still_counts_until_it_ends(service):
             await asyncio.sleep(0.01)
         return late, full, free
 
-    late, full, _ = asked(create_app(service, limits=Limits(deadline=0.3, explaining=1)), body)
+    late, full, _ = asked(create_app(service, ServerOptions(limits=Limits(deadline=0.3, explaining=1))), body)
     assert "seconds" in refused(late, 503) and "busy" in refused(full, 503)

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from http_server import refused
 
 from gandalf.errors import DataError
-from gandalf.serve.api import Manner
+from gandalf.serve.api import ServerOptions
 from gandalf.serve.app import create_app
 from gandalf.serve.hosts import allowed_hosts
 from gandalf.serve.service import Served, Service
@@ -16,7 +16,7 @@ from gandalf.serve.service import Served, Service
 
 @pytest.fixture(scope="module")
 def named(predictor):
-    app = create_app(Service(Served(predictor)), manner=Manner(hosts=("0.0.0.0", "my.example", "fd00::7")))
+    app = create_app(Service(Served(predictor)), ServerOptions(hosts=("0.0.0.0", "my.example", "fd00::7")))
     with TestClient(app, base_url="http://192.0.2.1:8000") as found:
         yield found
 

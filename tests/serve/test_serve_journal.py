@@ -302,7 +302,7 @@ def test_a_thread_that_looks_while_the_file_is_replaced_sees_nothing_wrong(tmp_p
         def _identity(self, value):
             self.__dict__["_identity"] = value
             if self._file is not None:
-                self.behind()
+                self.is_behind()
                 troubles.append(self.trouble)
 
     troubles = []

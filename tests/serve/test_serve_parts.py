@@ -60,7 +60,7 @@ def test_what_comes_while_a_batch_is_computed_is_the_next_one():
         return await asyncio.gather(first, *others)
 
     async def main():
-        batcher = Batcher(gate, most=4, waiting=10, seen=sizes.append)
+        batcher = Batcher(gate, batch_size=4, queue_size=10, on_batch=sizes.append)
         return await with_batcher(batcher, body(batcher))
 
     assert asyncio.run(main()) == [2, 4, 6, 8, 10, 12]
@@ -83,7 +83,7 @@ def test_a_full_queue_refuses_at_once():
         return await asyncio.gather(first, waiting, fits)
 
     async def main():
-        batcher = Batcher(gate, most=4, waiting=4)
+        batcher = Batcher(gate, batch_size=4, queue_size=4)
         return await with_batcher(batcher, body(batcher))
 
     assert asyncio.run(main()) == [2, 4, 8]
@@ -98,7 +98,7 @@ def test_one_fault_is_not_the_others():
         return await asyncio.gather(*tasks, return_exceptions=True)
 
     async def main():
-        batcher = Batcher(answer, most=10, waiting=10)
+        batcher = Batcher(answer, batch_size=10, queue_size=10)
         return await with_batcher(batcher, body(batcher))
 
     one, fault, half = asyncio.run(main())
@@ -119,7 +119,7 @@ def test_nobody_computes_for_those_who_left():
         return await asyncio.gather(first, stays)
 
     async def main():
-        batcher = Batcher(gate, most=10, waiting=10)
+        batcher = Batcher(gate, batch_size=10, queue_size=10)
         return await with_batcher(batcher, body(batcher))
 
     assert asyncio.run(main()) == [2, 6]

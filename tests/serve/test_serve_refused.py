@@ -13,6 +13,7 @@ from http_client import JSON, both_ways
 from http_server import PATIENCE, refused
 from starlette.staticfiles import StaticFiles
 
+from gandalf.serve.api import ServerOptions
 from gandalf.serve.app import create_app
 from gandalf.serve.limits import Limits
 from gandalf.serve.service import Served, Service
@@ -87,7 +88,7 @@ def test_no_baseline(predictor):
 
 
 def test_a_large_body_is_refused_with_and_without_its_length(predictor):
-    app = create_app(Service(Served(predictor)), limits=Limits(body=100))
+    app = create_app(Service(Served(predictor)), ServerOptions(limits=Limits(body=100)))
     with TestClient(app) as small:
         large = b'{"text": "' + b"x" * 200 + b'"}'
         assert "100 bytes" in refused(small.post("/predict", content=large, headers=JSON), 413)
@@ -106,7 +107,7 @@ def test_a_full_queue_answers_503_at_once(predictor):
             return super().answer(queries)
 
     service = Slow(Served(predictor))
-    app = create_app(service, limits=Limits(waiting=2))
+    app = create_app(service, ServerOptions(limits=Limits(waiting=2)))
 
     async def main():
         transport = httpx.ASGITransport(app)
