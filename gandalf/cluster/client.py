@@ -76,7 +76,7 @@ def threads_of(client: Client) -> int:
 def submit(client: Client, function: Callable[..., Any], *arguments: Any) -> Future:  # noqa: ANN401  any task
     """Submit a task under a unique name, without progress bars."""
     # By default Dask names a task by a hash of its arguments, which is slow for large arguments.
-    return client.submit(_silent, function, *arguments, pure=False)
+    return client.submit(_run_without_bars, function, *arguments, pure=False)
 
 
 def tree_sum(client: Client, parts: Sequence[Future]) -> Future:
@@ -98,7 +98,7 @@ def identity(value: Any) -> Any:  # noqa: ANN401
     return value
 
 
-def in_order(futures: Iterable[Future], window: int) -> Iterator[Any]:
+def results_in_order(futures: Iterable[Future], window: int) -> Iterator[Any]:
     """Yield the results in the order of the futures; keep at most `window` futures submitted at once."""
     waiting: deque[Future] = deque()
     for future in futures:
@@ -128,7 +128,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _silent(function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+def _run_without_bars(function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
     with without_bars():
         return function(*arguments)
 
@@ -152,7 +152,8 @@ def _local(workers: int | None) -> Iterator[Client]:
             yield client
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_worth_logging(record: logging.LogRecord) -> bool:
+    """Return False for the NameError of a call that was interrupted before it began."""
     kind, error, _ = record.exc_info or (None, None, None)
     return not (kind is NameError and "'future'" in str(error))
 
@@ -165,11 +166,11 @@ def _without_interrupt_traceback() -> Iterator[None]:
     anyway.
     """
     log = logging.getLogger("tornado.application")
-    log.addFilter(_is_news)
+    log.addFilter(_is_worth_logging)
     try:
         yield
     finally:
-        log.removeFilter(_is_news)
+        log.removeFilter(_is_worth_logging)
 
 
 @contextmanager
@@ -210,7 +211,7 @@ def _need_workers(client: Client, address: str, wait: float) -> None:
         raise DataError(f"the scheduler at {address} has no workers", remedy=remedy) from error
 
 
-def need_same_versions(client: Client, mine: Mapping[str, str]) -> None:
+def need_same_versions(client: Client, expected: Mapping[str, str]) -> None:
     """Raise a DataError if a worker has other versions than this process; its results might differ."""
     remedy = "install the same versions of gandalf-xmc[cluster] everywhere"
     try:
@@ -218,7 +219,7 @@ def need_same_versions(client: Client, mine: Mapping[str, str]) -> None:
     except ImportError as error:
         raise DataError(f"a worker cannot import gandalf ({error})", remedy=remedy) from error
     for worker, theirs in found.items():
-        for name, here in mine.items():
+        for name, here in expected.items():
             if theirs.get(name) != here:
                 what = f"worker {worker} has {name} {theirs.get(name)}, but this process has {here}"
                 raise DataError(what, remedy=remedy)

@@ -12,7 +12,7 @@ from distributed import Client, Future
 from scipy.sparse import csr_array
 
 from gandalf.cluster import sums
-from gandalf.cluster.client import identity, in_order, results, submit, threads_of, tree_sum
+from gandalf.cluster.client import identity, results, results_in_order, submit, threads_of, tree_sum
 from gandalf.cluster.shards import (
     NO_TEXT,
     ShardFacts,
@@ -50,15 +50,15 @@ class ClusterPoints:
     label_ids: Sequence[str] | None
     other_label_texts: Sequence[tuple[int, str]] | None
     text_numbers: Ints | None  # numbers of the label texts, if labels are matched to points
-    of_labels: LabelSums
+    label_sums: LabelSums
     frequency: Future  # sums of targets, on the cluster
-    exact: npt.DTypeLike  # type in which joint sums are exact
+    sum_dtype: npt.DTypeLike  # type in which joint sums are exact
     block: int = TASK_PRODUCTS
 
     @property
     def num_labels(self) -> int:
         """Return the number of labels, L."""
-        return len(self.of_labels.points)
+        return len(self.label_sums.points)
 
     @property
     def has_texts(self) -> bool:
@@ -68,7 +68,7 @@ class ClusterPoints:
     @property
     def label_frequencies(self) -> Ints:
         """Return the number of points with each label."""
-        return self.of_labels.points
+        return self.label_sums.points
 
     def counts(self, labels: Ints, as_present: bool = False) -> csr_array:
         """Return the joint sums of `labels` (rows) with all labels."""
@@ -78,8 +78,8 @@ class ClusterPoints:
 
     def shrunk(self, seed: int) -> Shrunk:
         """Fit the shrunk estimate: choose the strength that best predicts held-out co-occurrences."""
-        frequency = self.of_labels.points.astype(np.float64)
-        labels = labels_to_fit(self.of_labels.work, frequency, seed)
+        frequency = self.label_sums.points.astype(np.float64)
+        labels = labels_to_fit(self.label_sums.costs, frequency, seed)
         return fit_strength(self.counts(labels, as_present=True), labels, frequency)
 
     def matches(self, seed: int) -> Matches:
@@ -88,34 +88,35 @@ class ClusterPoints:
         number = int(self.text_numbers.max(initial=0)) + 1
         sizes = [submit(self.client, sums.text_sizes, piece, number) for piece in self.pieces]
         matched = MatchedLabels(self.text_numbers, tree_sum(self.client, sizes).result())
-        labels = matched.sample(self.of_labels.work, seed)
+        labels = matched.sample(self.label_sums.costs, seed)
         texts = submit(self.client, identity, self.text_numbers)
-        own = [submit(self.client, sums.of_own_points, piece, labels, texts) for piece in self.pieces]
+        own = [submit(self.client, sums.own_point_sums, piece, labels, texts) for piece in self.pieces]
         of_own = tree_sum(self.client, own).result()
-        return matched.observed(labels, self.counts(labels), of_own, self.of_labels.frequency)
+        return matched.observed(labels, self.counts(labels), of_own, self.label_sums.frequency)
 
     def graph(self, rule: PairRule, matches: Matches | None = None) -> csr_array:
         """Return the label graph; given `matches`, leave own points out of each label's counts."""
         rule_on_workers = submit(self.client, identity, rule)
         texts = None if matches is None else submit(self.client, identity, self.text_numbers)
-        cut = cut_blocks(self.of_labels.work, self.block)
-        futures = (self._rows(block, rule_on_workers, texts) for block in cut)
-        return spooled(self._shown(futures, cut), self.num_labels)
+        blocks = cut_blocks(self.label_sums.costs, self.block)
+        futures = (self._rows_of_block(block, rule_on_workers, texts) for block in blocks)
+        return spooled(self._with_progress(futures, blocks), self.num_labels)
 
-    def _rows(self, block: LabelRange, rule: Future, texts: Future | None) -> Future:
-        """Compute the rows of one block: sum the pieces' joint sums in a tree, then apply the threshold."""
+    def _rows_of_block(self, block: LabelRange, rule: Future, texts: Future | None) -> Future:
+        """Submit the rows of one block: sum the pieces' joint sums in a tree, then apply the threshold."""
         parts = [
-            submit(self.client, sums.block_sums, piece, block, self.exact, texts) for piece in self.pieces
+            submit(self.client, sums.block_sums, piece, block, self.sum_dtype, texts) for piece in self.pieces
         ]
         total = [tree_sum(self.client, parts)]
         return submit(self.client, sums.finished_rows, total, block, self.frequency, rule)
 
-    def _shown(self, futures: Iterator[Future], cut: Sequence[LabelRange]) -> Iterator[RowBlock]:
-        work = self.of_labels.work
+    def _with_progress(self, futures: Iterator[Future], blocks: Sequence[LabelRange]) -> Iterator[RowBlock]:
+        """Yield the rows of the blocks in their order, with a bar that advances by the costs of a block."""
+        costs = self.label_sums.costs
         window = threads_of(self.client) + 2
-        with meter("label graph", float(work.sum())) as bar:
-            for block, rows in zip(cut, in_order(futures, window), strict=True):
-                bar.advance(float(work[slice(*block)].sum()))
+        with meter("label graph", float(costs.sum())) as bar:
+            for block, rows in zip(blocks, results_in_order(futures, window), strict=True):
+                bar.advance(float(costs[slice(*block)].sum()))
                 yield rows
 
 
@@ -131,10 +132,10 @@ def points_in_memory(
     points.need_probabilities()
     number = min(pieces or PIECES * threads_of(client), max(len(points), 1))
     cuts = list(pairwise(np.linspace(0, len(points), number + 1).astype(np.int64).tolist()))
-    of_points = of_labels = None
+    of_points = text_numbers = None
     if with_texts and points.texts is not None and points.label_texts is not None:
-        of_labels, of_points = label_groups(points, points.texts)
-        of_points = np.where(of_points > of_labels.max(initial=-1), NO_TEXT, of_points)
+        text_numbers, of_points = label_groups(points, points.texts)
+        of_points = np.where(of_points > text_numbers.max(initial=-1), NO_TEXT, of_points)
     futures = [
         submit(
             client,
@@ -145,47 +146,46 @@ def points_in_memory(
         for start, end in cuts
     ]
     graded = bool((points.targets.data != 1).any())
-    return _with_label_sums(client, futures, len(points), graded, points, of_labels, block)
+    return _with_label_sums(client, futures, len(points), graded, points, text_numbers, block)
 
 
 def points_of_shards(
-    client: Client, where: Shards, findings: Findings, *, with_texts: bool, block: int = TASK_PRODUCTS
+    client: Client, shards: Shards, findings: Findings, *, with_texts: bool, block: int = TASK_PRODUCTS
 ) -> tuple[ClusterPoints, Sequence[ShardFacts], Sequence[ShardFacts]]:
     """Let the workers read the shards; return the points, and the facts of each training and test shard."""
-    reader = where.reader
+    reader = shards.reader
     names = label_names(reader.labels)
-    read = [submit(client, read_shard, reader, path, with_texts) for path in where.train]
-    of_test = [submit(client, read_shard, reader, path, False) for path in where.test]
-    all_facts = results(client, [submit(client, facts_of, one) for one in (*read, *of_test)], "shards")
-    facts, tested = all_facts[: len(read)], all_facts[len(read) :]
-    for problem in (each for one in (*facts, *tested) for each in one.findings):
-        findings.problems.append(problem)
-    largest = max((one.largest for one in (*facts, *tested)), default=0.0)
-    number = sum(one.points for one in facts)
-    need_points(number, len(names.texts), where.source, findings)
+    train = [submit(client, read_shard, reader, path, with_texts) for path in shards.train]
+    test = [submit(client, read_shard, reader, path, False) for path in shards.test]
+    facts = results(client, [submit(client, facts_of, shard) for shard in (*train, *test)], "shards")
+    train_facts, test_facts = facts[: len(train)], facts[len(train) :]
+    findings.problems.extend(problem for shard in facts for problem in shard.findings)
+    largest = max((shard.largest for shard in facts), default=0.0)
+    number = sum(shard.points for shard in train_facts)
+    need_points(number, len(names.texts), shards.source, findings)
     if largest > 1:
-        note_scale(largest, where.source, findings)
-    per_piece = -(-len(read) // MOST_PIECES)  # shards in a piece
-    groups = [read[at : at + per_piece] for at in range(0, len(read), per_piece)]
-    futures = [submit(client, piece_of_shards, group, largest) for group in groups]
-    graded = any(one.graded for one in facts)
-    numbers = text_groups(names.texts)[0] if with_texts else None
-    labels = names.no_points()
-    found = _with_label_sums(client, futures, number, graded, labels, numbers, block)
-    return found, facts, tested
+        note_scale(largest, shards.source, findings)
+    per_piece = -(-len(train) // MOST_PIECES)  # shards in a piece
+    groups = [train[at : at + per_piece] for at in range(0, len(train), per_piece)]
+    pieces = [submit(client, piece_of_shards, group, largest) for group in groups]
+    graded = any(shard.graded for shard in train_facts)
+    text_numbers = text_groups(names.texts)[0] if with_texts else None
+    points = _with_label_sums(client, pieces, number, graded, names.no_points(), text_numbers, block)
+    return points, train_facts, test_facts
 
 
 def _with_label_sums(
     client: Client,
     pieces: Sequence[Future],
-    number: int,  # number of points
+    num_points: int,
     graded: bool,
     labels: Dataset,
-    numbers: Ints | None,
+    text_numbers: Ints | None,
     block: int,
 ) -> ClusterPoints:
+    """Sum each label over the pieces, and return the points with these sums."""
     total = tree_sum(client, [submit(client, sums.label_sums, piece) for piece in pieces])
-    exact = np.float64 if graded or number >= EXACT else np.float32
+    sum_dtype = np.float64 if graded or num_points >= EXACT else np.float32
     frequency = submit(client, sums.frequency_of, total)
-    known = (labels.label_texts, labels.label_ids, labels.other_label_texts)
-    return ClusterPoints(client, pieces, *known, numbers, total.result(), frequency, exact, block)
+    texts = (labels.label_texts, labels.label_ids, labels.other_label_texts)
+    return ClusterPoints(client, pieces, *texts, text_numbers, total.result(), frequency, sum_dtype, block)

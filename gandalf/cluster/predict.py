@@ -87,7 +87,7 @@ def predict_row_group(job: Job, part: RowGroup) -> tuple[int, bool]:
     predictor = predictor_of(job)
     rows = 0
     with written(job.out / part.name, "wb") as file:
-        tables = _answers(predictor, job, part)
+        tables = _prediction_tables(predictor, job, part)
         first = next(tables)  # an empty table with the schema
         with parquet.ParquetWriter(file, first.schema, compression="zstd") as writer:
             for table in tables:
@@ -116,10 +116,10 @@ def forget_model() -> None:
 
 def write_label_table(job: Job) -> None:
     """Write the table of label numbers, ids and texts."""
-    from gandalf.model.layout import LABELS as OF_MODEL
+    from gandalf.model.layout import LABELS as MODEL_LABELS
     from gandalf.model.layout import read_facts, read_labels
 
-    ids, texts = read_labels(job.model / OF_MODEL, read_facts(job.model).labels)
+    ids, texts = read_labels(job.model / MODEL_LABELS, read_facts(job.model).labels)
     columns: dict[str, Any] = {"label": pyarrow.array(range(len(texts)), pyarrow.int32())}
     if ids is not None:
         columns["id"] = pyarrow.array(ids, pyarrow.string())
@@ -147,7 +147,7 @@ def _loaded(folder: Path, identity: str, device: str) -> Predictor:
     return Predictor(load_model(folder, device, verify=False))
 
 
-def _answers(predictor: Predictor, job: Job, part: RowGroup) -> Iterator[pyarrow.Table]:
+def _prediction_tables(predictor: Predictor, job: Job, part: RowGroup) -> Iterator[pyarrow.Table]:
     """Yield an empty table, then a table for each chunk of texts in their order."""
     k = min(job.top, predictor.model.num_labels)
     row = part.first_row

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array, vstack
 
 from gandalf.augment.label_points import KEEPS, Keep, PointTexts, point_texts, points_of_texts
 from gandalf.augment.sampling import sample_labels
-from gandalf.cluster.client import in_order, submit, threads_of
+from gandalf.cluster.client import results_in_order, submit, threads_of
 from gandalf.cluster.points import ClusterPoints, points_of_shards
 from gandalf.cluster.shards import ShardFacts, ShardReader, Shards
 from gandalf.cluster.sums import Ints
@@ -42,25 +42,25 @@ class ShardedSet:
     """A data set too large for one machine: workers hold its targets, and its texts stay in the shards."""
 
     client: Client
-    where: Shards
+    shards: Shards
     labelled: ClusterPoints
-    train: Sequence[ShardFacts]  # one for each shard of training points
-    test: Sequence[ShardFacts]  # one for each shard of test points
+    train_facts: Sequence[ShardFacts]  # one for each shard of training points
+    test_facts: Sequence[ShardFacts]  # one for each shard of test points
 
     @property
     def name(self) -> str:
         """Return the name of the data set."""
-        return set_name(self.where.source)
+        return set_name(self.shards.source)
 
     @property
     def num_points(self) -> int:
         """Return the number of training points."""
-        return sum(one.points for one in self.train)
+        return sum(one.points for one in self.train_facts)
 
     @property
     def largest(self) -> float:
         """Return the largest target of both splits; if it is above 1, all targets are divided by it."""
-        return max((one.largest for one in (*self.train, *self.test)), default=0.0)
+        return max((one.largest for one in (*self.train_facts, *self.test_facts)), default=0.0)
 
     def label_graph(self, options: GraphOptions) -> LabelGraph:
         """Return the label graph, computed by the workers."""
@@ -74,7 +74,7 @@ class ShardedSet:
         """Return the label's row of the graph with the counts of its entries."""
         together = self.labelled.counts(np.array([label]))
         return neighbourhood_of_counts(
-            self.labelled, matrix, label, together, self.labelled.of_labels.frequency
+            self.labelled, matrix, label, together, self.labelled.label_sums.frequency
         )
 
     def write(
@@ -92,11 +92,11 @@ class ShardedSet:
         with new_folder(out, overwrite=writing.overwrite) as folder:
             raw.write_labels(self._no_points(), folder)
             with written(folder / raw.TRAIN_FILE) as file:
-                file.writelines(self._lines(self.where.train, self.train, rows))
+                file.writelines(self._lines(self.shards.train, self.train_facts, rows))
                 file.writelines(self._label_lines(matrix, texts, rows))
-            if self.test:
+            if self.test_facts:
                 with written(folder / raw.TEST_FILE) as file:
-                    file.writelines(self._lines(self.where.test, self.test, None))
+                    file.writelines(self._lines(self.shards.test, self.test_facts, None))
             self._write_filters(folder, len(texts), rows)
             write_origin(folder, made, self.labelled.label_frequencies)
         return made, ()
@@ -110,7 +110,7 @@ class ShardedSet:
             submit(
                 self.client,
                 shard_lines,
-                self.where.reader,
+                self.shards.reader,
                 path,
                 self.largest,
                 None if rows is None else rows[slice(*places)] - start,
@@ -118,15 +118,19 @@ class ShardedSet:
             )
             for path, start, places in zip(paths, ends, pairwise(first), strict=False)
         )
-        shown = track(in_order(tasks, threads_of(self.client) + 2), "points", len(paths))
-        yield from shown
+        yield from track(results_in_order(tasks, threads_of(self.client) + 2), "points", len(paths))
 
     def _no_points(self) -> Dataset:
         """Return the labels in a Dataset without points, with ids if the shards have ids."""
-        of = self.labelled
-        ids: list[str] | None = None if self.where.reader.columns.id is None else []
-        nothing = Dataset(csr_array((0, of.num_labels)), [], of.label_texts, None, ids, of.label_ids)
-        return replace(nothing, other_label_texts=of.other_label_texts)
+        labels = self.labelled
+        return Dataset(
+            csr_array((0, labels.num_labels)),
+            texts=[],
+            label_texts=labels.label_texts,
+            ids=None if self.shards.reader.columns.id is None else [],
+            label_ids=labels.label_ids,
+            other_label_texts=labels.other_label_texts,
+        )
 
     def _label_lines(self, matrix: csr_array, texts: PointTexts, rows: Ints | None) -> Iterator[str]:
         """Yield the lines of the label points; `rows`, if given, selects some."""
@@ -144,8 +148,12 @@ class ShardedSet:
         """Write the filter files for the written rows."""
         number = self.labelled.num_labels
         train = Dataset(csr_array((self.num_points, number)))
-        test = Dataset(csr_array((sum(one.points for one in self.test), number))) if self.test else None
-        train, test = with_filters(train, test, self.where.source, Findings())
+        test = (
+            Dataset(csr_array((sum(one.points for one in self.test_facts), number)))
+            if self.test_facts
+            else None
+        )
+        train, test = with_filters(train, test, self.shards.source, Findings())
         if train.exclude is not None:
             pairs = csr_array(vstack([train.exclude, csr_array((label_points, number), dtype=bool)]))
             pairs = pairs if rows is None else pairs[rows]
@@ -163,22 +171,15 @@ def need_streamed(writing: Writing) -> None:
         )
 
 
-def sharded_set(client: Client, where: Shards, findings: Findings, *, with_texts: bool) -> ShardedSet:
+def sharded_set(client: Client, shards: Shards, findings: Findings, *, with_texts: bool) -> ShardedSet:
     """Let the workers read the shards, and return the data set."""
-    points, train, test = points_of_shards(client, where, findings, with_texts=with_texts)
-    return ShardedSet(client, where, points, train, test)
+    points, train, test = points_of_shards(client, shards, findings, with_texts=with_texts)
+    return ShardedSet(client, shards, points, train, test)
 
 
 def shard_lines(reader: ShardReader, path: Path, largest: float, rows: Ints | None, first: int) -> str:
     """On a worker: return the points of a shard, or some rows of it, as lines of the raw layout."""
     points = reader.read(path, Findings())
     if largest > 1:
-        points = Dataset(
-            divided(points.targets, largest),
-            points.texts,
-            points.label_texts,
-            None,
-            points.ids,
-            points.label_ids,
-        )
+        points = replace(points, targets=divided(points.targets, largest))
     return "".join(raw.point_lines(points if rows is None else points[rows], first))

@@ -81,7 +81,7 @@ def find_shards(source: str, options: TableOptions, findings: Findings) -> Shard
     if options.label_choice is not None:
         what = f"{argument(options.label_choice)} chooses labels, but a cluster uses the whole label file"
         raise DataError(what, remedy="write a file of the chosen labels, or leave --cluster out")
-        # Workers may have another working directory, so paths must be absolute.
+    # Workers may have another working directory, so paths must be absolute.
     test, labels = (path and path.resolve() for path in map(need_file, (options.test, options.labels)))
     options = replace(options, test=test, labels=labels)
     paths = table_paths(folder.resolve(), options)
@@ -118,7 +118,7 @@ def read_shard(reader: ShardReader, path: Path, with_texts: bool) -> ReadShard:
     )
     texts = None
     if with_texts and points.texts is not None:
-        numbers = _numbers_of_texts(*_identity(reader.labels))
+        numbers = _numbers_of_texts(*_file_version(reader.labels))
         found = (numbers.get(text_key(text), NO_TEXT) for text in points.texts)
         texts = np.fromiter(found, dtype=np.int64, count=len(points))
     return ReadShard(points.targets, texts, facts)
@@ -139,10 +139,10 @@ def piece_of_shards(read: Sequence[ReadShard], largest: float) -> Piece:
 
 def label_names(path: Path) -> LabelNames:
     """Return the labels of a file; each process reads it once."""
-    return _label_names(*_identity(path))
+    return _label_names(*_file_version(path))
 
 
-def _identity(path: Path) -> tuple[Path, int, int]:
+def _file_version(path: Path) -> tuple[Path, int, int]:
     facts = path.stat()
     return path, facts.st_size, facts.st_mtime_ns
 

@@ -33,10 +33,12 @@ class LabelSums:
 
     frequency: Floats  # sum of targets
     points: Ints  # number of points with the label
-    work: Ints  # cost of the label's co-occurrences, see `cooccurrence_costs`
+    costs: Ints  # cost of the label's co-occurrences, see `cooccurrence_costs`
 
     def __add__(self, other: LabelSums) -> LabelSums:
-        return LabelSums(self.frequency + other.frequency, self.points + other.points, self.work + other.work)
+        return LabelSums(
+            self.frequency + other.frequency, self.points + other.points, self.costs + other.costs
+        )
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def joint_counts(piece: Piece, labels: Ints, as_present: bool) -> csr_array:
     return counts_together(points, labels)
 
 
-def of_own_points(piece: Piece, labels: Ints, label_texts: Ints) -> OwnSums:
+def own_point_sums(piece: Piece, labels: Ints, label_texts: Ints) -> OwnSums:
     """Return the sums of the own points of these labels."""
     assert piece.texts is not None, "needs a piece with texts"
     return own_sums(own_points(piece.texts, label_texts[labels]), piece.points, labels)
@@ -94,7 +96,7 @@ def block_sums(piece: Piece, block: LabelRange, dtype: npt.DTypeLike, label_text
     joint = _as_matrix(found, piece.points.shape[1], dtype)
     if label_texts is None:
         return BlockSums(joint)
-    return BlockSums(joint, of_own_points(piece, np.arange(*block), label_texts))
+    return BlockSums(joint, own_point_sums(piece, np.arange(*block), label_texts))
 
 
 def finished_rows(parts: list[BlockSums], block: LabelRange, frequency: Floats, rule: PairRule) -> RowBlock:

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array, load_npz
 import gandalf
 from gandalf import GraphOptions, label_graph
 from gandalf.cluster import points as cluster_points
-from gandalf.cluster.client import in_order, submit
+from gandalf.cluster.client import results_in_order, submit
 from gandalf.cluster.points import points_in_memory
 from gandalf.cluster.sharded import sharded_set
 from gandalf.cluster.shards import find_shards
@@ -67,7 +67,7 @@ def test_graph_is_that_of_one_machine(client, points, name, pieces):
 
 def test_pieces_are_blocks_apart(client, points):
     counted = points_in_memory(client, points, with_texts=False, block=3_000)
-    assert len(cut_blocks(counted.of_labels.work, 3_000)) > 3 and len(counted.pieces) == 4
+    assert len(cut_blocks(counted.label_sums.costs, 3_000)) > 3 and len(counted.pieces) == 4
 
 
 def test_without_texts_calibrated_falls_back_as_on_one_machine(client, points):
@@ -121,7 +121,7 @@ def test_partial_sums_of_bits_are_exact_beyond_float32():
 
 def test_results_come_in_order_whoever_is_first(client):
     futures = (submit(client, pow, at, 2) for at in range(20))
-    assert list(in_order(futures, window=3)) == [at**2 for at in range(20)]
+    assert list(results_in_order(futures, window=3)) == [at**2 for at in range(20)]
 
 
 def test_a_lost_worker_is_made_up_for(client, points):
