@@ -343,6 +343,6 @@ def test_a_journal_that_grows_during_a_look_is_not_called_shorter(tmp_path, monk
             assert made.remove_example("e")
 
     monkeypatch.setattr(WithThread, "then", staticmethod(write))
-    journal.behind()
+    journal.is_behind()
     assert journal.trouble is None
-    assert made.trouble() is None and not journal.behind()
+    assert made.trouble() is None and not journal.is_behind()

@@ -1,5 +1,5 @@
 "use strict";
-// Elements and requests. Texts go in as texts, never as markup.
+// Make elements, and send requests. Texts become text nodes, never markup.
 
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -11,17 +11,20 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-function drawn(tag, attributes = {}, ...children) {
+function makeSvg(tag, attributes = {}, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
   element.append(...children);
   return element;
 }
 
-const at = (id) => document.getElementById(id);
+const byId = (id) => document.getElementById(id);
 
-// What the server says, or an Error with its sentence.
-async function ask(path, body, { headers = {}, signal } = {}) {
+// Number with separators of thousands.
+const counted = (number) => number.toLocaleString("en");
+
+// Return the answer of the server; throw an Error with the server's sentence and status.
+async function fetchJson(path, body, { headers = {}, signal } = {}) {
   const how = body === undefined ? { signal, headers } : {
     method: "POST", signal, body: JSON.stringify(body), headers: { "content-type": "application/json", ...headers },
   };
@@ -39,7 +42,12 @@ async function ask(path, body, { headers = {}, signal } = {}) {
   throw error;
 }
 
-function tell(place, sentence, bad = false) {
+// Send a request with the token that was typed on the page.
+function fetchWithToken(path, body) {
+  return fetchJson(path, body, { headers: { authorization: `Bearer ${byId("token").value}` } });
+}
+
+function showStatus(place, sentence, bad = false) {
   place.textContent = sentence;
   place.classList.toggle("bad", bad);
 }

@@ -1,5 +1,5 @@
 "use strict";
-// A label and its neighbours: half of them on either side, thicker lines for larger targets.
+// Draw a label and its neighbours: half of them on either side, thicker lines for larger targets.
 
 const ROW = 30, EDGE = 18, LETTER = 6.4;
 
@@ -8,14 +8,14 @@ function shortened(text, width) {
   return text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
 }
 
-function node(one, place, width, choose) {
+function makeNode(one, place, width, choose) {
   const left = place.side < 0;
-  const name = drawn("text", {
+  const name = makeSvg("text", {
     x: place.x + place.side * 9, y: place.y + 4, "text-anchor": left ? "end" : "start",
   }, shortened(one.text, width));
-  const group = drawn("g", { class: "node", tabindex: 0, role: "button", "aria-label": one.text },
-    drawn("title", {}, `${one.text}: ${one.similarity.toFixed(2)}`),
-    drawn("circle", { cx: place.x, cy: place.y, r: 4 + 4 * Math.max(0, one.similarity) }), name);
+  const group = makeSvg("g", { class: "node", tabindex: 0, role: "button", "aria-label": one.text },
+    makeSvg("title", {}, `${one.text}: ${one.similarity.toFixed(2)}`),
+    makeSvg("circle", { cx: place.x, cy: place.y, r: 4 + 4 * Math.max(0, one.similarity) }), name);
   group.addEventListener("click", () => choose(one.label));
   group.addEventListener("keydown", (event) => {
     if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(one.label); }
@@ -23,11 +23,11 @@ function node(one, place, width, choose) {
   return group;
 }
 
-function graphOf(near, width, choose) {
+function neighbourGraph(near, width, choose) {
   const rows = Math.ceil(near.neighbours.length / 2);
   const height = Math.max(rows * ROW, 90) + 2 * EDGE;
   const centre = { x: width / 2, y: height / 2 };
-  const picture = drawn("svg", { class: "graph", viewBox: `0 0 ${width} ${height}`, role: "group",
+  const picture = makeSvg("svg", { class: "graph", viewBox: `0 0 ${width} ${height}`, role: "group",
     "aria-label": `Neighbours of ${near.text}` });
   const places = new Map();
   near.neighbours.forEach((one, number) => {
@@ -39,18 +39,18 @@ function graphOf(near, width, choose) {
   });
   for (const [from, to, weight] of near.links) {
     const [a, b] = [places.get(from), places.get(to)];
-    if (a && b) picture.append(drawn("line", { class: "link", x1: a.x, y1: a.y, x2: b.x, y2: b.y, "stroke-width": weight }));
+    if (a && b) picture.append(makeSvg("line", { class: "link", x1: a.x, y1: a.y, x2: b.x, y2: b.y, "stroke-width": weight }));
   }
   for (const one of near.neighbours) {
     const place = places.get(one.label);
-    picture.append(drawn("line", { x1: centre.x, y1: centre.y, x2: place.x, y2: place.y,
+    picture.append(makeSvg("line", { x1: centre.x, y1: centre.y, x2: place.x, y2: place.y,
       "stroke-width": 0.6 + 4 * Math.max(0, one.similarity), opacity: 0.7 }));
   }
   for (const one of near.neighbours) {
     const place = places.get(one.label);
-    picture.append(node(one, place, (place.side < 0 ? place.x : width - place.x) - 12, choose));
+    picture.append(makeNode(one, place, (place.side < 0 ? place.x : width - place.x) - 12, choose));
   }
-  picture.append(drawn("g", { class: "centre" }, drawn("title", {}, near.text),
-    drawn("circle", { cx: centre.x, cy: centre.y, r: 10 })));
+  picture.append(makeSvg("g", { class: "centre" }, makeSvg("title", {}, near.text),
+    makeSvg("circle", { cx: centre.x, cy: centre.y, r: 10 })));
   return picture;
 }

@@ -1,5 +1,5 @@
 "use strict";
-// The page: what is typed is asked at once, and only the last answer counts.
+// The page: predict labels while a text is typed, show the last answer only, and add labels.
 
 const WAIT = 60; // milliseconds without a key before a request goes out
 const state = { about: null, control: null, timer: null };
@@ -22,100 +22,100 @@ function labelButton(text, one, rank, others, baseline) {
   return make("li", {}, button);
 }
 
-function column(title, result, other, baseline) {
+function resultColumn(title, result, other, baseline) {
   const ranks = other && new Map(other.labels.map((one, rank) => [keyOf(one), rank]));
   const rows = result.labels.map((one, rank) => labelButton(result.text, one, rank, ranks, baseline));
   const list = rows.length ? make("ol", {}, ...rows) : make("p", { class: "soft" }, "no label");
   return make("section", { class: baseline ? "baseline" : "model" }, ...(title ? [make("h2", {}, title)] : []), list);
 }
 
-function show(found) {
+function showResults(found) {
   const [ours, theirs] = [found.results[0], found.baseline ? found.baseline[0] : null];
-  const columns = [column(theirs && "This model", ours, theirs, false)];
-  if (theirs) columns.push(column("Baseline", theirs, ours, true));
-  at("results").replaceChildren(...columns);
+  const columns = [resultColumn(theirs && "This model", ours, theirs, false)];
+  if (theirs) columns.push(resultColumn("Baseline", theirs, ours, true));
+  byId("results").replaceChildren(...columns);
   const shared = theirs ? theirs.labels.filter((one) => ours.labels.some((each) => keyOf(each) === keyOf(one))).length : 0;
-  tell(at("status"), theirs ? `${shared} of ${ours.labels.length} labels are in both lists` : `${ours.labels.length} labels`);
+  showStatus(byId("status"), theirs ? `${shared} of ${ours.labels.length} labels are in both lists` : `${ours.labels.length} labels`);
 }
 
 async function query() {
-  const text = at("text").value.trim();
+  const text = byId("text").value.trim();
   if (state.control) state.control.abort();
   history.replaceState(null, "", text ? `#${encodeURIComponent(text)}` : location.pathname);
   if (!text) {
-    at("results").replaceChildren();
-    tell(at("status"), "");
+    byId("results").replaceChildren();
+    showStatus(byId("status"), "");
     return;
   }
   const control = state.control = new AbortController();
   try {
-    const body = { text, k: Number(at("k").value), baseline: Boolean(state.about && state.about.baseline) };
-    const found = await ask("/predict", body, { signal: control.signal });
-    if (control === state.control) show(found);
+    const body = { text, k: Number(byId("k").value), baseline: Boolean(state.about && state.about.baseline) };
+    const found = await fetchJson("/predict", body, { signal: control.signal });
+    if (control === state.control) showResults(found);
   } catch (error) {
     if (error.name === "AbortError" || control !== state.control) return;
-    tell(at("status"), error.message, true);
+    showStatus(byId("status"), error.message, true);
     if (error.status === 503) state.timer = setTimeout(query, 1000);
   }
 }
 
-function soon() {
+function queryLater() {
   clearTimeout(state.timer);
-  if (!at("detail").hidden) hideDetail();
+  if (!byId("detail").hidden) hideDetail();
   state.timer = setTimeout(query, WAIT);
 }
 
-const lines = (id) => at(id).value.split("\n").map((line) => line.trim()).filter(Boolean);
+const lines = (id) => byId(id).value.split("\n").map((line) => line.trim()).filter(Boolean);
 
 async function addLabel(event) {
   event.preventDefault();
-  const label = { text: at("new-text").value, examples: lines("new-examples"),
+  const label = { text: byId("new-text").value, examples: lines("new-examples"),
     neighbours: lines("new-neighbours").map((name) => (/^\d+$/.test(name) ? Number(name) : name)) };
   try {
-    const found = await ask("/labels", { labels: [label] }, { headers: { authorization: `Bearer ${at("token").value}` } });
-    tell(at("added"), `Added as label ${found.labels[0].label.toLocaleString("en")}, ${found.all_labels.toLocaleString("en")} in all.`);
-    for (const id of ["new-text", "new-examples", "new-neighbours"]) at(id).value = "";
+    const found = await fetchWithToken("/labels", { labels: [label] });
+    showStatus(byId("added"), `Added as label ${counted(found.labels[0].label)}, ${counted(found.all_labels)} in all.`);
+    for (const id of ["new-text", "new-examples", "new-neighbours"]) byId(id).value = "";
     query();
   } catch (error) {
-    tell(at("added"), error.message, true);
+    showStatus(byId("added"), error.message, true);
   }
 }
 
-function move(step) {
+function moveFocus(step) {
   const buttons = [...document.querySelectorAll(".label")];
   const now = buttons.indexOf(document.activeElement);
-  if (now + step < 0) at("text").focus();
+  if (now + step < 0) byId("text").focus();
   else if (buttons[now + step]) buttons[now + step].focus();
 }
 
-function onKey(event) {
+function onKeyDown(event) {
   const typing = /INPUT|TEXTAREA|SELECT/.test(document.activeElement.tagName);
-  const inList = document.activeElement === at("text") || document.activeElement.classList.contains("label");
-  if (event.key === "/" && !typing) { event.preventDefault(); at("text").focus(); at("text").select(); }
-  else if (event.key === "Escape" && !at("detail").hidden) hideDetail();
-  else if (event.key === "Escape" && document.activeElement.classList.contains("label")) at("text").focus();
-  else if (event.key === "ArrowDown" && inList) { event.preventDefault(); move(1); }
-  else if (event.key === "ArrowUp" && inList) { event.preventDefault(); move(-1); }
+  const inList = document.activeElement === byId("text") || document.activeElement.classList.contains("label");
+  if (event.key === "/" && !typing) { event.preventDefault(); byId("text").focus(); byId("text").select(); }
+  else if (event.key === "Escape" && !byId("detail").hidden) hideDetail();
+  else if (event.key === "Escape" && document.activeElement.classList.contains("label")) byId("text").focus();
+  else if (event.key === "ArrowDown" && inList) { event.preventDefault(); moveFocus(1); }
+  else if (event.key === "ArrowUp" && inList) { event.preventDefault(); moveFocus(-1); }
 }
 
 async function start() {
-  at("text").addEventListener("input", soon);
-  at("k").addEventListener("change", query);
-  at("ask").addEventListener("submit", (event) => { event.preventDefault(); query(); });
-  at("add").addEventListener("submit", addLabel);
-  document.addEventListener("keydown", onKey);
+  byId("text").addEventListener("input", queryLater);
+  byId("k").addEventListener("change", query);
+  byId("ask").addEventListener("submit", (event) => { event.preventDefault(); query(); });
+  byId("add").addEventListener("submit", addLabel);
+  document.addEventListener("keydown", onKeyDown);
   try {
-    state.about = await ask("/about");
-    at("about").textContent = `${state.about.name}, ${state.about.labels.toLocaleString("en")} labels`;
+    state.about = await fetchJson("/about");
+    byId("about").textContent = `${state.about.name}, ${counted(state.about.labels)} labels`;
     if (!state.about.adds_labels) {
-      at("adding").replaceChildren(make("summary", {}, "Add a label"),
+      byId("adding").replaceChildren(make("summary", {}, "Add a label"),
         make("p", { class: "soft" }, "Adding labels is off. Start the server with --token-file to turn it on."));
     }
   } catch (error) {
-    tell(at("status"), error.message, true);
+    showStatus(byId("status"), error.message, true);
   }
   if (location.hash.length > 1) {
-    try { at("text").value = decodeURIComponent(location.hash.slice(1)); } catch { /* somebody's own hash */ }
+    try { byId("text").value = decodeURIComponent(location.hash.slice(1)); } catch { /* somebody's own hash */ }
     query();
   }
 }
