@@ -12,10 +12,8 @@ from gandalf.cli.extras import needs_extra
 from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import Json, Source, offers
 from gandalf.cli.output import console, print_json
-from gandalf.cli.predict import INPUT, ModelFolder, Overwrite, chunks_of, refuse_to_write_into
-from gandalf.data.claim import only_writer
+from gandalf.cli.predict import INPUT, ModelFolder, Overwrite, chunks_of, new_file, refuse_to_write_into
 from gandalf.data.sentences import counted
-from gandalf.errors import DataError
 
 Out = Annotated[
     Path,
@@ -48,9 +46,7 @@ def embed(
         from gandalf.predict.embedding import check_vectors_file, write_vectors
     check_vectors_file(out)
     refuse_to_write_into(out, model, source)
-    with only_writer(out):
-        if out.exists() and not overwrite:
-            raise DataError("exists already", remedy="choose another name, or add --overwrite", file=out)
+    with new_file(out, overwrite):
         found = loading.load(model)
         texts = write_vectors(out, found, chunks_of(source, found))
     if json:

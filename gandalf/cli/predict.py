@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import Parameter
 from pathlib import Path
@@ -95,35 +96,40 @@ def predict(
     $ gandalf predict my-model queries -o labels --cluster tcp://scheduler:8786  # Parquet, on Dask
     """
     from gandalf.predict.inputs import is_text
-    from gandalf.predict.stream import STANDARD_INPUT, texts_of_stream
+    from gandalf.predict.stream import STANDARD_INPUT
 
+    is_stream = source.data == STANDARD_INPUT
+    is_one_text = not is_stream and is_text(source.data)
     if cluster is not None:
         _on_cluster(cluster, model, source, out, top or IN_FILE, threshold, loading.device, json)
-        return
-    stream = source.data == STANDARD_INPUT
-    single = not stream and is_text(source.data)
-    if out is None and not (single or stream):
-        raise DataError(
-            "predictions for many texts need a file to go to", remedy="name it: -o predictions.jsonl"
-        )
-    if out is None and single:
+    elif out is not None:
+        with needs_extra("predicting"):
+            from gandalf.predict.files import check_output, predict_chunks, write_predictions
+        check_output(out, escape_formulas)
+        refuse_to_write_into(out, model, None if is_one_text or is_stream else source)
+        with new_file(out, overwrite):
+            predictor = _predictor(model, loading)
+            chunks = predict_chunks(predictor, chunks_of(source, predictor.model), top or IN_FILE, threshold)
+            texts = write_predictions(out, chunks, predictor.model, escape_formulas=escape_formulas)
+        _tell_written(out, texts, predictor.model.num_labels, top or IN_FILE, json)
+    elif is_stream:
+        _answer_lines(model, loading, top or ON_SCREEN, threshold)
+    elif is_one_text:
         text = clean(source.data)
-        found = _quickly(model, loading, text, top or ON_SCREEN)
-        _show(found or _thoroughly(model, loading, text, top or ON_SCREEN), text, threshold, json)
-        return
-    with needs_extra("predicting"):
-        from gandalf.predict.files import check_output
-    if out is None:
-        _answer(_predictor(model, loading), texts_of_stream(), top or ON_SCREEN, threshold)
-        return
-    check_output(out, escape_formulas)
-    refuse_to_write_into(out, model, None if single or stream else source)
+        found = _without_pytorch(model, loading, text, top or ON_SCREEN)
+        _show(found or _with_pytorch(model, loading, text, top or ON_SCREEN), text, threshold, json)
+    else:
+        what = "predictions for many texts need a file to go to"
+        raise DataError(what, remedy="name it: -o predictions.jsonl")
+
+
+@contextmanager
+def new_file(out: Path, overwrite: bool) -> Iterator[None]:
+    """Be the only writer of a file; raise a DataError if it exists and may not be replaced."""
     with only_writer(out):
         if out.exists() and not overwrite:
             raise DataError("exists already", remedy="choose another name, or add --overwrite", file=out)
-        predictor = _predictor(model, loading)
-        chunks = chunks_of(source, predictor.model)
-        _write(predictor, chunks, out, top or IN_FILE, threshold, json, escape_formulas)
+        yield
 
 
 def refuse_to_write_into(out: Path, model: Path, source: Source | None) -> None:
@@ -156,23 +162,11 @@ def chunks_of(source: Source, model: Part) -> Iterator[InputChunk]:
     return texts_of_test_split(source.load(), model)
 
 
-def _write(
-    predictor: Predictor,
-    chunks: Iterator[InputChunk],
-    out: Path,
-    top: int,
-    threshold: float | None,
-    json: bool,
-    escape_formulas: bool,
-) -> None:
-    from gandalf.predict.files import predict_chunks, write_predictions
-
-    found = predict_chunks(predictor, chunks, top, threshold)
-    count = write_predictions(out, found, predictor.model, escape_formulas=escape_formulas)
+def _tell_written(out: Path, texts: int, labels: int, top: int, json: bool) -> None:
     if json:
-        print_json({"out": str(out), "texts": count, "labels": predictor.model.num_labels, "top": top})
+        print_json({"out": str(out), "texts": texts, "labels": labels, "top": top})
         return
-    console().print(f"{escape(str(out))}: up to {counted(top, 'label')} for each of {counted(count, 'text')}")
+    console().print(f"{escape(str(out))}: up to {counted(top, 'label')} for each of {counted(texts, 'text')}")
 
 
 def _on_cluster(
@@ -209,17 +203,21 @@ def _on_cluster(
     console().print(f"{escape(str(out))}: {what}, in {found.parts:,} parts{before}")
 
 
-def _answer(predictor: Predictor, chunks: Iterator[InputChunk], top: int, threshold: float | None) -> None:
-    """Print a line of JSON for each text as soon as it is predicted."""
-    from gandalf.predict.files import json_lines, predict_chunks
+def _answer_lines(folder: Path, loading: Loading, top: int, threshold: float | None) -> None:
+    """Print a line of JSON for each line of standard input as soon as it is predicted."""
+    with needs_extra("predicting"):
+        from gandalf.predict.files import json_lines, predict_chunks
+        from gandalf.predict.stream import texts_of_stream
 
-    for line in json_lines(predict_chunks(predictor, chunks, top, threshold), predictor.model):
+    predictor = _predictor(folder, loading)
+    chunks = predict_chunks(predictor, texts_of_stream(), top, threshold)
+    for line in json_lines(chunks, predictor.model):
         typer.echo(line, nl=False)
         sys.stdout.flush()
 
 
 @dataclass(frozen=True)
-class _Found:
+class _TextLabels:
     """The labels of one text."""
 
     model: Named
@@ -228,10 +226,10 @@ class _Found:
     calibrated: bool
 
 
-def _quickly(folder: Path, loading: Loading, text: str, top: int) -> _Found | None:
+def _without_pytorch(folder: Path, loading: Loading, text: str, top: int) -> _TextLabels | None:
     """Predict without PyTorch, whose import takes longest; return None if the model needs PyTorch.
 
-    Return None for a damaged folder too, so that `_thoroughly` tells the error.
+    Return None for a damaged folder too, so that `_with_pytorch` tells the error.
     """
     from gandalf.model.layout import CONFIG
     from gandalf.slim import SlimPredictor
@@ -244,18 +242,18 @@ def _quickly(folder: Path, loading: Loading, text: str, top: int) -> _Found | No
         return None
     note_unfinished(folder)
     places = model.predict(text, min(top, model.num_labels))
-    return _Found(model, _listed(*places), bool(model.knows([text])[0]), model.calibrated)
+    return _TextLabels(model, _label_scores(*places), bool(model.knows([text])[0]), model.calibrated)
 
 
-def _thoroughly(folder: Path, loading: Loading, text: str, top: int) -> _Found:
+def _with_pytorch(folder: Path, loading: Loading, text: str, top: int) -> _TextLabels:
     with needs_extra("predicting"):
         predictor = _predictor(folder, loading)
     model = predictor.model
     places = predictor.predict(text, min(top, model.num_labels))
-    return _Found(model, _listed(*places), bool(model.knows([text])[0]), model.calibration is not None)
+    return _TextLabels(model, _label_scores(*places), bool(model.knows([text])[0]), model.calibration is not None)
 
 
-def _listed(ids: npt.NDArray[np.int64], scores: npt.NDArray[np.float32]) -> list[tuple[int, float]]:
+def _label_scores(ids: npt.NDArray[np.int64], scores: npt.NDArray[np.float32]) -> list[tuple[int, float]]:
     both = zip(ids.tolist(), scores.tolist(), strict=True)
     return [(label, score) for label, score in both if label >= 0]
 
@@ -265,7 +263,7 @@ def _described(model: Named, label: int) -> dict[str, Any]:
     return {"label": label, "id": None if ids is None else ids[label], "text": model.label_texts[label]}
 
 
-def _show(found: _Found, text: str, threshold: float | None, json: bool) -> None:
+def _show(found: _TextLabels, text: str, threshold: float | None, json: bool) -> None:
     from gandalf.predict.tables import label_name
 
     # Compare as float32, since scores are float32.

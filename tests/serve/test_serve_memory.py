@@ -84,9 +84,9 @@ def test_a_removed_example_leaves_no_second_head(tmp_path):
     made.add([NewLabel("compress tar")])
     made.add_examples([Example("compress tar", [5], id="e")])
     made.add([NewLabel("more of tar")])
-    before = made._growing.model.head.rows
+    before = made._latest.model.head.rows
     assert made.remove_example("e")
-    after = made._growing.head.rows
+    after = made._latest.head.rows
     assert after.data_ptr() == before.data_ptr() and torch.equal(before, after)
 
 
