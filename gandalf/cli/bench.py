@@ -28,7 +28,7 @@ SHARE, AT_MOST = 0.2, 5_000  # share and largest number of points to hold out wi
 NOTHING_RAN = 1  # exit code if no trainer gave a row
 COMPARED = ("D", "D + calibrated")  # training points of the other trainers
 
-Planned = tuple[str, str, str]  # trainer, its points, interpreter
+PlannedRun = tuple[str, str, str]  # trainer, its points, interpreter
 
 Trainers = Annotated[
     list[str] | None,
@@ -83,7 +83,8 @@ def bench(
     started = time.monotonic()
     with _shown_live(splits.name, rows, json):
         for done, (name, points, python) in enumerate(planned):
-            _tell(f"[{done + 1}/{len(planned)}] {name}, {points}{_left(started, done, len(planned))} ...")
+            left = _time_left(started, done, len(planned))
+            _tell(f"[{done + 1}/{len(planned)}] {name}, {points}{left} ...")
             row = _row(splits, everyone[name], python, points, threads or os.cpu_count() or 1)
             if isinstance(row, str):
                 notes.append(f"{name}, {points}: {row}")
@@ -119,9 +120,9 @@ def _splits(source: Source) -> Splits:
     return Splits(train=parts.rest, test=parts.held, name=splits.name)
 
 
-def _planned(names: list[str], venvs: Path | None) -> tuple[list[Planned], list[str]]:
+def _planned(names: list[str], venvs: Path | None) -> tuple[list[PlannedRun], list[str]]:
     """Return the planned runs, and a sentence for each trainer that is not installed."""
-    planned: list[Planned] = []
+    planned: list[PlannedRun] = []
     absent = []
     for name in names:
         trainer = (OURS | PEERS)[name]
@@ -148,7 +149,7 @@ def _row(splits: Splits, trainer: Trainer, python: str, points: str, threads: in
     return figures(found.scores) | costs
 
 
-def _left(started: float, done: int, planned: int) -> str:
+def _time_left(started: float, done: int, planned: int) -> str:
     """Return the expected remaining time in words, or "" before the first run."""
     if not done:
         return ""

@@ -67,8 +67,8 @@ def demo(
     screen = Console(stderr=True, highlight=False) if json else console()
     command = _command(source, out, system, steps, seed)
     with demo_folder(out, overwrite=overwrite) as folder:
-        found = run(splits, recipe, folder, _queries(source), _teller(screen))
-        commands = [command, *_next(source, out, found)]
+        found = run(splits, recipe, folder, _queries(source), _printer(screen))
+        commands = [command, *_next_commands(source, out, found)]
         results = write_results({"gandalf": __version__, "command": command} | found.as_dict(), folder)
         with written(folder / PAGE) as file:
             file.write(demo_page(found, commands, f"gandalf {__version__}"))
@@ -76,7 +76,7 @@ def demo(
         print_json(results)
         return
     _show(screen, found)
-    _show_what_is_left(screen, found, out / PAGE, commands[1:])
+    _show_next_steps(screen, found, out / PAGE, commands[1:])
 
 
 def _queries(source: Source) -> list[str]:
@@ -85,7 +85,7 @@ def _queries(source: Source) -> list[str]:
     return file.read_text("utf-8").splitlines() if file is not None and file.is_file() else []
 
 
-def _teller(screen: Console) -> Callable[[Treatment], None]:
+def _printer(screen: Console) -> Callable[[Treatment], None]:
     def tell(variant: Treatment) -> None:
         screen.print(f"training [bold]{variant.name}[/]: {escape(variant.what)}")
 
@@ -98,7 +98,7 @@ def _show(screen: Console, found: SideBySide) -> None:
         screen.print(table)
 
 
-def _show_what_is_left(screen: Console, found: SideBySide, page: Path, commands: list[str]) -> None:
+def _show_next_steps(screen: Console, found: SideBySide, page: Path, commands: list[str]) -> None:
     screen.print(f"\nSaved is the model {found.saved}: {escape(found.why)}.")
     screen.print(f"A page with pictures: [bold]{escape(str(page))}[/]. What to try next:")
     for line in commands:
@@ -111,7 +111,7 @@ def _command(source: Source, out: Path, system: str, steps: int | None, seed: in
     return shlex.join([*words, "--seed", str(seed)])
 
 
-def _next(source: Source, out: Path, found: SideBySide) -> list[str]:
+def _next_commands(source: Source, out: Path, found: SideBySide) -> list[str]:
     """Return commands to try next."""
     baseline = [] if found.saved == "D" else ["--baseline", str(out / "baseline")]
     ours, paper = (str(out / "predictions" / f"{name}.npz") for name in ("default", "G"))

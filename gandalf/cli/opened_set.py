@@ -65,7 +65,7 @@ class LocalSet:
     """A data set in the memory of this process, with the function that counts its label graph."""
 
     splits: Splits
-    count: Callable[[Dataset, GraphOptions], LabelGraph]
+    build_graph: Callable[[Dataset, GraphOptions], LabelGraph]
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ class LocalSet:
     def label_graph(self, options: GraphOptions) -> LabelGraph:
         """Return the label graph of the training points."""
         with needs_extra("a teacher"):
-            return self.count(self.splits.train, options)
+            return self.build_graph(self.splits.train, options)
 
     def recommended(self, delta: float, seed: int) -> tuple[str, str]:
         """Return the recommended kind of targets, and the reason."""
@@ -134,14 +134,14 @@ def open_set(
         need_streamed(writing or Writing())
     with connected(cluster) as client:
         if shards is None:
-            yield LocalSet(source.load_original(), partial(_counted_on, client))
+            yield LocalSet(source.load_original(), partial(_graph_on_cluster, client))
             return
         found = sharded_set(client, shards, findings, with_texts=options.needs == "texts")
         print_findings(findings.problems)
         yield found
 
 
-def _counted_on(client: Client, points: Dataset, options: GraphOptions) -> LabelGraph:
+def _graph_on_cluster(client: Client, points: Dataset, options: GraphOptions) -> LabelGraph:
     from gandalf.cluster.points import points_in_memory
 
     pieces = points_in_memory(client, points, with_texts=options.needs == "texts")

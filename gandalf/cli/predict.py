@@ -250,7 +250,8 @@ def _with_pytorch(folder: Path, loading: Loading, text: str, top: int) -> _TextL
         predictor = _predictor(folder, loading)
     model = predictor.model
     places = predictor.predict(text, min(top, model.num_labels))
-    return _TextLabels(model, _label_scores(*places), bool(model.knows([text])[0]), model.calibration is not None)
+    known, calibrated = bool(model.knows([text])[0]), model.calibration is not None
+    return _TextLabels(model, _label_scores(*places), known, calibrated)
 
 
 def _label_scores(ids: npt.NDArray[np.int64], scores: npt.NDArray[np.float32]) -> list[tuple[int, float]]:

@@ -22,7 +22,7 @@ from gandalf.errors import DataError
 from gandalf.serve.annif import PROJECT, PROJECTS, SUGGEST_BODY, Annif, Project, Projects, Subjects
 from gandalf.serve.api import Api, ServerOptions
 from gandalf.serve.direct import DirectPredict
-from gandalf.serve.guard import Guard, Locked
+from gandalf.serve.guard import Guard, NeedsToken
 from gandalf.serve.hosts import allowed_hosts
 from gandalf.serve.limits import UnavailableError
 from gandalf.serve.metrics import Metrics
@@ -72,7 +72,7 @@ def create_app(service: Service, options: ServerOptions | None = None) -> FastAP
         if isinstance(route, APIRoute) and route.endpoint == api.predict:
             route.app = DirectPredict(route.app, api.predicted)  # by far the most frequent request
         if isinstance(route, APIRoute) and route.endpoint in changing:
-            route.app = Locked(route.app, api.authorise)
+            route.app = NeedsToken(route.app, api.authorise)
     _add_page(app)
     _add_errors(app)
     app.add_middleware(Guard, metrics=metrics, limits=options.limits, hosts=allowed_hosts(options.hosts))

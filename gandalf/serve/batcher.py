@@ -109,7 +109,7 @@ class Batcher(Generic[Question, Answered]):
         except BaseException:  # clients wait for an answer, whatever was raised
             log.exception("the thread that predicts broke off; another one takes its place")
             for one in self._in_progress:
-                self._in_loop(_fail, one, UnavailableError(BROKEN))
+                self._in_loop(_set_error, one, UnavailableError(BROKEN))
             self._start()
 
     def _take_batch(self) -> list[_Waiting[Question, Answered]]:
@@ -131,12 +131,12 @@ class Batcher(Generic[Question, Answered]):
             answers = self._answer([one.question for one in batch])
         except Exception as error:
             if len(batch) == 1:
-                self._in_loop(_fail, batch[0], error)
+                self._in_loop(_set_error, batch[0], error)
                 return
             for one in batch:  # one bad question must not fail the others
                 self._answer_batch([one])
             return
-        self._in_loop(_give, batch, answers)
+        self._in_loop(_set_answers, batch, answers)
 
     def _in_loop(self, call: Callable[..., None], *given: Any) -> None:  # noqa: ANN401  passed on unchanged
         assert self._loop is not None
@@ -144,12 +144,12 @@ class Batcher(Generic[Question, Answered]):
             self._loop.call_soon_threadsafe(call, *given)
 
 
-def _give(batch: Sequence[_Waiting[Any, Answered]], answers: Sequence[Answered]) -> None:
+def _set_answers(batch: Sequence[_Waiting[Any, Answered]], answers: Sequence[Answered]) -> None:
     for one, answer in zip(batch, answers, strict=True):
         if not one.future.done():
             one.future.set_result(answer)
 
 
-def _fail(one: _Waiting[Any, Any], error: Exception) -> None:
+def _set_error(one: _Waiting[Any, Any], error: Exception) -> None:
     if not one.future.done():
         one.future.set_exception(error)

@@ -23,41 +23,41 @@ class Connection(HttpToolsProtocol):
     def __init__(self, *given: Any, limits: Limits, **more: Any) -> None:  # noqa: ANN401  uvicorn's
         super().__init__(*given, **more)
         self._limits = limits
-        self._sending: asyncio.TimerHandle | None = None  # fires if the client does not send in time
-        self._reading: asyncio.TimerHandle | None = None  # fires if the client does not read in time
-        self._heads, self._in_head = 0, False
-        self._counted = 0  # bytes of the head, or bytes beside the content of the body
+        self._send_timer: asyncio.TimerHandle | None = None  # fires if the client does not send in time
+        self._read_timer: asyncio.TimerHandle | None = None  # fires if the client does not read in time
+        self._heads_begun, self._in_head = 0, False
+        self._counted_bytes = 0  # bytes of the head, or bytes beside the content of the body
         self._refusal = (BAD, "the request is not HTTP as this server reads it")
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the timer for the first request."""
         super().connection_made(transport)
-        self._must_send()
+        self._start_send_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop both timers."""
-        self._sending = _stopped(self._sending)
-        self._reading = _stopped(self._reading)
+        self._send_timer = _replaced(self._send_timer)
+        self._read_timer = _replaced(self._read_timer)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse the bytes that came, and refuse too many of them."""
-        if self._sending is None and self._is_idle():
-            self._must_send()
-        heads, in_head = self._heads, self._in_head
+        if self._send_timer is None and self._is_idle():
+            self._start_send_timer()
+        heads, in_head = self._heads_begun, self._in_head
         super().data_received(data)
-        if self.transport.is_closing() or heads != self._heads or in_head != self._in_head:
+        if self.transport.is_closing() or heads != self._heads_begun or in_head != self._in_head:
             return
-        self._counted += len(data)
-        if in_head and self._counted > self._limits.head:
+        self._counted_bytes += len(data)
+        if in_head and self._counted_bytes > self._limits.head:
             self._refuse(LARGE_HEAD, self._large_head())
-        elif not in_head and self._counted > self._limits.body:
+        elif not in_head and self._counted_bytes > self._limits.body:
             self._refuse(LARGE, "there is too much around the body of the request")
 
     def on_message_begin(self) -> None:
         """Start to count the bytes of a head."""
         super().on_message_begin()
-        self._heads, self._in_head, self._counted = self._heads + 1, True, 0
+        self._heads_begun, self._in_head, self._counted_bytes = self._heads_begun + 1, True, 0
 
     def on_headers_complete(self) -> None:
         """Start the request; raise an error, which refuses it, if its head is too large."""
@@ -65,18 +65,18 @@ class Connection(HttpToolsProtocol):
         if size > self._limits.head:
             self._refusal = (LARGE_HEAD, self._large_head())
             raise ValueError
-        self._in_head, self._counted = False, 0
-        self._must_send()
+        self._in_head, self._counted_bytes = False, 0
+        self._start_send_timer()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         """Pass a part of the body on; the application counts its bytes."""
-        self._counted -= len(body)
+        self._counted_bytes -= len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         """Stop the timer: the request is complete."""
-        self._sending = _stopped(self._sending)
+        self._send_timer = _replaced(self._send_timer)
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -86,23 +86,23 @@ class Connection(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Start a timer: the client does not read the answer."""
         super().pause_writing()
-        self._reading = _stopped(self._reading, self._later(self.transport.abort))
+        self._read_timer = _replaced(self._read_timer, self._call_later(self.transport.abort))
 
     def resume_writing(self) -> None:
         """Stop the timer: the client reads again."""
         super().resume_writing()
-        self._reading = _stopped(self._reading)
+        self._read_timer = _replaced(self._read_timer)
 
     def timeout_keep_alive_handler(self) -> None:
         """Close an idle connection, even if the last answer was not read."""
         self._close()
 
-    def _must_send(self) -> None:
-        self._sending = _stopped(self._sending, self._later(self._too_slow))
+    def _start_send_timer(self) -> None:
+        self._send_timer = _replaced(self._send_timer, self._call_later(self._refuse_slow_client))
 
-    def _too_slow(self) -> None:
-        self._sending = None
-        if self._heads == 0 or (not self._in_head and self._is_idle()):
+    def _refuse_slow_client(self) -> None:
+        self._send_timer = None
+        if self._heads_begun == 0 or (not self._in_head and self._is_idle()):
             self._close()  # the client has sent nothing, or only bytes that were dropped
         else:
             self._refuse(LATE, f"the request was not there within {self._limits.sending:g} seconds")
@@ -127,16 +127,16 @@ class Connection(HttpToolsProtocol):
     def _close(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
-            self._later(self.transport.abort)  # if the client does not read the rest
+            self._call_later(self.transport.abort)  # if the client does not read the rest
 
-    def _later(self, call: Callable[[], None]) -> asyncio.TimerHandle:
+    def _call_later(self, call: Callable[[], None]) -> asyncio.TimerHandle:
         return self.loop.call_later(self._limits.sending, call)
 
 
-def _stopped(
-    timer: asyncio.TimerHandle | None, then: asyncio.TimerHandle | None = None
+def _replaced(
+    timer: asyncio.TimerHandle | None, new: asyncio.TimerHandle | None = None
 ) -> asyncio.TimerHandle | None:
-    """Stop a timer, and return the one that takes its place."""
+    """Stop a timer, and return the new timer or None."""
     if timer is not None:
         timer.cancel()
-    return then
+    return new

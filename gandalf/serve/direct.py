@@ -26,12 +26,12 @@ class DirectPredict:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a valid request; pass any other request on unchanged."""
-        came = [await receive()]
-        while came[-1].get("more_body"):
-            came.append(await receive())
-        request = _read(came) if JSON in scope["headers"] else None
+        messages = [await receive()]
+        while messages[-1].get("more_body"):
+            messages.append(await receive())
+        request = _parsed(messages) if JSON in scope["headers"] else None
         if request is None:
-            await self._route(scope, _replayed(came, receive), send)
+            await self._route(scope, _replayed(messages, receive), send)
             return
         body = VALUES.dump_json(await self._answer(request))
         headers = [JSON, (b"content-length", str(len(body)).encode())]
@@ -39,20 +39,20 @@ class DirectPredict:
         await send({"type": "http.response.body", "body": body})
 
 
-def _read(came: list[Message]) -> PredictRequest | None:
+def _parsed(messages: list[Message]) -> PredictRequest | None:
     """Return the request in the messages, or None if it is invalid."""
     try:
-        return PredictRequest.model_validate_json(b"".join(each.get("body", b"") for each in came))
+        return PredictRequest.model_validate_json(b"".join(each.get("body", b"") for each in messages))
     except ValidationError:
         return None
 
 
-def _replayed(came: list[Message], receive: Receive) -> Receive:
-    """Return a `receive` that gives the messages that came, and then further ones."""
-    left = iter(came)
+def _replayed(messages: list[Message], receive: Receive) -> Receive:
+    """Return a `receive` that gives these messages, and then further ones."""
+    rest = iter(messages)
 
     async def receiving() -> Message:
-        message = next(left, None)
+        message = next(rest, None)
         return await receive() if message is None else message
 
     return receiving

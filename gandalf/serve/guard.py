@@ -37,8 +37,8 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status, head_alone = time.perf_counter(), 0, scope["method"] == "HEAD"
-        if head_alone:  # answered like GET, without the body
+        began, status, is_head = time.perf_counter(), 0, scope["method"] == "HEAD"
+        if is_head:  # answered like GET, without the body
             scope = {**scope, "method": "GET"}
 
         async def sending(message: Message) -> None:
@@ -46,13 +46,13 @@ class Guard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 message["headers"] = [*message.get("headers", []), *HEADERS]
-            elif head_alone:
+            elif is_head:
                 message["body"] = b""
             await send(message)
 
         try:
             async with asyncio.timeout(self._deadline):
-                await self._within_limits(scope, receive, sending)
+                await self._pass_or_refuse(scope, receive, sending)
         except TimeoutError:
             if status:  # a part of the answer is sent already; the error closes the connection
                 raise
@@ -63,7 +63,7 @@ class Guard:
             self._metrics.requests.labels(path, str(status or 500)).inc()
             self._metrics.seconds.labels(path).observe(time.perf_counter() - began)
 
-    async def _within_limits(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _pass_or_refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it before its body is read.
 
         uvicorn then reads and drops the body, unless the answer closes the connection.
@@ -97,7 +97,7 @@ class Guard:
         return receiving
 
 
-class Locked:
+class NeedsToken:
     """A layer around a route that checks the token before the body is read."""
 
     def __init__(self, app: ASGIApp, authorise: Callable[[Request], None]) -> None:

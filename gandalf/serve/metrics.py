@@ -27,21 +27,21 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         shared = bool(os.environ.get(FOLDER))
-        own = self._registry
+        registry = self._registry
         self.requests = Counter(
-            "gandalf_requests", "Requests by path and status.", ["path", "status"], registry=own
+            "gandalf_requests", "Requests by path and status.", ["path", "status"], registry=registry
         )
         self.seconds = Histogram(
-            "gandalf_request_seconds", "Time to answer.", ["path"], buckets=SECONDS, registry=own
+            "gandalf_request_seconds", "Time to answer.", ["path"], buckets=SECONDS, registry=registry
         )
         self.batches = Histogram(
-            "gandalf_batch_texts", "Texts predicted in one pass.", buckets=SIZES, registry=own
+            "gandalf_batch_texts", "Texts predicted in one pass.", buckets=SIZES, registry=registry
         )
         self.waiting = Gauge(
-            "gandalf_waiting_texts", "Texts in the queue.", registry=own, multiprocess_mode="livesum"
+            "gandalf_waiting_texts", "Texts in the queue.", registry=registry, multiprocess_mode="livesum"
         )
         self.labels = Gauge(
-            "gandalf_labels", "Labels of the model.", registry=own, multiprocess_mode="livemax"
+            "gandalf_labels", "Labels of the model.", registry=registry, multiprocess_mode="livemax"
         )
         if shared:
             self._registry = CollectorRegistry()

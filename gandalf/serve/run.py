@@ -39,7 +39,7 @@ from gandalf.serve.journal import Journal
 from gandalf.serve.limits import Limits
 from gandalf.serve.metrics import FOLDER
 from gandalf.serve.service import MakePredictor, Served, Service
-from gandalf.serve.sockets import address, bound, listen, when_open
+from gandalf.serve.sockets import bound_socket, call_when_open, listen, url_of
 
 IndexKind = Literal["exact", "hnsw", "codes"]
 
@@ -187,18 +187,19 @@ def _freeze_garbage() -> None:
 
 def serve(settings: ServeSettings, host: str, port: int, tell: Callable[[str], None]) -> None:
     """Serve until the process is stopped; requests in progress are answered first."""
-    with bound(host, port) as own:  # first, so that a taken address is an error before anything is loaded
+    # The socket comes first, so that a taken address is an error before anything is loaded.
+    with bound_socket(host, port) as listening:
         app = build_app(settings, tell)  # also with workers, so that an error is told once, here
-        where, port = f"serving at {address(own)}; Ctrl-C ends it", own.getsockname()[1]
+        where, port = f"serving at {url_of(listening)}; Ctrl-C ends it", listening.getsockname()[1]
         if settings.workers == 1:
             _freeze_garbage()
-            listen(own)
+            listen(listening)
             tell(where)
-            uvicorn.Server(uvicorn.Config(app, **_uvicorn_options(settings))).run(sockets=[own])
+            uvicorn.Server(uvicorn.Config(app, **_uvicorn_options(settings))).run(sockets=[listening])
             return
     del app
     gc.collect()  # frees the model: each worker loads its own
-    when_open(host, port, lambda: tell(where))
+    call_when_open(host, port, lambda: tell(where))
     with tempfile.TemporaryDirectory(prefix="gandalf-metrics-") as folder:
         os.environ |= {SETTINGS: json.dumps(asdict(settings)), FOLDER: folder}
         uvicorn.run(

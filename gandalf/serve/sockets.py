@@ -13,7 +13,7 @@ from gandalf.errors import DataError
 BACKLOG = 2_048
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bound_socket(host: str, port: int) -> socket.socket:
     """Return a socket bound to the address; raise a DataError if the address is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol must be given: asyncio turns off Nagle's delay only on sockets that say TCP.
@@ -31,13 +31,13 @@ def listen(to: socket.socket) -> None:
         to.listen(BACKLOG)
 
 
-def address(of: socket.socket) -> str:
+def url_of(listening: socket.socket) -> str:
     """Return the address of a bound socket for a browser."""
-    host, port = of.getsockname()[:2]
+    host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def when_open(host: str, port: int, then: Callable[[], None]) -> None:
+def call_when_open(host: str, port: int, then: Callable[[], None]) -> None:
     """Call `then` in a thread as soon as a server listens at the address."""
 
     def wait() -> None:

@@ -14,7 +14,7 @@ from http_server import BEARER, PATIENCE, process, token_file
 from small_model import small_model
 
 from gandalf.model import save_model
-from gandalf.serve.sockets import bound
+from gandalf.serve.sockets import bound_socket
 
 
 @pytest.fixture
@@ -164,14 +164,14 @@ def test_refusals(folder, tmp_path):
 
 
 def test_an_address_that_is_taken_is_told_before_anything_is_loaded(tmp_path):
-    with bound("127.0.0.1", 0) as taken:
+    with bound_socket("127.0.0.1", 0) as taken:
         taken.listen()
         said = fails("serve", tmp_path / "no model", "--port", taken.getsockname()[1])
     assert "cannot listen at 127.0.0.1" in said and "--port" in said
 
 
 def test_answers_are_sent_without_delay():
-    with bound("127.0.0.1", 0) as found:
+    with bound_socket("127.0.0.1", 0) as found:
         assert found.proto == socket.IPPROTO_TCP  # else asyncio leaves Nagle's algorithm on: 40 ms a request
 
 
