@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from gandalf.cli.add_labels import TARGET, Target
 from gandalf.cli.extras import needs_extra
 from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import SOURCE, Json, Source, offers
-from gandalf.cli.output import console, print_json
+from gandalf.cli.output import console, print_written
 from gandalf.cli.predict import ModelFolder
 from gandalf.data.claim import only_writer
 from gandalf.data.new_examples import Example
@@ -66,12 +65,10 @@ def add_examples(
 
 
 def _tell(folder: Path, examples: list[Example], labels: int, fresh: bool, json: bool) -> None:
-    if json:
-        print_json({"out": str(folder), "examples": len(examples), "labels": labels, "new_memory": fresh})
-        return
     more = f", and {counted(labels, 'new label')}" if labels else ""
-    console().print(f"{escape(str(folder))}: {counted(len(examples), 'example')} added{more}")
-    if fresh and not labels:
+    facts = {"examples": len(examples), "labels": labels, "new_memory": fresh}
+    print_written(folder, f"{counted(len(examples), 'example')} added{more}", facts, json)
+    if fresh and not labels and not json:
         note = (
             "the memory holds these examples alone; gandalf remember adds the training points and keeps them"
         )

@@ -14,7 +14,7 @@ from rich.markup import escape
 from gandalf.cli.extras import needs_extra
 from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import Bundle, Json, offers
-from gandalf.cli.output import console, print_json
+from gandalf.cli.output import console, print_written
 from gandalf.cli.predict import ModelFolder
 from gandalf.data.claim import only_writer
 from gandalf.data.new_labels import NewLabel, read_new_labels
@@ -109,14 +109,13 @@ def _tell(model: Part, labels: Sequence[NewLabel], folder: Path, json: bool) -> 
     from gandalf.model.added_labels import ADDED
 
     record = model.config[ADDED][-1]
-    if json:
-        print_json({"out": str(folder), "added": record, "all_labels": model.num_labels})
-        return
     more = ", ".join(
         f"{record[key]:,} with {key.removeprefix('with_')}"
         for key in ("with_examples", "with_neighbours")
         if record[key]
     )
     what = f"{counted(len(labels), 'label')} added{f' ({more})' if more else ''}, {model.num_labels:,} in all"
-    try_it = f"gandalf predict {shlex.quote(str(folder))} {shlex.quote(labels[0].text)}"
-    console().print(f"{escape(str(folder))}: {what}\ntry it: {escape(try_it)}")
+    print_written(folder, what, {"added": record, "all_labels": model.num_labels}, json)
+    if not json:
+        command = shlex.join(["gandalf", "predict", str(folder), labels[0].text])
+        console().print(escape(f"try it: {command}"))

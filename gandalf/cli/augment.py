@@ -14,7 +14,7 @@ from gandalf.augment.label_points import Keep, KeptPoints
 from gandalf.augment.sampling import SamplingOrder
 from gandalf.cli.graph_options import TARGET_OPTIONS, TargetOptions
 from gandalf.cli.opened_set import OpenedSet, open_set
-from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers, option
+from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers, panel
 from gandalf.cli.output import console, print_json
 from gandalf.data.claim import only_writer
 from gandalf.data.export import Writing
@@ -23,8 +23,6 @@ from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 from gandalf.graph.kind import LabelGraph
 from gandalf.graph.label_graph import GraphOptions
-
-_POINTS, _OUT = "Which points", "What is written"
 
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write: a new one, or an empty one.")]
 FormatName = Literal[
@@ -44,29 +42,22 @@ _HARDEN_HELP = (
 
 KEEP = Bundle(
     Keep,
-    {
-        "keep": (option(KeptPoints, "--keep", _KEEP_HELP, _POINTS), "both"),
-        "share": (option(float, "--share", "Make label points of this share of the labels.", _POINTS), 1.0),
-        "order": (
-            option(SamplingOrder, "--order", "Labels that --share takes: random, or tail first.", _POINTS),
-            "random",
-        ),
-    },
+    panel(
+        "Which points",
+        keep=(KeptPoints, "both", _KEEP_HELP),
+        share=(float, 1.0, "Make label points of this share of the labels."),
+        order=(SamplingOrder, "random", "Labels that --share takes: random, or tail first."),
+    ),
     Keep,
 )
 WRITING = Bundle(
     Writing,
-    {
-        "format": (
-            option(FormatName, "--format", "Layout to write, or the trainer to write for.", _OUT),
-            "raw",
-        ),
-        "harden": (option(Hardening | None, "--harden", _HARDEN_HELP, _OUT), None),
-        "overwrite": (
-            option(bool, "--overwrite", "Replace an OUT that gandalf augment wrote.", _OUT),
-            False,
-        ),
-    },
+    panel(
+        "What is written",
+        format=(FormatName, "raw", "Layout to write, or the trainer to write for."),
+        harden=(Hardening | None, None, _HARDEN_HELP),
+        overwrite=(bool, False, "Replace an OUT that gandalf augment wrote."),
+    ),
     Writing,
 )
 

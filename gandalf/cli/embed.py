@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from gandalf.cli.extras import needs_extra
 from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import Json, Source, offers
-from gandalf.cli.output import console, print_json
+from gandalf.cli.output import print_written
 from gandalf.cli.predict import INPUT, ModelFolder, Overwrite, chunks_of, new_file, refuse_to_write_into
 from gandalf.data.sentences import counted
 
@@ -49,7 +48,4 @@ def embed(
     with new_file(out, overwrite):
         found = loading.load(model)
         texts = write_vectors(out, found, chunks_of(source, found))
-    if json:
-        print_json({"out": str(out), "texts": texts})
-        return
-    console().print(f"{escape(str(out))}: vectors of {counted(texts, 'text')}")
+    print_written(out, f"vectors of {counted(texts, 'text')}", {"texts": texts}, json)

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from gandalf.cli.extras import needs_extra
 from gandalf.cli.loading import NoVerify
 from gandalf.cli.options import Json
-from gandalf.cli.output import console, print_json
+from gandalf.cli.output import print_written
 from gandalf.cli.predict import ModelFolder
 from gandalf.data.claim import only_writer
 
@@ -42,8 +41,5 @@ def export(
     with only_writer(out, parents=True):
         difference = export_model(load_model(model, verify=not no_verify), model, out, overwrite=overwrite)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    if json:
-        print_json({"out": str(out), "bytes": size, "largest_difference": difference})
-        return
-    said = f"{size / 1e6:,.1f} MB; scores without PyTorch differ by at most {difference:.1e}"
-    console().print(f"{escape(str(out))}: {said}")
+    sentence = f"{size / 1e6:,.1f} MB; scores without PyTorch differ by at most {difference:.1e}"
+    print_written(out, sentence, {"bytes": size, "largest_difference": difference}, json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
-from gandalf.cli.options import Bundle, Seed, option
+from gandalf.cli.options import Bundle, Seed, panel
 from gandalf.graph.estimates import KINDS
 from gandalf.graph.label_graph import GraphOptions, SharedText, TargetName
 
@@ -16,41 +16,26 @@ ASSUMED = "calibrated"  # until the data decides; it needs all that the other re
 OWNERS = {"teacher": "teacher", "strength": "shrunk"}  # options of a single kind of targets
 _PANEL = "Targets of the label graph"
 _TARGETS_HELP = " ".join(f"{name}: {kind.help}." for name, kind in KINDS.items())
-_RECOMMENDED_HELP = f"{_TARGETS_HELP} Default: what gandalf diagnose recommends."
-Delta = option(float, "--delta", "Keep only targets above this.", _PANEL)
-
-
 GRAPH = Bundle(
     GraphOptions,
-    {
-        "targets": (option(TargetName, "--targets", _TARGETS_HELP, _PANEL), get_args(TargetName)[0]),
-        "delta": (Delta, 0.1),
-        "top_k": (
-            option(int | None, "--top-k", "Most targets of a label, itself included. Default: all.", _PANEL),
-            None,
-        ),
-        "scale": (
-            option(float, "--scale", "Multiply a label's targets for other labels by this.", _PANEL),
-            1.0,
-        ),
-        "strength": (
-            option(float | None, "--strength", "Strength of shrunk targets. Default: fitted.", _PANEL),
-            None,
-        ),
-        "shared_text": (
-            option(
-                SharedText, "--shared-text", "Labels with one text: own rows, or pooled into one.", _PANEL
-            ),
+    panel(
+        _PANEL,
+        targets=(TargetName, get_args(TargetName)[0], _TARGETS_HELP),
+        delta=(float, 0.1, "Keep only targets above this."),
+        top_k=(int | None, None, "Most targets of a label, itself included. Default: all."),
+        scale=(float, 1.0, "Multiply a label's targets for other labels by this."),
+        strength=(float | None, None, "Strength of shrunk targets. Default: fitted."),
+        shared_text=(
+            SharedText,
             get_args(SharedText)[0],
+            "Labels with one text: own rows, or one pooled row.",
         ),
-        "seed": (Seed, 0),
-        "teacher": (
-            option(str | None, "--teacher", "Model folder whose encoder gives teacher targets.", _PANEL),
-            None,
-        ),
-    },
+        teacher=(str | None, None, "Model folder whose encoder gives teacher targets."),
+    )
+    | {"seed": (Seed, 0)},
     GraphOptions,
 )
+Delta = GRAPH.parameters["delta"][0]
 
 
 @dataclass(frozen=True)
@@ -73,8 +58,9 @@ def _target_options(targets: str | None = None, **options: Any) -> TargetOptions
     return TargetOptions(GraphOptions(named or ASSUMED, **options), named is not None)
 
 
+_RECOMMENDED_HELP = f"{_TARGETS_HELP} Default: what gandalf diagnose recommends."
 TARGET_OPTIONS = Bundle(
     TargetOptions,
-    GRAPH.parameters | {"targets": (option(TargetName | None, "--targets", _RECOMMENDED_HELP, _PANEL), None)},
+    GRAPH.parameters | panel(_PANEL, targets=(TargetName | None, None, _RECOMMENDED_HELP)),
     _target_options,
 )

@@ -13,7 +13,7 @@ from rich.table import Table
 from gandalf.cli.extras import needs_extra
 from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
-from gandalf.cli.output import console, print_json
+from gandalf.cli.output import console, print_written
 from gandalf.data.claim import only_writer
 from gandalf.data.files import refuse_to_replace
 from gandalf.errors import DataError
@@ -85,14 +85,11 @@ def mix(
         about = found.as_dict()
         metrics = ({} if scores is None else scores.as_dict()) | {"mixing": about}
         save_model(found.model, out, metrics=metrics, overwrite=overwrite)
-    if json:
-        print_json({"out": str(out), **metrics})
-        return
-    screen = console()
-    screen.print(_table(about))
-    screen.print(f"{escape(str(out))}: {escape(_said(found))}")
-    if scores is not None:
-        screen.print(score_report(scores))
+    if not json:
+        console().print(_table(about))
+    print_written(out, _sentence(found), metrics, json)
+    if scores is not None and not json:
+        console().print(score_report(scores))
 
 
 def _refuse_to_lose(out: Path, models: list[Path], source: Source) -> None:
@@ -110,7 +107,7 @@ def _new_name(folder: Path, taken: dict[str, Part]) -> str:
     return next(each for each in (name, *(f"{name}-{n}" for n in range(2, 100))) if each not in taken)
 
 
-def _said(found: Mixed) -> str:
+def _sentence(found: Mixed) -> str:
     names, weights = found.fitted.names, found.fitted.weights
     if len(names) == 1:
         return f"{names[0]} alone: the others add nothing on these points"

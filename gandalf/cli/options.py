@@ -45,27 +45,6 @@ Seed = Annotated[
 # Findings that every command prints, not only `check`: something in the files was guessed or changed.
 PRINTED = ("guessed-separator", "guessed-weights", "graded-targets-scaled", "duplicate-label")
 
-_TABLE = "Reading a table: CSV, TSV, JSONL or Parquet"
-_TABLE_OPTIONS: dict[str, tuple[type, str]] = {
-    "text_column": (str, "Column of texts. Default: guessed from the header."),
-    "label_column": (str, "Column of labels. Default: guessed from the header."),
-    "weight_column": (str, "Column of relevances, one for each label of the row."),
-    "separator": (
-        str,
-        "Separator of labels within a cell; [bold]none[/]: one label in each cell. Default: guessed.",
-    ),
-    "labels": (Path, "File of label texts: .txt with one a line, or a table of id and text."),
-    "test": (Path, "File of test points."),
-    "language": (str, "Language of the label texts, if the file of labels has several."),
-    "include": (Path, "File of the labels to use, by id or text, one a line."),
-    "exclude": (Path, "File of labels to leave out, by id or text, one a line."),
-}
-
-
-def option(kind: Any, flag: str, help: str, panel: str | None = None, **more: Any) -> Any:  # noqa: ANN401
-    """Return the annotated type of an option, which help shows in the named panel."""
-    return Annotated[kind, typer.Option(flag, help=help, rich_help_panel=panel, **more)]
-
 
 def print_findings(findings: Iterable[Problem]) -> None:
     """Print to standard error what was guessed or changed in the data."""
@@ -129,6 +108,18 @@ class Bundle:
     build: Callable[..., Any]
 
 
+def panel(title: str, **options: tuple[Any, ...]) -> dict[str, tuple[Any, Any]]:
+    """Return parameters of a bundle that help shows in one panel.
+
+    An option is (type, default, help) and, if needed, a dictionary of further arguments of `typer.Option`.
+    """
+    found = {}
+    for name, (kind, default, help, *more) in options.items():
+        settings = {"help": help, "rich_help_panel": title, **(more[0] if more else {})}
+        found[name] = (Annotated[kind, typer.Option(f"--{name.replace('_', '-')}", **settings)], default)
+    return found
+
+
 def offers(*bundles: Bundle) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that replaces each parameter of a bundle's type by the bundle's options."""
     by_type = {bundle.value_type: bundle for bundle in bundles}
@@ -171,10 +162,22 @@ def _source(data: str, **table: Any) -> Source:  # noqa: ANN401  columns and fil
 SOURCE = Bundle(
     Source,
     {"data": (Data, inspect.Parameter.empty)}
-    | {
-        name: (option(kind | None, f"--{name.replace('_', '-')}", help, _TABLE), None)
-        for name, (kind, help) in _TABLE_OPTIONS.items()
-    },
+    | panel(
+        "Reading a table: CSV, TSV, JSONL or Parquet",
+        text_column=(str | None, None, "Column of texts. Default: guessed from the header."),
+        label_column=(str | None, None, "Column of labels. Default: guessed from the header."),
+        weight_column=(str | None, None, "Column of relevances, one for each label of the row."),
+        separator=(
+            str | None,
+            None,
+            "Separator of labels within a cell; [bold]none[/]: one label in each cell. Default: guessed.",
+        ),
+        labels=(Path | None, None, "File of label texts: .txt with one a line, or a table of id and text."),
+        test=(Path | None, None, "File of test points."),
+        language=(str | None, None, "Language of the label texts, if the file of labels has several."),
+        include=(Path | None, None, "File of the labels to use, by id or text, one a line."),
+        exclude=(Path | None, None, "File of labels to leave out, by id or text, one a line."),
+    ),
     _source,
 )
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 _UNWRAPPED = 500  # columns; wide enough that piped text is never cut or folded
 
@@ -20,6 +22,14 @@ def console() -> Console:
 def print_json(value: dict[str, Any]) -> None:
     """Print one JSON object; raise a ValueError for NaN and infinity, which JSON does not have."""
     typer.echo(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
+
+
+def print_written(out: Path, sentence: str, facts: dict[str, Any], json: bool) -> None:
+    """Print what a command wrote to `out`: a sentence for people, or the facts as JSON."""
+    if json:
+        print_json({"out": str(out), **facts})
+    else:
+        console().print(escape(f"{out}: {sentence}"))
 
 
 def share(value: float | None) -> str:

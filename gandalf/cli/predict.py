@@ -19,7 +19,7 @@ from rich.table import Table
 from gandalf.cli.extras import needs_extra
 from gandalf.cli.loading import LOADING, Loading, note_unfinished
 from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers
-from gandalf.cli.output import console, print_json
+from gandalf.cli.output import console, print_json, print_written
 from gandalf.data.claim import only_writer
 from gandalf.data.formats.texts import clean
 from gandalf.data.sentences import counted
@@ -111,7 +111,8 @@ def predict(
             predictor = _predictor(model, loading)
             chunks = predict_chunks(predictor, chunks_of(source, predictor.model), top or IN_FILE, threshold)
             texts = write_predictions(out, chunks, predictor.model, escape_formulas=escape_formulas)
-        _tell_written(out, texts, predictor.model.num_labels, top or IN_FILE, json)
+        facts = {"texts": texts, "labels": predictor.model.num_labels, "top": top or IN_FILE}
+        print_written(out, _up_to(top or IN_FILE, texts), facts, json)
     elif is_stream:
         _answer_lines(model, loading, top or ON_SCREEN, threshold)
     elif is_one_text:
@@ -162,11 +163,8 @@ def chunks_of(source: Source, model: Part) -> Iterator[InputChunk]:
     return texts_of_test_split(source.load(), model)
 
 
-def _tell_written(out: Path, texts: int, labels: int, top: int, json: bool) -> None:
-    if json:
-        print_json({"out": str(out), "texts": texts, "labels": labels, "top": top})
-        return
-    console().print(f"{escape(str(out))}: up to {counted(top, 'label')} for each of {counted(texts, 'text')}")
+def _up_to(top: int, texts: int) -> str:
+    return f"up to {counted(top, 'label')} for each of {counted(texts, 'text')}"
 
 
 def _on_cluster(
@@ -194,13 +192,10 @@ def _on_cluster(
     with connected(cluster) as client:
         job = Job(model.resolve(), model_identity(model), out.resolve(), min(top, labels), threshold, device)
         found = predict_row_groups(client, job, parts)
-    if json:
-        counts = {"texts": found.rows, "parts": found.parts, "parts_done_before": found.skipped}
-        print_json({"out": str(out), **counts, "labels": labels, "top": top})
-        return
+    counts = {"texts": found.rows, "parts": found.parts, "parts_done_before": found.skipped}
     before = f", {found.skipped:,} of them done before" if found.skipped else ""
-    what = f"up to {counted(top, 'label')} for each of {counted(found.rows, 'text')}"
-    console().print(f"{escape(str(out))}: {what}, in {found.parts:,} parts{before}")
+    sentence = f"{_up_to(top, found.rows)}, in {found.parts:,} parts{before}"
+    print_written(out, sentence, {**counts, "labels": labels, "top": top}, json)
 
 
 def _answer_lines(folder: Path, loading: Loading, top: int, threshold: float | None) -> None:

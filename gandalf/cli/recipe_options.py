@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from gandalf.cli.extras import needs_extra
-from gandalf.cli.options import Bundle, option
+from gandalf.cli.options import Bundle, panel
 from gandalf.errors import DataError
 from gandalf.recipe import Recipe
 from gandalf.settings import override, read_toml, updated
@@ -73,31 +73,18 @@ def _nested(setting: str, value: object) -> dict[str, Any]:
     return {table: _nested(inner, value) if dot else value}
 
 
-# Options that change one setting each, by the panel of the help that shows them.
-_PANELS = {
-    "Label points": {
-        "targets": "targets.targets",
-        "delta": "targets.delta",
-        "scale": "targets.scale",
-        "strength": "targets.strength",
-        "label_weight": "targets.label_weight",
-        "label_epochs": "targets.label_epochs",
-        "keep": "targets.keep",
-        "share": "targets.share",
-        "order": "targets.order",
-    },
-    "How long, and where": {
-        "epochs": "training.epochs",
-        "steps": "training.steps",
-        "batch": "training.batch",
-        "minutes": "search.minutes",
-        "validation": "validation.share",
-        "head_kernel": "head.kernel",
-        "seed": "seed",
-        "device": "device",
-    },
+# Options that change one setting each: name of the option -> setting.
+_POINTS = ("targets", "delta", "scale", "strength", "label_weight", "label_epochs", "keep", "share", "order")
+_OF_POINTS = {name: f"targets.{name}" for name in _POINTS}
+_OF_LENGTH = {
+    **{name: f"training.{name}" for name in ("epochs", "steps", "batch")},
+    "minutes": "search.minutes",
+    "validation": "validation.share",
+    "head_kernel": "head.kernel",
+    "seed": "seed",
+    "device": "device",
 }
-NAMED = {name: setting for named in _PANELS.values() for name, setting in named.items()}
+NAMED = _OF_POINTS | _OF_LENGTH
 _HELP = {
     "targets": "Targets of label points. none: no label points. self: each label alone (Z1). ratio: the "
     "paper's. shrunk, calibrated, glas, walk: see gandalf graph. teacher: by a model, --set "
@@ -119,10 +106,12 @@ def option_facts(setting: str) -> tuple[Any, str | None, str]:
     return kind, metavar, field.metadata["help"]
 
 
-def _named_option(name: str, setting: str, panel: str) -> Any:  # noqa: ANN401  what Annotated makes has no type
-    kind, metavar, help = option_facts(setting)
-    flag = f"--{name.replace('_', '-')}"
-    return option(kind | None, flag, _HELP.get(name, help), panel, metavar=metavar)
+def _named_options(settings: dict[str, str]) -> dict[str, tuple[Any, ...]]:
+    found = {}
+    for name, setting in settings.items():
+        kind, metavar, help = option_facts(setting)
+        found[name] = (kind | None, None, _HELP.get(name, help), {"metavar": metavar})
+    return found
 
 
 def _recipe_options(
@@ -143,7 +132,6 @@ def _sets_length(change: str) -> bool:
     return setting in ("epochs", "steps", "training.epochs", "training.steps") and value.lower() != "none"
 
 
-_MODEL = "What is trained"
 _SYSTEM_HELP = (
     "Train this system; [bold]gandalf systems[/] lists them. Default: search for the best model or mix of "
     "models; with options that only a single system has, such as --epochs: astec."
@@ -155,15 +143,13 @@ _CONFIG_HELP = (
 _SET_HELP = "Change any setting that [bold]gandalf config[/] prints, such as encoder.dim=200; repeatable."
 RECIPE_OPTIONS = Bundle(
     RecipeOptions,
-    {
-        "system": (option(str | None, "--system", _SYSTEM_HELP, _MODEL, metavar="NAME"), None),
-        "config": (option(Path | None, "--config", _CONFIG_HELP, _MODEL, metavar="FILE.toml"), None),
-        "set": (option(list[str] | None, "--set", _SET_HELP, _MODEL, metavar="KEY=VALUE"), None),
-    }
-    | {
-        name: (_named_option(name, setting, panel), None)
-        for panel, named in _PANELS.items()
-        for name, setting in named.items()
-    },
+    panel(
+        "What is trained",
+        system=(str | None, None, _SYSTEM_HELP, {"metavar": "NAME"}),
+        config=(Path | None, None, _CONFIG_HELP, {"metavar": "FILE.toml"}),
+        set=(list[str] | None, None, _SET_HELP, {"metavar": "KEY=VALUE"}),
+    )
+    | panel("Label points", **_named_options(_OF_POINTS))
+    | panel("How long, and where", **_named_options(_OF_LENGTH)),
     _recipe_options,
 )

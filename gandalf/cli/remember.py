@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
 from gandalf.cli.extras import needs_extra
@@ -14,7 +13,7 @@ from gandalf.cli.graph_options import GRAPH
 from gandalf.cli.loading import LOADING, Loading
 from gandalf.cli.mix import Overwrite, Share
 from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers
-from gandalf.cli.output import console, print_json
+from gandalf.cli.output import console, print_written
 from gandalf.cli.predict import ModelFolder
 from gandalf.data.claim import only_writer
 from gandalf.data.files import refuse_to_replace
@@ -81,17 +80,14 @@ def remember(
         since = {CHANGED_SINCE: "a memory was added" if scores is None else None}
         metrics = ({} if scores is None else scores.as_dict()) | {"memory": found.as_dict(), **since}
         save_derived(found.model, model, out, metrics=metrics, overwrite=overwrite)
-    if json:
-        print_json({"out": str(out), **metrics})
-        return
-    screen = console()
-    screen.print(_table(found.as_dict()))
-    screen.print(f"{escape(str(out))}: {escape(_said(found))}")
-    if scores is not None:
-        screen.print(score_report(scores))
+    if not json:
+        console().print(_table(found.as_dict()))
+    print_written(out, _sentence(found), metrics, json)
+    if scores is not None and not json:
+        console().print(score_report(scores))
 
 
-def _said(found: Remembered) -> str:
+def _sentence(found: Remembered) -> str:
     chosen = found.trials[0]
     if not chosen.weight:
         return "the model as it was: no memory helps on these points"

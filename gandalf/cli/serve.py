@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 from rich.markup import escape
@@ -12,7 +12,7 @@ from rich.markup import escape
 from gandalf.cli.explain import TRAINED_ON, TrainedOn
 from gandalf.cli.extras import needs_extra
 from gandalf.cli.loading import Device, NoVerify, device_of
-from gandalf.cli.options import Bundle, offers
+from gandalf.cli.options import Bundle, offers, panel
 from gandalf.cli.output import console
 from gandalf.cli.predict import ModelFolder
 from gandalf.serve.limits import Limits
@@ -70,29 +70,22 @@ AllowHost = Annotated[
 ]
 
 
-def _limit(flag: str, kind: type, least: float, most: float, help: str) -> Any:  # noqa: ANN401  has no type
-    option = typer.Option(flag, min=least, max=most, help=help, rich_help_panel=_PROTECTION)
-    return Annotated[kind, option]
+def _limits(deadline: float, client_timeout: float, max_headers: int) -> Limits:
+    return Limits(deadline=deadline, sending=client_timeout, head=max_headers)
 
 
-_DEADLINE = _limit("--deadline", float, 0.1, 3_600, "Most seconds for an answer; after that a 503.")
-_SENDING = _limit(
-    "--client-timeout",
-    float,
-    0.1,
-    3_600,
-    "Most seconds for a client to send headers, to send a body, or to read on.",
-)
-_HEAD = _limit("--max-headers", int, 1_024, 1 << 20, "Most bytes of the path and the headers of a request.")
-
+_SECONDS = {"min": 0.1, "max": 3_600}
+_SENDING_HELP = "Most seconds for a client to send headers, to send a body, or to read on."
+_HEAD_HELP = "Most bytes of the path and the headers of a request."
 LIMITS = Bundle(
     Limits,
-    {
-        "deadline": (_DEADLINE, Limits.deadline),
-        "sending": (_SENDING, Limits.sending),
-        "head": (_HEAD, Limits.head),
-    },
-    Limits,
+    panel(
+        _PROTECTION,
+        deadline=(float, Limits.deadline, "Most seconds for an answer; after that a 503.", _SECONDS),
+        client_timeout=(float, Limits.sending, _SENDING_HELP, _SECONDS),
+        max_headers=(int, Limits.head, _HEAD_HELP, {"min": 1_024, "max": 1 << 20}),
+    ),
+    _limits,
 )
 
 

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from gandalf.cli.augment import FormatName, Out
 from gandalf.cli.options import Json, Seed, Source, reads_data
-from gandalf.cli.output import console, print_json
+from gandalf.cli.output import print_written
 from gandalf.data.export import export
 from gandalf.data.holdout import holdout
 from gandalf.data.sentences import counted
@@ -50,10 +49,8 @@ def split(
     parts = holdout(splits.train, share, seed, at_most=None)
     export(replace(splits, train=parts.rest, test=parts.held), out, format, overwrite=overwrite)
     left = len(splits.train) - len(parts.rest) - len(parts.held)
-    if json:
-        counts = {"train": len(parts.rest), "test": len(parts.held), "left_out": left}
-        print_json({"out": str(out), **counts, "labels": splits.train.num_labels})
-        return
-    said = f"{counted(len(parts.rest), 'training point')} and {counted(len(parts.held), 'test point')}"
-    none = f"; left out: {counted(left, 'point')} without a label that can be asked for" if left else ""
-    console().print(f"{escape(str(out))}: {said}{none}")
+    counts = {"train": len(parts.rest), "test": len(parts.held), "left_out": left}
+    sentence = f"{counted(len(parts.rest), 'training point')} and {counted(len(parts.held), 'test point')}"
+    if left:
+        sentence += f"; left out: {counted(left, 'point')} without a label that can be asked for"
+    print_written(out, sentence, {**counts, "labels": splits.train.num_labels}, json)

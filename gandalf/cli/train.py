@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from gandalf.cli.extras import needs_extra
-from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers, option
+from gandalf.cli.options import SOURCE, Bundle, Json, Source, offers, panel
 from gandalf.cli.output import console, print_json
 from gandalf.cli.ranks import as_one, known_to_all
 from gandalf.cli.recipe_options import RECIPE_OPTIONS, RecipeOptions
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 EXAMPLE = 80  # characters of the text to try
 INTERRUPTED = 130  # 128 + SIGINT, the convention of shells
-_RUN = "The run and its folder"
 Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the model: a new one, or an empty one.")]
 
 
@@ -50,24 +49,26 @@ class RunOptions:
         return tuple(name for name in ("tensorboard", "mlflow", "wandb") if getattr(self, name))
 
 
-_RESUME_HELP = "Continue the run in OUT from its last checkpoint, or start it if there is none."
-_CHECKPOINT_HELP = "Minutes between two checkpoints; 0: one after every update."
 RUN_OPTIONS = Bundle(
     RunOptions,
-    {
-        "resume": (option(bool, "--resume", _RESUME_HELP, _RUN), False),
-        "overwrite": (
-            option(bool, "--overwrite", "First remove a run or model that is in OUT.", _RUN),
+    panel(
+        "The run and its folder",
+        resume=(
+            bool,
             False,
+            "Continue the run in OUT from its last checkpoint, or start a run.",
         ),
-        "tensorboard": (option(bool, "--tensorboard", "Also log for TensorBoard.", _RUN), False),
-        "mlflow": (option(bool, "--mlflow", "Also log to the MLflow of MLFLOW_TRACKING_URI.", _RUN), False),
-        "wandb": (option(bool, "--wandb", "Also log to Weights & Biases.", _RUN), False),
-        "checkpoint_minutes": (
-            option(float, "--checkpoint-minutes", _CHECKPOINT_HELP, _RUN, min=0.0),
+        overwrite=(bool, False, "First remove a run or model that is in OUT."),
+        tensorboard=(bool, False, "Also log for TensorBoard."),
+        mlflow=(bool, False, "Also log to the MLflow of MLFLOW_TRACKING_URI."),
+        wandb=(bool, False, "Also log to Weights & Biases."),
+        checkpoint_minutes=(
+            float,
             5.0,
+            "Minutes between checkpoints; 0: after every update.",
+            {"min": 0.0},
         ),
-    },
+    ),
     RunOptions,
 )
 
