@@ -76,11 +76,11 @@ def augment(
 
     Any trainer can then learn from the label points: nothing else about it changes.
 
-    $ gandalf augment man out  # the targets that gandalf diagnose recommends, in the raw layout
+    $ gandalf augment man out  # with the recommended targets
     $ gandalf augment man out --targets ratio  # the paper's G
     $ gandalf augment man out --targets calibrated --format pecos
     $ gandalf augment man out --format fasttext --harden sample
-    $ gandalf augment shards out --cluster tcp://scheduler:8786  # a folder of shards, on Dask
+    $ gandalf augment shards out --cluster tcp://scheduler:8786  # on Dask
     """
     seed = targets.options.seed
     keep, writing = replace(keep, seed=seed), replace(writing, seed=seed)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ASSUMED = "calibrated"  # until the data decides; it needs all that the other recommended kinds need
 OWNERS = {"teacher": "teacher", "strength": "shrunk"}  # options of a single kind of targets
 _PANEL = "Targets of the label graph"
-_TARGETS_HELP = " ".join(f"{name}: {kind.help}." for name, kind in KINDS.items())
+_TARGETS_HELP = "Kind of targets. " + " ".join(f"{name}: {kind.help}." for name, kind in KINDS.items())
 GRAPH = Bundle(
     GraphOptions,
     panel(

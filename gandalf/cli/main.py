@@ -26,13 +26,19 @@ class Commands(Listed):
         except BrokenPipeError:
             raise  # typer exits quietly if the reader of a pipe has gone
         except (DataError, OSError, MemoryError) as error:
-            said = str(error.problem.with_flags() if isinstance(error, DataError) else error)
-            said = said or "there is not enough memory"  # only a MemoryError has no text
-            typer.secho(f"error: {said}", err=True, fg=typer.colors.RED)
+            typer.secho(f"error: {_sentence(error)}", err=True, fg=typer.colors.RED)
             raise typer.Exit(BAD_INPUT) from error
         except KeyboardInterrupt as error:
             typer.secho("stopped", err=True)
             raise typer.Exit(INTERRUPTED) from error
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, DataError):
+        return str(error.problem.with_flags())
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or "there is not enough memory"  # only a MemoryError has no text
 
 
 app = typer.Typer(

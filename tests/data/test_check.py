@@ -182,7 +182,7 @@ def test_a_slip_in_the_command_line_is_exit_2(tmp_path):
         (
             PermissionError(13, "Permission denied", "x.txt"),
             2,
-            "error: [Errno 13] Permission denied: 'x.txt'\n",
+            "error: x.txt: Permission denied\n",
         ),
         (KeyboardInterrupt(), 130, "stopped\n"),
     ],
