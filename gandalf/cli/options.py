@@ -21,7 +21,7 @@ Data = Annotated[
     typer.Argument(
         metavar="DATA",
         help="A folder, a CSV, TSV, JSONL or Parquet file, or the bundled set [bold]man[/]. All layouts:"
-        " docs/guide/data.md.",
+        " docs/reference/layouts.md.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
