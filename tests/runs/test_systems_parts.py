@@ -247,10 +247,10 @@ def test_ngame_learns_pairs_by_its_constants_and_mines_by_clusters(system, build
     assert isinstance(stage.order, ClusteredOrder) and isinstance(stage.labels, InBatch)
     assert stage.seen is mining.cache and mining.order is stage.order and stage.schedule == "linear"
     # 10, 20, 25, 50, 75, 100, 125, 150 and 200 of 300 epochs; of 30 here.
-    assert mining.starts == pytest.approx((1, 2, 2.5, 5, 7.5, 10, 12.5, 15, 20))
+    assert mining.doublings == pytest.approx((1, 2, 2.5, 5, 7.5, 10, 12.5, 15, 20))
     # 512 of 1,600 points; there are fewer than 512 here, and all are in a batch.
     assert stage.order.batch == 512 and mining.largest == int(0.32 * len(stage.order.points)) == 96
-    assert min(mining.at) == 1 and not material.made.is_label[stage.order.points].any()
+    assert min(mining.epochs) == 1 and not material.made.is_label[stage.order.points].any()
     x, rows, own = unit(ANGLES), unit(LABEL_ANGLES), torch.tensor([0, 4, 9, 3, 7, 7])
     none = torch.zeros(0, dtype=torch.int64)
     expected = 0.0

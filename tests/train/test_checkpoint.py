@@ -77,7 +77,7 @@ def test_a_checkpoint_is_synced_before_it_has_its_name_and_its_name_before_older
     tmp_path, monkeypatch
 ):
     synced, events = SyncedFiles(monkeypatch), []
-    rename, clean = Path.rename, Checkpoints._clean
+    rename, clean = Path.rename, Checkpoints._remove_old
 
     def renamed(self, target):
         if Path(target).name.startswith("checkpoint-"):
@@ -92,7 +92,7 @@ def test_a_checkpoint_is_synced_before_it_has_its_name_and_its_name_before_older
         clean(self)
 
     monkeypatch.setattr(Path, "rename", renamed)
-    monkeypatch.setattr(Checkpoints, "_clean", cleaned)
+    monkeypatch.setattr(Checkpoints, "_remove_old", cleaned)
     kept = Checkpoints(tmp_path, keep=1)
     for step in (1, 2):
         kept.save({"t": torch.ones(3)}, {"step": step})
