@@ -45,10 +45,10 @@ class ToyEncoder(TextEncoder):
 ENCODER = EncoderKind(ToyEncoder, ToyOptions, lambda settings, length: ToyOptions(settings.dim, 0.1))
 
 
-def pull(x: Tensor, rows: Tensor, own: Tensor, positives, weights=None) -> Tensor:
+def pull(x: Tensor, rows: Tensor, drawn: Tensor, positives, weights=None) -> Tensor:
     """Draw each point to its label and away from the mean label."""
-    drawn = (x * rows[own]).sum(dim=1) - (x @ rows.mean(dim=0))
-    return -weighted_sum(drawn, weights)
+    similarity = (x * rows[drawn]).sum(dim=1) - (x @ rows.mean(dim=0))
+    return -weighted_sum(similarity, weights)
 
 
 def build(data: PairData) -> PairStage:

@@ -30,21 +30,27 @@ class Table(nn.Module):
             nn.init.normal_(self.rows, 0.0, dim**-0.5)
 
     @staticmethod
-    def part(num_labels: int, dim: int, own: slice) -> Table:
-        """Return the labels `own` of a larger table with its start values, without making the whole table."""
-        if own == slice(0, num_labels):
+    def of(tensors: Mapping[str, Tensor]) -> Table:
+        """Return a table with the given `rows` and `bias`, not copies."""
+        with torch.device("meta"):  # draws no random numbers
+            table = Table(*tensors["rows"].shape)
+        table.load_state_dict(tensors, assign=True)
+        return table
+
+    @staticmethod
+    def part(num_labels: int, dim: int, shard: slice) -> Table:
+        """Return a shard of a table with the start values of the whole table, without making the whole."""
+        if shard == slice(0, num_labels):
             return Table(num_labels, dim)
-        with torch.device("meta"):
-            made = Table(own.stop - own.start, dim)
-        made.to_empty(device="cpu")
-        made.bias.data.fill_(-math.log(max(num_labels, 2)))
+        size = shard.stop - shard.start
+        rows, bias = torch.empty(size, dim), torch.full((size,), -math.log(max(num_labels, 2)))
         # Draw the rows of other labels, too, so that the numbers equal those of one draw of all rows.
         for start, stop in pairwise(_draw_bounds(num_labels)):
-            rows = torch.empty(stop - start, dim).normal_(0.0, dim**-0.5)
-            first, last = max(start, own.start), min(stop, own.stop)
+            drawn = torch.empty(stop - start, dim).normal_(0.0, dim**-0.5)
+            first, last = max(start, shard.start), min(stop, shard.stop)
             if first < last:
-                made.rows.data[first - own.start : last - own.start] = rows[first - start : last - start]
-        return made
+                rows[first - shard.start : last - shard.start] = drawn[first - start : last - start]
+        return Table.of({"rows": rows, "bias": bias})
 
     def block(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """Return rows and biases of a range of labels, as views."""  # shape: (C, dim), (C,)
@@ -74,18 +80,16 @@ class Table(nn.Module):
 
     def extended(self, rows: Tensor, biases: Tensor) -> Table:
         """Return a table with more labels; this one does not change. With room, the two share their rows."""
-        return self._of(*with_more_rows(self.state_dict(), {"rows": rows, "bias": biases}, self.growing))
+        return self._like(*with_more_rows(self.state_dict(), {"rows": rows, "bias": biases}, self.growing))
 
     def with_room(self) -> Table:
         """Return the same table, with room for labels to come."""
-        return self if self.growing else self._of(*as_growing(self.state_dict()))
+        return self if self.growing else self._like(*as_growing(self.state_dict()))
 
-    def _of(self, tensors: Mapping[str, Tensor], growing: Growing) -> Table:
-        with torch.device("meta"):  # all numbers will be replaced
-            made = Table(len(tensors["bias"]), self.dim)
-        made.load_state_dict(tensors, assign=True)
-        made.growing = growing
-        return made.train(self.training)
+    def _like(self, tensors: Mapping[str, Tensor], growing: Growing) -> Table:
+        table = Table.of(tensors)
+        table.growing = growing
+        return table.train(self.training)
 
     def learnt(self) -> Iterator[nn.Module]:
         """Return the modules that are updated with the encoder, not row by row: none."""
@@ -102,17 +106,18 @@ class Composed(nn.Module):
 
     def mixed(self, free: Tensor, labels: LabelIds) -> Tensor:
         """Return the rows of these labels, from their free rows."""  # shape: (C, dim) -> (C, dim)
-        found: Tensor = self.mix([as_computed(free), *(as_computed(part(labels)) for part in self.parts)])
-        return found
+        rows: Tensor = self.mix([as_computed(free), *(as_computed(part(labels)) for part in self.parts)])
+        return rows
 
     @torch.no_grad()
     def plain(self) -> Table:
         """Return a table with the present rows, which gives the same scores without dropout."""
         was_training = self.training
         self.eval()
-        made = _table_of_rows(self.table, lambda labels: self.mixed(self.table.rows[labels], labels))
+        bias = self.table.bias.detach().clone()
+        table = _make_table(bias, self.dim, lambda labels: self.mixed(self.table.rows[labels], labels))
         self.train(was_training)
-        return made
+        return table
 
     def learnt(self) -> Iterator[nn.Module]:
         """Yield the modules that are updated with the encoder, not row by row."""
@@ -148,12 +153,10 @@ class Encoded(nn.Module):
         encoder = self._encoder[0]
         was_training = encoder.training
         encoder.eval()
-        with torch.device("meta"):
-            like = Table(self.num_labels, self.dim)
-        made = _table_of_rows(like.to_empty(device=self.tokens.device), self.at, batch=1024)
-        made.bias.zero_()
+        bias = torch.zeros(self.num_labels, device=self.tokens.device)
+        table = _make_table(bias, self.dim, self.at, batch=1024)
         encoder.train(was_training)
-        return made
+        return table
 
     def learnt(self) -> Iterator[nn.Module]:
         """Return no modules: only the encoder is trained."""
@@ -173,13 +176,10 @@ def _draw_bounds(num_labels: int) -> list[int]:
     return [*starts, num_labels]
 
 
-def _table_of_rows(like: Table, rows_of: Callable[[slice], Tensor], batch: int = BLOCK) -> Table:
-    """Return a table with the same labels and biases, and new rows."""
-    with torch.device("meta"):  # draws no random numbers
-        made = Table(like.num_labels, like.dim)
-    made.to_empty(device=like.rows.device)
-    made.bias.copy_(like.bias)
-    for start in range(0, like.num_labels, batch):
-        labels = slice(start, min(start + batch, like.num_labels))
-        made.rows[labels] = rows_of(labels)
-    return made
+def _make_table(bias: Tensor, dim: int, rows_of: Callable[[slice], Tensor], batch: int = BLOCK) -> Table:
+    """Return a table with these biases and with rows that `rows_of` computes, a range at a time."""
+    rows = torch.empty(len(bias), dim, device=bias.device)
+    for start in range(0, len(bias), batch):
+        labels = slice(start, min(start + batch, len(bias)))
+        rows[labels] = rows_of(labels)
+    return Table.of({"rows": rows, "bias": bias})

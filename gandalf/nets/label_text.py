@@ -53,8 +53,8 @@ class LabelText(nn.Module):
         places, offsets = self._places(labels)
         words = self._words[0]
         summed = words.bag_sum(self.indices[places], offsets, self.weights[places])
-        made: Tensor = self.block(self.project(as_computed(summed / words.length)))
-        return made
+        rows: Tensor = self.block(self.project(as_computed(summed / words.length)))
+        return rows
 
     def _places(self, labels: LabelIds) -> tuple[slice | Tensor, Tensor]:
         """Return the places of the words of these labels, and the start of each label."""

@@ -125,12 +125,12 @@ class Transformer(TextEncoder):
         return encoded
 
     def _pooled(self, ids: Tensor) -> Tensor:
-        kept = ids != 0
-        seen = kept.clone()
-        seen[:, 0] = True  # attention needs at least one token, also in a text without tokens
-        found = self.model(input_ids=self.tokenizer_ids[ids], attention_mask=seen.long())
-        weight = kept.float() / kept.sum(dim=1, keepdim=True).clamp_min(1)  # shape: (B, T)
-        pooled: Tensor = (found.last_hidden_state.float() * weight[:, :, None]).sum(dim=1)
+        is_token = ids != 0
+        mask = is_token.clone()
+        mask[:, 0] = True  # attention needs at least one token, also in a text without tokens
+        output = self.model(input_ids=self.tokenizer_ids[ids], attention_mask=mask.long())
+        weight = is_token.float() / is_token.sum(dim=1, keepdim=True).clamp_min(1)  # shape: (B, T)
+        pooled: Tensor = (output.last_hidden_state.float() * weight[:, :, None]).sum(dim=1)
         return pooled  # shape: (B, dim)
 
     def _recalled(self, ids: Tensor) -> Tensor:

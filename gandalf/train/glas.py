@@ -29,8 +29,8 @@ class Glas:
         labels = torch.cat([_label_ids(chunk, each) for chunk, each in zip(chunks, columns, strict=True)])
         rows = table[labels].float()  # shape: (U, dim)
         ids = labels.cpu().numpy()
-        wanted = torch.from_numpy(self.similarity[ids][:, ids].toarray()).to(rows)  # shape: (U, U)
-        slope = (rows @ rows.T - wanted) @ rows  # shape: (U, dim)
+        similarity = torch.from_numpy(self.similarity[ids][:, ids].toarray()).to(rows)  # shape: (U, U)
+        slope = (rows @ rows.T - similarity) @ rows  # shape: (U, dim)
         slope *= 4 * self.weight / max(len(labels), 1) ** 2
         parts = torch.split(slope, [len(each) for each in columns])
         return list(zip(columns, parts, strict=True))

@@ -102,11 +102,11 @@ def _tracker_ids(path: Path) -> dict[str, str]:
 
 def _open_log(path: Path, resumed: int | None) -> IO[bytes]:
     """Open a log for more lines, and keep the lines up to the step `resumed`."""
-    kept = [] if resumed is None else [line for line in read_log(path) if line["step"] <= resumed]
+    events = [] if resumed is None else [event for event in read_log(path) if event["step"] <= resumed]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with written(path, "wb") as file:
-            file.writelines(map(_line, kept))
+            file.writelines(map(_line, events))
         return open(path, "ab", buffering=0)  # so that no part of a line is pending
     except OSError as error:
         raise DataError(f"cannot be written ({error.strerror or error})", file=path) from error

@@ -89,17 +89,17 @@ def memory_plan(shape: RunShape) -> MemoryPlan:
 def activation_values(encoder: nn.Module, ids: Tensor) -> int:
     """Count the values per point that the encoder stores for the backward pass: `activations` of a shape."""
     weights = {_storage(tensor) for tensor in (*encoder.parameters(), *encoder.buffers())}
-    kept: dict[int, int] = {}
+    stored: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
         if not tensor.is_sparse and _storage(tensor) not in weights:
-            kept[_storage(tensor)] = tensor.untyped_storage().nbytes() // 4
+            stored[_storage(tensor)] = tensor.untyped_storage().nbytes() // 4
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         output = encoder(ids)  # kept until everything is counted, so that no memory is reused
     del output
-    return -(-sum(kept.values()) // max(len(ids), 1))
+    return -(-sum(stored.values()) // max(len(ids), 1))
 
 
 def _storage(tensor: Tensor) -> int:

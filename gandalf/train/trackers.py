@@ -68,10 +68,10 @@ class _MLflow:
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
         known = self._client.get_experiment_by_name(name)
         experiment = self._client.create_experiment(name) if known is None else known.experiment_id
-        made = self._client.create_run(
+        run = self._client.create_run(
             experiment, run_name=_run_name(folder), tags={"folder": str(folder.resolve())}
         )
-        return str(made.info.run_id)
+        return str(run.info.run_id)
 
     def add_scalar(self, tag: str, scalar_value: float, global_step: int) -> None:
         name = _NOT_IN_MLFLOW.sub("_", tag.replace("@", "_at_"))
@@ -123,8 +123,8 @@ def _missing(name: str, extra: str) -> DataError:
 
 
 def _refused(name: str, error: Exception, remedy: str) -> DataError:
-    said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return DataError(f"{name} cannot be logged to ({said})", remedy=remedy)
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return DataError(f"{name} cannot be logged to ({reason})", remedy=remedy)
 
 
 # A tracker takes the run's folder, the step from which the run resumes, and its id from before.

@@ -254,7 +254,7 @@ def test_a_run_by_fused_kernels_is_one_by_plain_ones(settings, monkeypatch, tmp_
     settings = (f"device={DEVICE.type}", "labels.block=50", "training.steps=6", *settings)
     asked = small("training.precision=float32", *settings)
     plain = train(small_splits(), asked)
-    monkeypatch.setattr(choice, "missing", lambda *given: None)
+    monkeypatch.setattr(choice, "missing_requirement", lambda *given: None)
     monkeypatch.setattr(fused_update, "DEFAULT", SMALL)
     fused = train(small_splits(), override(asked, ["head.kernel=triton"]), RunPlace(tmp_path / "run"))
     torch.testing.assert_close(fused.model.head.rows, plain.model.head.rows, rtol=1e-3, atol=1e-4)
@@ -267,7 +267,7 @@ def test_a_run_by_fused_kernels_is_one_by_plain_ones(settings, monkeypatch, tmp_
 
 
 def test_a_run_with_rows_of_float8_that_was_broken_off_ends_as_if_unbroken(monkeypatch, tmp_path):
-    monkeypatch.setattr(choice, "missing", lambda *given: None)
+    monkeypatch.setattr(choice, "missing_requirement", lambda *given: None)
     monkeypatch.setattr(fused_update, "DEFAULT", SMALL)
     settings = (f"device={DEVICE.type}", "training.precision=float32", "labels.block=50", "training.steps=6")
     asked = small(*settings, "head.kernel=triton", "head.row_precision=float8", "head.optimiser=sgd")

@@ -18,7 +18,7 @@ from gandalf.runs.session import train
 from gandalf.train.batches import Points
 from gandalf.train.head_update import TableUpdate
 from gandalf.train.kernels import choice
-from gandalf.train.kernels.choice import missing
+from gandalf.train.kernels.choice import missing_requirement
 from gandalf.train.kernels.fused_update import FusedUpdate
 from gandalf.train.labels import Every
 from gandalf.train.loop import Training
@@ -42,7 +42,9 @@ def test_what_was_asked_for_and_cannot_be_had(splits, monkeypatch):
         train(splits, small("device=cpu", "head.kernel=triton"))
     monkeypatch.setattr(choice.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-    assert missing(torch.device("cuda"), torch.bfloat16, torch.float32) == "Triton is not installed"
+    assert (
+        missing_requirement(torch.device("cuda"), torch.bfloat16, torch.float32) == "Triton is not installed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,8 +81,8 @@ def test_rows_of_bfloat16_need_them(settings, said, splits):
 def test_why_not(capability, dtype, rows, said, monkeypatch):
     monkeypatch.setattr(choice.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    assert missing(torch.device("cpu"), dtype, rows) == "there is no GPU to run them on"
-    assert missing(torch.device("cuda"), dtype, rows) == said
+    assert missing_requirement(torch.device("cpu"), dtype, rows) == "there is no GPU to run them on"
+    assert missing_requirement(torch.device("cuda"), dtype, rows) == said
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_why_not(capability, dtype, rows, said, monkeypatch):
     ],
 )
 def test_what_is_not_theirs_is_said_before_any_work(settings, said, splits, monkeypatch):
-    monkeypatch.setattr(choice, "missing", lambda *given: None)
+    monkeypatch.setattr(choice, "missing_requirement", lambda *given: None)
     monkeypatch.setattr(runs, "fit_tokens", lambda *given: pytest.fail("it has begun"))
     with pytest.raises(DataError, match=said):
         train(splits, small("device=cpu", "head.kernel=triton", *settings))
@@ -114,7 +116,7 @@ def test_the_plan_counts_rows_and_what_is_kept_for_them(rows, size, state):
 
 
 def test_the_loop_itself_falls_back_on_a_shortlist(splits, monkeypatch):
-    monkeypatch.setattr(choice, "missing", lambda *given: None)
+    monkeypatch.setattr(choice, "missing_requirement", lambda *given: None)
     train(splits, small("device=cpu", "labels.kind=shortlist", "head.kernel=auto", "training.steps=2"))
 
 
@@ -129,13 +131,13 @@ def test_the_loop_itself_falls_back_on_a_shortlist(splits, monkeypatch):
     ],
 )
 def test_they_are_used_where_they_pay(kernel, labels, dtype, fused, monkeypatch):
-    monkeypatch.setattr(choice, "missing", lambda *given: None)
+    monkeypatch.setattr(choice, "missing_requirement", lambda *given: None)
     found = chosen(kernel, labels, dtype)
     assert isinstance(found, FusedUpdate if fused else TableUpdate)
 
 
 def test_a_loss_of_ones_own_is_not_theirs(monkeypatch):
-    monkeypatch.setattr(choice, "missing", lambda *given: None)
+    monkeypatch.setattr(choice, "missing_requirement", lambda *given: None)
     other = {"loss": lambda scores, chunk, weights, with_loss: None}
     assert isinstance(chosen("auto", 65_536, torch.float32, **other), TableUpdate)
     with pytest.raises(DataError, match="they know one loss"):
@@ -159,7 +161,7 @@ def test_a_checkpoint_by_other_kernels_is_not_gone_on_with(monkeypatch):
 
 
 def made_training(kernel, monkeypatch):
-    monkeypatch.setattr(choice, "missing", lambda *given: None)
+    monkeypatch.setattr(choice, "missing_requirement", lambda *given: None)
     points = Points(np.ones((4, 3), np.int32), csr_array(np.eye(4, dtype=np.float32)))
     encoder = build_encoder({"kind": "bag-of-words", "dim": 8}, 5)
     stage = Stage(Order([Phase(np.arange(4), 2)], 2, seed=0), Every(4, 4), kernel=kernel)

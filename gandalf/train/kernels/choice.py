@@ -44,19 +44,21 @@ def _why_plain(head: Table, stage: Stage, labels: int) -> str | None:
     if not isinstance(stage.labels, Every):
         return BY_SHORTLIST
     rows = head.rows
-    return missing(rows.device, stage.dtype, rows.dtype) or too_few(stage.kernel, labels, rows.dtype)
+    return missing_requirement(rows.device, stage.dtype, rows.dtype) or too_few_labels(
+        stage.kernel, labels, rows.dtype
+    )
 
 
 def check_kernel(
     kernel: KernelName, rows: torch.dtype, device: torch.device, dtype: torch.dtype, why: str | None
 ) -> None:
     """Refuse a run that needs fused kernels but cannot use them; `why` is a reason in its recipe."""
-    why = NOT_ASKED_FOR if kernel == "torch" else why or missing(device, dtype, rows)
+    why = NOT_ASKED_FOR if kernel == "torch" else why or missing_requirement(device, dtype, rows)
     if why is not None:
         refuse_plain(kernel, rows, why)
 
 
-def missing(device: torch.device, dtype: torch.dtype, rows: torch.dtype) -> str | None:
+def missing_requirement(device: torch.device, dtype: torch.dtype, rows: torch.dtype) -> str | None:
     """Return why fused kernels cannot run on this machine, or None if they can."""
     if device.type != "cuda":
         return "there is no GPU to run them on"
@@ -80,7 +82,7 @@ def refuse_plain(kernel: KernelName, rows: torch.dtype, why: str) -> None:
         raise DataError(what, remedy="leave head.row_precision out")
 
 
-def too_few(kernel: KernelName, num_labels: int, rows: torch.dtype) -> str | None:
+def too_few_labels(kernel: KernelName, num_labels: int, rows: torch.dtype) -> str | None:
     """Return why `head.kernel=auto` keeps plain kernels for so many labels, or None if it does not."""
     few = kernel == "auto" and rows == torch.float32 and num_labels < PAYS_FROM
     return f"there are fewer than {PAYS_FROM:,} labels" if few else None

@@ -102,11 +102,11 @@ class FusedUpdate:
             return self.workspace.cast("low rows", rows, self.dtype)
         from gandalf.train.kernels.fused_kernels import widen_kernel
 
-        there = self.workspace.buffer("low rows", tuple(rows.shape), rows, self.dtype)
+        low = self.workspace.buffer("low rows", tuple(rows.shape), rows, self.dtype)
         tile = 2 * self.tiles.values  # float8 takes half of the bytes
         programs = math.ceil(rows.numel() / tile)
-        widen_kernel[(programs,)](rows, there, rows.numel(), TILE=tile, num_warps=self.tiles.warps)
-        return there
+        widen_kernel[(programs,)](rows, low, rows.numel(), TILE=tile, num_warps=self.tiles.warps)
+        return low
 
     def scores(self, rows: Tensor, points: Float8Points) -> Tensor:
         """Return the scores of rows and points of float8."""  # shape: (C, B), of labels and points

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import nn
 
 from gandalf.nets.heads import Table
@@ -15,15 +14,15 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
 
-def merge_best_labels(ranks: Ranks, ids: Ints, scores: Floats, own: slice) -> tuple[Ints, Floats]:
+def merge_best_labels(ranks: Ranks, ids: Ints, scores: Floats, shard: slice) -> tuple[Ints, Floats]:
     """Return the best of all ranks' best labels; ties go to the smaller label.
 
-    `ids` count from the first label of this rank, `own.start`.
+    `ids` count from the first label of this rank, `shard.start`.
     """
     if ranks.world == 1:
         return ids, scores
     k = ids.shape[1]
-    ids = np.where(ids >= 0, ids + own.start, -1)
+    ids = np.where(ids >= 0, ids + shard.start, -1)
     of_all = ranks.values_of_all((ids, scores))
     ids = np.concatenate([each for each, _ in of_all], axis=1)
     scores = np.concatenate([each for _, each in of_all], axis=1)
@@ -37,10 +36,7 @@ def gather_model(ranks: Ranks, encoder: nn.Module, table: Table, num_labels: int
     if ranks.world == 1:
         return table
     parts = {name: ranks.gather_on_first(part, num_labels) for name, part in table.state_dict().items()}
-    with torch.device("meta"):  # every number is about to be replaced
-        whole = Table(len(parts["rows"]), table.dim)
-    whole.load_state_dict(parts, assign=True)
-    return _on_one_device(encoder, whole, device)
+    return _on_one_device(encoder, Table.of(parts), device)
 
 
 def _on_one_device(encoder: nn.Module, table: Table, device: str) -> Table:

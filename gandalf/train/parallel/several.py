@@ -116,10 +116,10 @@ class Several(Ranks):
 
     def sum_gradients(self, leaves: Sequence[Tensor]) -> None:
         """Sum gradients over ranks, small ones in one message."""
-        there = torch.tensor([leaf.grad is not None for leaf in leaves], dtype=torch.int32)
+        has_gradient = torch.tensor([leaf.grad is not None for leaf in leaves], dtype=torch.int32)
         if not len(leaves):
             return
-        counts = self.sum_in_place(there, "control").tolist()
+        counts = self.sum_in_place(has_gradient, "control").tolist()
         learnt = [leaf for leaf, ranks in zip(leaves, counts, strict=True) if ranks]
         gradients = []
         for leaf in learnt:
@@ -131,8 +131,8 @@ class Several(Ranks):
         if small:
             flat = torch.cat([each.flatten() for each in small])
             joined = self.sum_in_place(flat, "gradient of the encoder")
-            for each, found in zip(small, torch.split(joined, [each.numel() for each in small]), strict=True):
-                each.copy_(found.view_as(each))
+            for each, total in zip(small, torch.split(joined, [each.numel() for each in small]), strict=True):
+                each.copy_(total.view_as(each))
 
     def any_rank(self, flag: bool) -> bool:
         """Return True if the flag is set on any rank."""
@@ -249,11 +249,11 @@ def joined(environment: Mapping[str, str] = os.environ) -> Iterator[Ranks]:
 
 def _take_gpu(local_world: int, place: int) -> None:
     """Take this rank's own GPU."""
-    there = torch.cuda.device_count()
-    if local_world > there:
-        what = f"{local_world} ranks on this machine need a GPU each, and there are {there}"
-        remedy = f"start {there} with --nproc-per-node {there}, or use --device cpu"
-        raise DataError(what, remedy=remedy if there else "use --device cpu")
+    gpus = torch.cuda.device_count()
+    if local_world > gpus:
+        what = f"{local_world} ranks on this machine need a GPU each, and there are {gpus}"
+        remedy = f"start {gpus} with --nproc-per-node {gpus}, or use --device cpu"
+        raise DataError(what, remedy=remedy if gpus else "use --device cpu")
     torch.cuda.set_device(place)
 
 

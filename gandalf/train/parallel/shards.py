@@ -32,7 +32,7 @@ def shard_name(rank: int, world: int) -> str:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> int:
     """Write the tensors to a file and return its checksum."""
-    save_file(_apart(tensors), path)
+    save_file(_unshared(tensors), path)
     return checksum(path)
 
 
@@ -45,29 +45,30 @@ class ShardRange:
     rows: slice  # counted in the shard
 
 
-def overlapping(folder: Path, sizes: Sequence[int], own: slice | None) -> list[ShardRange]:
-    """Return the ranges of shards, of these sizes, that hold the labels `own`; None: all labels."""
-    found, start = [], 0
+def overlapping(folder: Path, sizes: Sequence[int], labels: slice | None) -> list[ShardRange]:
+    """Return the ranges of shards, of these sizes, that hold the labels; None: all labels."""
+    ranges, start = [], 0
     for rank, size in enumerate(sizes):
-        first, last = (0, size) if own is None else (max(own.start - start, 0), min(own.stop - start, size))
+        labels_here = slice(0, size) if labels is None else slice(labels.start - start, labels.stop - start)
+        first, last = max(labels_here.start, 0), min(labels_here.stop, size)
         if first < last:
-            found.append(ShardRange(folder / shard_name(rank, len(sizes)), rank, slice(first, last)))
+            ranges.append(ShardRange(folder / shard_name(rank, len(sizes)), rank, slice(first, last)))
         start += size
-    return found
+    return ranges
 
 
-def read_tensors(whole: Path, parts: Sequence[ShardRange], own: slice | None) -> dict[str, Tensor]:
-    """Read all tensors; of tensors with a row for each label only the rows `own` (None: all rows)."""
-    if own is None and not parts:
+def read_tensors(whole: Path, parts: Sequence[ShardRange], labels: slice | None) -> dict[str, Tensor]:
+    """Read all tensors; of tensors with a row for each label only the rows of `labels` (None: all rows)."""
+    if labels is None and not parts:
         return load_file(whole)
     with safe_open(whole, "pt") as file:
-        found = {name: _rows(file, name, own if per_label(name) else None) for name in file.keys()}  # noqa: SIM118
+        tensors = {n: _read_rows(file, n, labels if per_label(n) else None) for n in file.keys()}  # noqa: SIM118
     pieces: dict[str, list[Tensor]] = {}
     for part in parts:
         with safe_open(part.path, "pt") as file:
             for name in file.keys():  # noqa: SIM118
-                pieces.setdefault(name, []).append(_rows(file, name, part.rows))
-    return found | {name: torch.cat(each) for name, each in pieces.items()}
+                pieces.setdefault(name, []).append(_read_rows(file, name, part.rows))
+    return tensors | {name: torch.cat(each) for name, each in pieces.items()}
 
 
 def checksum(path: Path) -> int:
@@ -79,18 +80,18 @@ def checksum(path: Path) -> int:
     return total
 
 
-def _rows(file: Any, name: str, rows: slice | None) -> Tensor:  # noqa: ANN401  an open file has no type
-    found: Tensor = file.get_tensor(name) if rows is None else file.get_slice(name)[rows]
-    return found
+def _read_rows(file: Any, name: str, rows: slice | None) -> Tensor:  # noqa: ANN401  an open file has no type
+    tensor: Tensor = file.get_tensor(name) if rows is None else file.get_slice(name)[rows]
+    return tensor
 
 
-def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return contiguous tensors without shared memory, as safetensors wants them."""
-    found: dict[str, Tensor] = {}
+    unshared: dict[str, Tensor] = {}
     taken = set()
     for name, tensor in tensors.items():
         tensor = tensor.detach().contiguous()
         memory = (tensor.device, tensor.untyped_storage().data_ptr())
-        found[name] = tensor.clone() if memory in taken else tensor
+        unshared[name] = tensor.clone() if memory in taken else tensor
         taken.add(memory)
-    return found
+    return unshared
