@@ -37,7 +37,7 @@ from gandalf.lab.peers import PEERS, POINTS, SOFT, interpreter, measured, script
 from gandalf.lab.variants import VARIANTS
 from gandalf.metrics.evaluate import evaluate
 from gandalf.metrics.predictions import Source, test_points
-from gandalf.model.layout import METRICS
+from gandalf.model_folder import METRICS
 from gandalf.runs.start import train
 from gandalf.runs.validation import TOP, test_predictions
 from gandalf.train.machine_memory import peak_bytes

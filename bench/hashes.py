@@ -16,8 +16,7 @@ from bench.command import argument_parser
 from bench.made_up import untrained_model
 from gandalf.data.files import sync_folder
 from gandalf.model import load_model, save_model
-from gandalf.model.layout import CONFIG
-from gandalf.wide.folder import check_hashes
+from gandalf.model_folder import CONFIG, check_hashes
 
 TRIES = 5
 

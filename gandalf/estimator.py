@@ -29,12 +29,12 @@ from gandalf.data.in_memory import (
 from gandalf.errors import DataError
 from gandalf.model import Part, load_model, save_model
 from gandalf.model.save import list_files, write_json
+from gandalf.model_folder import read_json
 from gandalf.predict.embedding import Embedded, embed
 from gandalf.predict.predictor import Predictor, Probabilities
 from gandalf.runs.start import changed, train
 from gandalf.systems import AUTO, recipe
 from gandalf.train.logs import Listener
-from gandalf.wide.folder import read_json
 
 TOP = 100  # most labels predicted for a text
 FEW = 100  # with fewer points, none is held out for validation

@@ -17,26 +17,24 @@ import numpy as np
 import numpy.typing as npt
 
 from gandalf.data.claim import restore_folder
-from gandalf.data.files import read_lines
-from gandalf.errors import DataError, Findings
+from gandalf.errors import DataError
 from gandalf.memory.files import INNER, MEMORY, check_memory, read_memory
 from gandalf.memory.keys import Vectors
 from gandalf.model.calibration import Calibration, probabilities
-from gandalf.model.layout import CONFIG, LABELS, WEIGHTS
-from gandalf.model.layout import read_facts as read_trained
+from gandalf.model.facts import read_facts as read_trained
+from gandalf.model.facts import read_labels
+from gandalf.model_folder import CONFIG, LABELS, PARTS, SLIM_FACTS, WEIGHTS, check_hashes, damaged
 from gandalf.text.tokens import check_texts, load_tokens
-from gandalf.wide.folder import PARTS, check_hashes, missing_file
 from gandalf.wide.mixing import MIX, NO_LABEL, PROPOSED, as_logits, mixed, read_composition, weighted
 from gandalf.wide.plain_network import BAG_OF_WORDS, can_be_plain, read_plain_network
 from gandalf.wide.wide_model import TREES, read_wide_model
 
-GRAPH, FACTS = "model.onnx", "slim.json"
+GRAPH = "model.onnx"
 FORMAT, VERSION = "gandalf slim model", 1
 NEEDS_PYTORCH = "needs-pytorch"  # kind of the problem with a folder that can be read another way
 NETWORK = "network"  # the kind of a folder of an early release, which does not store a kind
 TOKENS, SCORES, VECTORS = "tokens", "scores", "vectors"  # input and outputs of the ONNX graph
 BATCH = 256  # texts that are scored with all labels at once
-EXPORT_AGAIN = "export it again"
 
 Ids = npt.NDArray[np.int64]
 Probabilities = npt.NDArray[np.float32]
@@ -74,9 +72,9 @@ class SlimPredictor:
         restore_folder(folder)
         facts = _facts_of(folder)
         if verify:
-            check_hashes(folder / (FACTS if (folder / FACTS).is_file() else CONFIG))
+            check_hashes(folder / (SLIM_FACTS if (folder / SLIM_FACTS).is_file() else CONFIG))
         self.calibration, self.calibrated = facts["calibration"], facts["calibrated"]
-        self.label_texts, self.label_ids = _labels(folder / LABELS, facts["labels"])
+        self.label_ids, self.label_texts = read_labels(folder / LABELS, facts["labels"])
         self._part = _part(folder, facts, threads)
 
     @property
@@ -166,7 +164,7 @@ class _Network:
     def unit_vectors(self, texts: Sequence[str]) -> Vectors:
         found = self._run(VECTORS, texts)
         if not np.isfinite(found).all():
-            raise DataError("gives vectors that are no numbers", remedy=EXPORT_AGAIN, file=self._path)
+            raise damaged("gives vectors that are no numbers", self._path)
         length = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)  # squares stay finite
         return np.asarray(found / np.maximum(length, 1e-12), dtype=np.float32)
 
@@ -184,7 +182,7 @@ class _Mix:
     """A mix: its parts, each in its folder, and their weights."""
 
     def __init__(self, folder: Path, facts: dict[str, Any], threads: int) -> None:
-        path = folder / FACTS
+        path = folder / SLIM_FACTS
         names, self._weights = read_composition(facts.get("parts"), facts.get("weights"), path)
         self._size, self._parts = facts["labels"], list[tuple[SlimPart, Calibration]]()
         self._names = names
@@ -192,7 +190,7 @@ class _Mix:
             about = _facts_of(folder / PARTS / name)
             if about["kind"] == MIX or about["labels"] != self._size:
                 what = f"is not a part of this mix of {self._size:,} labels"
-                raise DataError(what, remedy=EXPORT_AGAIN, file=folder / PARTS / name)
+                raise damaged(what, folder / PARTS / name)
             self._parts.append((_part(folder / PARTS / name, about, threads), about["calibration"]))
 
     def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
@@ -214,7 +212,7 @@ class _Mix:
     def part(self, name: object, path: Path) -> SlimPart:
         """Return the part with this name."""
         if name not in self._names:
-            raise DataError(f"has no part {str(name)[:40]!r}", remedy=EXPORT_AGAIN, file=path)
+            raise damaged(f"has no part {str(name)[:40]!r}", path)
         return self._parts[self._names.index(str(name))][0]
 
 
@@ -227,7 +225,7 @@ class _WithMemory:
         self._size = facts["labels"]
         if about["kind"] == MEMORY or about["labels"] != self._size:
             what = f"is not the model of {self._size:,} labels that belongs to the memory"
-            raise DataError(what, remedy=EXPORT_AGAIN, file=inner)
+            raise damaged(what, inner)
         self._model, self._calibration = _part(inner, about, threads), about["calibration"]
         mix = self._model
         self._reader = mix.part(facts.get("reader"), inner) if isinstance(mix, _Mix) else mix
@@ -274,14 +272,14 @@ def read_facts(path: Path) -> dict[str, Any]:
             "is no exported model", remedy="write it with gandalf export", file=path.parent
         ) from error
     if not isinstance(found, dict) or (found.get("format"), found.get("version")) != (FORMAT, VERSION):
-        raise DataError("is no exported model of this version", remedy=EXPORT_AGAIN, file=path.parent)
+        raise damaged("is no exported model of this version", path.parent)
     return found
 
 
 def _facts_of(folder: Path) -> dict[str, Any]:
     """Return what a folder says of its model, whether it was exported or trained."""
-    if (folder / FACTS).is_file() or not (folder / CONFIG).is_file():
-        return _checked_facts(folder / FACTS)
+    if (folder / SLIM_FACTS).is_file() or not (folder / CONFIG).is_file():
+        return _checked_facts(folder / SLIM_FACTS)
     found = read_trained(folder)
     if found.encoder.get("kind") not in (TREES, MIX, MEMORY) and not can_be_plain(found.encoder):
         remedy = "export the model with gandalf export, or load it with gandalf.load_model"
@@ -306,24 +304,8 @@ def _checked_facts(path: Path) -> dict[str, Any]:
         found["calibration"] = Calibration(*(float(given[name]) for name in ("slope", "offset")))
         found["labels"], found["size"] = int(found["labels"]), int(found["size"])
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"lacks a fact, or has one that is not valid ({error})", remedy=EXPORT_AGAIN, file=path
-        ) from error
+        raise damaged(f"lacks a fact, or has one that is not valid ({error})", path) from error
     return found
-
-
-def _labels(path: Path, expected: int) -> tuple[list[str], list[str] | None]:
-    if not path.is_file():
-        raise missing_file(path)
-    try:
-        records = [json.loads(line) for _, line in read_lines(path, Findings())]
-        ids = [record["id"] for record in records if "id" in record]
-        texts = [record["text"] for record in records]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError("has a line that is not a label", remedy=EXPORT_AGAIN, file=path) from error
-    if len(records) != expected:
-        raise DataError(f"has {len(records):,} labels, not {expected:,}", remedy=EXPORT_AGAIN, file=path)
-    return texts, ids or None
 
 
 def _session(path: Path, threads: int) -> Any:  # noqa: ANN401  onnxruntime has no types
@@ -344,4 +326,4 @@ def _runnable(path: Path) -> Iterator[None]:
         yield
     except Exception as error:  # onnxruntime has an exception type for each kind of damage
         reason = str(error).splitlines()[0][:120]
-        raise DataError(f"cannot be run ({reason})", remedy=EXPORT_AGAIN, file=path) from error
+        raise damaged(f"cannot be run ({reason})", path) from error

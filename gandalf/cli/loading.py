@@ -44,7 +44,7 @@ class Loading:
 
 def note_unfinished(folder: Path) -> None:
     """Say on standard error that a model is only the first one of a search that has not ended."""
-    from gandalf.model.layout import is_searching
+    from gandalf.model_folder import is_searching
 
     if is_searching(folder):
         what = f"note: {folder} holds the first model of a search that has not ended; a better one comes with"

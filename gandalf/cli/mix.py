@@ -17,8 +17,8 @@ from gandalf.cli.output import console, print_written
 from gandalf.data.claim import only_writer
 from gandalf.data.files import refuse_to_replace
 from gandalf.errors import DataError
+from gandalf.model_folder import PARTS
 from gandalf.report.scores import score_report
-from gandalf.wide.folder import PARTS
 
 if TYPE_CHECKING:
     from gandalf.model import Part

@@ -149,7 +149,7 @@ def _predictor(folder: Path, loading: Loading) -> Predictor:
 
 def chunks_of(source: Source, model: Part) -> Iterator[InputChunk]:
     """Return the texts of the input: standard input, a text, a file of texts or a test split."""
-    from gandalf.model.layout import TEXT_COLUMN
+    from gandalf.model.facts import TEXT_COLUMN
     from gandalf.predict.inputs import InputChunk, is_text, is_text_file, texts_of_file, texts_of_test_split
     from gandalf.predict.stream import STANDARD_INPUT, texts_of_stream
 
@@ -182,7 +182,7 @@ def _on_cluster(
         from gandalf.cluster.client import connected
         from gandalf.cluster.jobs import Job, model_identity, row_groups_of
         from gandalf.cluster.predict import predict_row_groups
-    from gandalf.model.layout import read_facts
+    from gandalf.model.facts import read_facts
 
     if out is None:
         raise DataError("a cluster writes predictions into a folder", remedy="name it: -o predictions")
@@ -226,7 +226,7 @@ def _without_pytorch(folder: Path, loading: Loading, text: str, top: int) -> _Te
 
     Return None for a damaged folder too, so that `_with_pytorch` tells the error.
     """
-    from gandalf.model.layout import CONFIG
+    from gandalf.model_folder import CONFIG
     from gandalf.slim import SlimPredictor
 
     if loading.device == "cuda" or not (folder / CONFIG).is_file():

@@ -145,8 +145,7 @@ def _show_choice(table: dict[str, Any]) -> None:
 
 
 def _show_finished(out: Path, json: bool) -> None:
-    from gandalf.model.layout import METRICS, RECIPE
-    from gandalf.wide.folder import read_json
+    from gandalf.model_folder import METRICS, RECIPE, read_json
 
     if json:
         print_json(read_json(out / METRICS))

@@ -15,9 +15,8 @@ from pyarrow import parquet
 from gandalf.data.files import written
 from gandalf.data.formats.table_files import damaged_parquet, is_table, open_table
 from gandalf.errors import DataError, Findings
-from gandalf.model.layout import CARD, CONFIG, INDEX, INDEX_FACTS, METRICS
+from gandalf.model_folder import CARD, CONFIG, HASHES, INDEX, INDEX_FACTS, METRICS, read_json
 from gandalf.predict.inputs import columns_of
-from gandalf.wide.folder import HASHES, read_json
 
 JOB, DONE, SUCCESS, LABELS = "_job.json", "_done", "_SUCCESS", "_labels.parquet"
 DAMAGE = (pyarrow.ArrowException, OSError)

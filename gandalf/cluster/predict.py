@@ -116,8 +116,8 @@ def forget_model() -> None:
 
 def write_label_table(job: Job) -> None:
     """Write the table of label numbers, ids and texts."""
-    from gandalf.model.layout import LABELS as MODEL_LABELS
-    from gandalf.model.layout import read_facts, read_labels
+    from gandalf.model.facts import read_facts, read_labels
+    from gandalf.model_folder import LABELS as MODEL_LABELS
 
     ids, texts = read_labels(job.model / MODEL_LABELS, read_facts(job.model).labels)
     columns: dict[str, Any] = {"label": pyarrow.array(range(len(texts)), pyarrow.int32())}

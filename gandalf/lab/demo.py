@@ -25,6 +25,7 @@ from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import Scores
 from gandalf.metrics.predictions import test_points
 from gandalf.model import Part
+from gandalf.model_folder import read_json
 from gandalf.predict.files import predict_chunks, write_predictions
 from gandalf.predict.inputs import texts_of_test_split
 from gandalf.predict.predictor import Predictor
@@ -37,7 +38,6 @@ from gandalf.runs.start import changed, train_to_folder
 from gandalf.runs.validation import TOP, Judge, test_scores
 from gandalf.settings import to_dict
 from gandalf.systems import recipe as recipe_of
-from gandalf.wide.folder import read_json
 
 MODEL, BASELINE, PREDICTIONS = "model", "baseline", "predictions"  # folders that are left
 DIM, EPOCHS = 300, 12.0  # less than the recipe: four models in some three minutes on two cores

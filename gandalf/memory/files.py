@@ -14,10 +14,10 @@ from scipy.sparse import csr_array
 
 from gandalf.data.files import read_lines, written
 from gandalf.data.unpack_limits import check_npz
-from gandalf.errors import DataError, Findings
+from gandalf.errors import Findings
 from gandalf.memory.keys import Vectors, check_queries, read_keys
 from gandalf.memory.memory import EXAMPLE, LABEL, POINT, Block, Memory, Record, Voting
-from gandalf.wide.folder import AGAIN, missing_file
+from gandalf.model_folder import damaged, need_file
 
 MEMORY = "memory"  # the kind in `config.json` and `slim.json`
 INNER = "model"  # folder of the model itself, inside the folder of parts
@@ -43,7 +43,7 @@ def check_memory(memory: Memory, vectors: Vectors, folder: Path) -> None:
     try:
         check_queries(memory.blocks[0].keys, vectors)
     except ValueError as error:
-        raise DataError(f"its memory does not fit the model: {error}", remedy=AGAIN, file=folder) from error
+        raise damaged(f"its memory does not fit the model: {error}", folder) from error
 
 
 def read_memory(folder: Path, facts: Mapping[str, Any], labels: int) -> tuple[Memory, float]:
@@ -51,8 +51,7 @@ def read_memory(folder: Path, facts: Mapping[str, Any], labels: int) -> tuple[Me
     weight, voting, number = _facts(facts, folder)
     records = _records(folder / RECORDS)
     path = folder / ARRAYS
-    if not path.is_file():
-        raise missing_file(path)
+    need_file(path)
     try:
         check_npz(path)
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -64,10 +63,10 @@ def read_memory(folder: Path, facts: Mapping[str, Any], labels: int) -> tuple[Me
             raise ValueError("a value does not lie between -1 and 1")
         block = Block(keys, values, records)
     except Exception as error:  # NumPy and zipfile raise errors of many types on a damaged file
-        raise DataError(f"its memory cannot be read ({error})", remedy=AGAIN, file=path) from error
+        raise damaged(f"its memory cannot be read ({error})", path) from error
     if len(block) != number:
         what = f"has {len(block):,} keys, but config.json announces {number:,}"
-        raise DataError(what, remedy=AGAIN, file=path)
+        raise damaged(what, path)
     return Memory((block,), voting), weight
 
 
@@ -82,27 +81,26 @@ def _facts(facts: Mapping[str, Any], folder: Path) -> tuple[float, Voting, int]:
         voting = Voting(*(facts[name] for name in ("temperature", "neighbours", "doubt")))
         weight, number = float(facts["weight"]), int(facts["keys"])
     except (KeyError, TypeError, ValueError) as error:  # DataError is a ValueError
-        raise DataError(f"has no valid facts of its memory ({error})", remedy=AGAIN, file=folder) from error
+        raise damaged(f"has no valid facts of its memory ({error})", folder) from error
     if not 0 < weight <= 1:
-        raise DataError(f"gives its memory the weight {weight}", remedy=AGAIN, file=folder)
+        raise damaged(f"gives its memory the weight {weight}", folder)
     return weight, voting, number
 
 
 def _records(path: Path) -> tuple[Record, ...]:
-    if not path.is_file():
-        raise missing_file(path)
+    need_file(path)
     found: list[Record] = []
     met: set[str | None] = set()
     for line, text in read_lines(path, Findings()):
         try:
             record = Record(**json.loads(text))
         except (ValueError, TypeError, RecursionError) as error:
-            raise DataError("is not a record of a memory", remedy=AGAIN, file=path, line=line) from error
+            raise damaged("is not a record of a memory", path, line=line) from error
         named = record.id is None or isinstance(record.id, str)
         if not isinstance(record.text, str) or record.kind not in KINDS or not named:
-            raise DataError("is not a record of a memory", remedy=AGAIN, file=path, line=line)
+            raise damaged("is not a record of a memory", path, line=line)
         if record.id is not None and record.id in met:
-            raise DataError(f"the id {record.id!r} is there twice", remedy=AGAIN, file=path, line=line)
+            raise damaged(f"the id {record.id!r} is there twice", path, line=line)
         met.add(record.id)
         found.append(record)
     return tuple(found)

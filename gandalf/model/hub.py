@@ -9,7 +9,7 @@ from types import ModuleType
 import torch
 
 from gandalf.errors import DataError
-from gandalf.model.layout import read_facts
+from gandalf.model.facts import read_facts
 from gandalf.model.load import load_model
 from gandalf.model.part import Part
 from gandalf.model.save import save_model

@@ -13,18 +13,18 @@ from torch import Tensor, nn
 
 from gandalf.errors import DataError
 from gandalf.memory.files import INNER, MEMORY, check_memory, read_memory
-from gandalf.model.layout import CONFIG, LABELS, WEIGHTS, Facts, read_facts, read_labels
+from gandalf.model.facts import Facts, read_facts, read_labels
 from gandalf.model.mix import Mix
 from gandalf.model.model import Model
 from gandalf.model.part import Part
 from gandalf.model.trees import Trees, load_trees
 from gandalf.model.with_memory import ModelWithMemory, as_queries
+from gandalf.model_folder import CONFIG, LABELS, PARTS, WEIGHTS, check_hashes, damaged, need_file
 from gandalf.nets.encoder import TextEncoder
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.text.pretrained import MISSING_LIBRARY
 from gandalf.text.tokens import load_tokens
-from gandalf.wide.folder import AGAIN, PARTS, check_hashes, missing_file
 from gandalf.wide.mixing import MIX, read_composition
 from gandalf.wide.wide_model import TREES
 
@@ -91,7 +91,7 @@ def _load_mix(
         about = read_facts(folder / PARTS / name)
         if about.encoder.get("kind") == MIX or about.labels != facts.labels:
             what = f"is no part of this mix of {facts.labels:,} labels"
-            raise DataError(what, remedy=AGAIN, file=folder / PARTS / name)
+            raise damaged(what, folder / PARTS / name)
         parts.append(_load(folder / PARTS / name, about, ids, texts, device))
     return Mix(names, tuple(parts), weights, texts, ids, facts.config, facts.calibration)
 
@@ -102,12 +102,12 @@ def _load_with_memory(
     about = read_facts(folder / PARTS / INNER)
     if about.encoder.get("kind") == MEMORY or about.labels != facts.labels:
         what = f"is no model of {facts.labels:,} labels behind a memory"
-        raise DataError(what, remedy=AGAIN, file=folder / PARTS / INNER)
+        raise damaged(what, folder / PARTS / INNER)
     memory, weight = read_memory(folder, facts.encoder, facts.labels)
     model = _load(folder / PARTS / INNER, about, ids, texts, device)
     reader = facts.encoder.get("reader")
     if isinstance(model, Mix) and reader not in model.names:
-        raise DataError(f"has no part {str(reader)[:40]!r}", remedy=AGAIN, file=folder / PARTS / INNER)
+        raise damaged(f"has no part {str(reader)[:40]!r}", folder / PARTS / INNER)
     found = ModelWithMemory(model, memory, weight, facts.calibration, reader)
     check_memory(memory, as_queries(found.unit_vectors(texts[:1])), folder)
     return found
@@ -129,10 +129,10 @@ def _load_network(
     assert isinstance(encoder, TextEncoder) and isinstance(head, Table)
     if getattr(encoder, "dim", None) != facts.dim:
         what = f"the encoder gives {getattr(encoder, 'dim', None)} numbers and the head takes {facts.dim}"
-        raise DataError(what, remedy=AGAIN, file=folder / CONFIG)
+        raise damaged(what, folder / CONFIG)
     if facts.config.get("encoder") != facts.encoder:
         what = "describes two encoders, that of the recipe and another one"
-        raise DataError(what, remedy=AGAIN, file=folder / CONFIG)
+        raise damaged(what, folder / CONFIG)
     model = Model(tokens, encoder, head, texts, ids, facts.config, facts.calibration)
     model.encoder.to(device).eval()
     model.head.to(device).eval()
@@ -164,13 +164,13 @@ def _build_modules(folder: Path, facts: Facts, vocabulary: int) -> dict[str, nn.
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise missing_file(path)
+    need_file(path)
     try:
         tensors = load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
-        raise DataError(
-            f"cannot be read as safetensors ({str(error).splitlines()[0][:120]})", remedy=AGAIN, file=path
+        raise damaged(
+            f"cannot be read as safetensors ({str(error).splitlines()[0][:120]})",
+            path,
         ) from error
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
@@ -187,7 +187,7 @@ def _built_encoder(options: dict[str, Any], vocabulary: int, path: Path) -> nn.M
         if isinstance(error, DataError) and error.problem.kind == MISSING_LIBRARY:
             raise  # the environment is wrong, not the folder
         reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-        raise DataError(f"no encoder can be built as it says ({reason})", remedy=AGAIN, file=path) from error
+        raise damaged(f"no encoder can be built as it says ({reason})", path) from error
 
 
 def _refuse_deep(options: Mapping[str, Any], tensors: int, path: Path) -> None:
@@ -197,7 +197,7 @@ def _refuse_deep(options: Mapping[str, Any], tensors: int, path: Path) -> None:
             _refuse_deep(value, tensors, path)
         elif "layer" in name and isinstance(value, int) and value > tensors:
             what = f"no encoder can be built as it says ({name} is {value:,}, of {tensors:,} tensors)"
-            raise DataError(what, remedy=AGAIN, file=path)
+            raise damaged(what, path)
 
 
 def _check_shapes(modules: dict[str, nn.Module], tensors: dict[str, Tensor], path: Path) -> None:
@@ -209,13 +209,13 @@ def _check_shapes(modules: dict[str, nn.Module], tensors: dict[str, Tensor], pat
     }
     for name in sorted({*needed, *tensors}):
         if name not in tensors:
-            raise DataError(f"has no {name}, which {CONFIG} calls for", remedy=AGAIN, file=path)
+            raise damaged(f"has no {name}, which {CONFIG} calls for", path)
         if name not in needed:
-            raise DataError(f"holds {name}, which {CONFIG} does not call for", remedy=AGAIN, file=path)
+            raise damaged(f"holds {name}, which {CONFIG} does not call for", path)
         found, expected = tuple(tensors[name].shape), tuple(needed[name].shape)
         if found != expected:
             what = f"{name} has the shape {found}, and {CONFIG} calls for {expected}"
-            raise DataError(what, remedy=AGAIN, file=path)
+            raise damaged(what, path)
 
 
 def _set_tensors(modules: dict[str, nn.Module], tensors: dict[str, Tensor]) -> None:

@@ -18,10 +18,10 @@ from gandalf.errors import DataError
 from gandalf.model.added_labels import checked_labels, with_record
 from gandalf.model.calibration import Calibration
 from gandalf.model.exact import top_k
-from gandalf.model.layout import Facts
+from gandalf.model.facts import Facts
 from gandalf.model.model import Model
 from gandalf.model.part import Extendable, Mask, Part, Vectors
-from gandalf.wide.folder import PARTS
+from gandalf.model_folder import PARTS
 from gandalf.wide.mixing import (
     MIX,
     PROPOSED,

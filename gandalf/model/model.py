@@ -20,9 +20,10 @@ from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
 from gandalf.model.exact import pair_scores, top_k
-from gandalf.model.layout import WEIGHTS, Facts
+from gandalf.model.facts import Facts
 from gandalf.model.new_rows import NewRows
 from gandalf.model.part import Extendable, Mask, largest
+from gandalf.model_folder import WEIGHTS
 from gandalf.nets.encoder import TextEncoder
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gandalf.data.new_labels import NewLabel, new_labels
 from gandalf.model.calibration import Calibration
-from gandalf.model.layout import Facts
+from gandalf.model.facts import Facts
 from gandalf.wide.mixing import NO_LABEL, Floats, Ints
 
 Mask = npt.NDArray[np.bool_]

@@ -15,20 +15,23 @@ from gandalf.data.claim import is_leftover
 from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
 from gandalf.model.card import model_card
-from gandalf.model.layout import (
+from gandalf.model.facts import Facts
+from gandalf.model.part import Part
+from gandalf.model_folder import (
     CARD,
     CONFIG,
     FORMAT,
+    HASHES,
     LABELS,
     METRICS,
+    PARTS,
     RECIPE,
     VERSION,
-    Facts,
     listed_files,
+    read_json,
+    with_hashes,
 )
-from gandalf.model.part import Part
 from gandalf.train.logs import EVENTS, LOG
-from gandalf.wide.folder import HASHES, PARTS, read_json, with_hashes
 
 
 def save_model(

@@ -16,9 +16,9 @@ from gandalf.data.tf_idf import TfIdf
 from gandalf.model.added_labels import checked_labels, with_record
 from gandalf.model.added_terms import fit_added, label_terms
 from gandalf.model.calibration import Calibration
-from gandalf.model.layout import Facts, listed_files
+from gandalf.model.facts import Facts
 from gandalf.model.part import Extendable, Mask, largest
-from gandalf.wide.folder import missing_file
+from gandalf.model_folder import listed_files, need_file
 from gandalf.wide.mixing import Floats, Ints
 from gandalf.wide.wide_model import Added, WideModel, read_wide_model
 
@@ -148,7 +148,6 @@ class Trees(Extendable):
 def load_trees(folder: Path, facts: Facts, ids: list[str] | None, texts: list[str]) -> Trees:
     """Read the files that `Trees.write` wrote."""
     for name in listed_files(folder):
-        if not (folder / name).is_file():
-            raise missing_file(folder / name)
+        need_file(folder / name)
     found = read_wide_model(folder, facts.encoder, facts.labels, facts.dim)
     return Trees(found.words, found.forest, texts, ids, facts.config, facts.calibration, found.added)

@@ -21,11 +21,11 @@ from gandalf.memory.files import INNER, MEMORY, memory_facts, write_memory
 from gandalf.memory.keys import Vectors as Queries
 from gandalf.memory.memory import EXAMPLE, LABEL, Memory, Record, Voice
 from gandalf.model.calibration import Calibration
-from gandalf.model.layout import Facts
+from gandalf.model.facts import Facts
 from gandalf.model.mix import Mix
 from gandalf.model.model import Model
 from gandalf.model.part import Extendable, Mask, Part, Vectors
-from gandalf.wide.folder import PARTS
+from gandalf.model_folder import PARTS
 from gandalf.wide.mixing import PROPOSED, Floats, Ints, Share, as_logits, mixed
 
 

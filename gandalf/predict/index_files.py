@@ -17,10 +17,9 @@ from gandalf.data.claim import only_writer
 from gandalf.data.files import written
 from gandalf.errors import DataError
 from gandalf.model import Model
-from gandalf.model.layout import INDEX, INDEX_FACTS
 from gandalf.model.save import list_files
+from gandalf.model_folder import INDEX, INDEX_FACTS, read_json
 from gandalf.predict.index import LINKS, Hnsw, RowsKind, build_hnsw, empty_graph, row_blocks
-from gandalf.wide.folder import read_json
 
 FORMAT = "gandalf hnsw index"
 WIDEST = 1 << 20  # largest search width that is accepted; faiss counts in 32 bits

@@ -24,11 +24,10 @@ from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
 from gandalf.memory.files import INNER, write_memory
 from gandalf.model import Mix, Model, ModelWithMemory, Part, Trees
-from gandalf.model.layout import LABELS
+from gandalf.model_folder import LABELS, PARTS, SLIM_FACTS, with_hashes
 from gandalf.nets.blocks import drop_parametrizations
 from gandalf.nets.encoders import build_encoder
 from gandalf.slim import (
-    FACTS,
     FORMAT,
     GRAPH,
     NETWORK,
@@ -39,7 +38,6 @@ from gandalf.slim import (
     SlimPredictor,
     read_facts,
 )
-from gandalf.wide.folder import PARTS, with_hashes
 
 MOST_TEXTS = 65_536  # texts in a batch
 CHECKED = 64  # label texts whose scores must agree
@@ -68,7 +66,7 @@ def export_model(model: Part, source: Path, folder: Path, *, overwrite: bool = F
     refused.
     """
     if overwrite and folder.is_dir() and any(folder.iterdir()):
-        read_facts(folder / FACTS)  # raises an error if the folder is no exported model
+        read_facts(folder / SLIM_FACTS)  # raises an error if the folder is no exported model
     with new_folder(folder, overwrite=overwrite, inner=(PARTS,)) as temporary:
         shutil.copyfile(source / LABELS, temporary / LABELS)
         _write_slim(model, temporary)
@@ -86,14 +84,14 @@ def _write_slim(model: Part, folder: Path) -> None:
         "system": model.config.get("system"),
         **_write_files(model, folder),
     }
-    with written(folder / FACTS) as file:
+    with written(folder / SLIM_FACTS) as file:
         file.write(json.dumps(facts, indent=2) + "\n")
 
 
 def _add_hashes(folder: Path) -> None:
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    facts = with_hashes(read_facts(folder / FACTS), folder / FACTS, names)
-    with written(folder / FACTS) as file:
+    facts = with_hashes(read_facts(folder / SLIM_FACTS), folder / SLIM_FACTS, names)
+    with written(folder / SLIM_FACTS) as file:
         file.write(json.dumps(facts, indent=2) + "\n")
 
 

@@ -16,16 +16,18 @@ from gandalf.data.lengths import EMPTY_TEXT_REMEDY, count_empty, cut_sentence
 from gandalf.errors import DataError, argument
 from gandalf.memory.files import ARRAYS as MEMORY_ARRAYS
 from gandalf.memory.files import RECORDS as MEMORY_RECORDS
-from gandalf.model.layout import (
+from gandalf.model_folder import (
     CARD,
     CHECKPOINTS,
     CONFIG,
     FORMAT,
     LABELS,
     METRICS,
+    PARTS,
     RECIPE,
     WEIGHTS,
     is_searching,
+    read_json,
 )
 from gandalf.recipe import Recipe
 from gandalf.settings import as_toml, changes, read_toml, to_dict, updated
@@ -34,7 +36,6 @@ from gandalf.text import subwords, words
 from gandalf.train.checkpoint import Checkpoints
 from gandalf.train.logs import EVENTS, LOG, Listener
 from gandalf.train.parallel.ranks import ONE, Ranks
-from gandalf.wide.folder import PARTS, read_json
 from gandalf.wide.wide_model import SETTINGS
 from gandalf.wide.wide_model import WORDS as TREE_WORDS
 

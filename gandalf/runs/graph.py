@@ -52,7 +52,7 @@ def check_teacher(folder: str | None) -> str:
     if folder is None:
         what = "targets of a teacher need a model whose encoder was trained on pairs"
         raise DataError(what, remedy=f"name its folder as the teacher; one is made by {TRAIN}")
-    from gandalf.model.layout import read_facts
+    from gandalf.model.facts import read_facts
 
     config = read_facts(Path(folder)).config
     try:

@@ -15,7 +15,7 @@ from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions
 from gandalf.model import Calibration, Mix, Part
-from gandalf.model.layout import CHECKPOINTS
+from gandalf.model_folder import CHECKPOINTS
 from gandalf.nets.encoders import encoder_kind
 from gandalf.recipe import MemorySettings, Recipe
 from gandalf.runs.candidates import (

@@ -19,8 +19,9 @@ from gandalf.data.load import load
 from gandalf.errors import DataError, argument
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Part, write_model
-from gandalf.model.layout import CHECKPOINTS, SEARCH, TEXT_COLUMN
+from gandalf.model.facts import TEXT_COLUMN
 from gandalf.model.trees import Trees
+from gandalf.model_folder import CHECKPOINTS, SEARCH, read_json
 from gandalf.recipe import Recipe
 from gandalf.runs.candidates import Teller
 from gandalf.runs.checks import check_run
@@ -43,7 +44,6 @@ from gandalf.systems import AUTO, default_system
 from gandalf.systems import recipe as recipe_of
 from gandalf.train.logs import Listener
 from gandalf.train.machine_memory import peak_bytes
-from gandalf.wide.folder import read_json
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,1 +1,1 @@
-"""Predict without PyTorch: wide models, mixes of probabilities, and checks of model folders."""
+"""Predict without PyTorch: wide models, mixes of probabilities, networks of words."""

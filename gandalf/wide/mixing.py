@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gandalf.errors import DataError
-from gandalf.wide.folder import AGAIN, name_inside
+from gandalf.model_folder import damaged, name_inside
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
@@ -70,15 +69,15 @@ def read_composition(names: object, weights: object, path: Path) -> tuple[tuple[
     """Return names and weights of a mix's parts as stored in a file; raise a DataError if they are not
     valid."""
     if not isinstance(names, list) or not isinstance(weights, list):
-        raise DataError("does not list the parts of a mix and their weights", remedy=AGAIN, file=path)
+        raise damaged("does not list the parts of a mix and their weights", path)
     parts = tuple(name_inside(name, path) for name in names)
     try:
         found = tuple(float(weight) for weight in weights)
     except (TypeError, ValueError) as error:
-        raise DataError(f"has weights that are no numbers ({error})", remedy=AGAIN, file=path) from error
+        raise damaged(f"has weights that are no numbers ({error})", path) from error
     wrong = wrong_composition(parts, found)
     if wrong is not None:
-        raise DataError(wrong, remedy=AGAIN, file=path)
+        raise damaged(wrong, path)
     return parts, found
 
 

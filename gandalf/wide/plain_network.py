@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gandalf.errors import DataError
+from gandalf.model_folder import damaged
 from gandalf.text.tokens import Tokens, load_tokens
-from gandalf.wide.folder import AGAIN
 from gandalf.wide.plain import BLOCKS, Floats, Ints, PlainBagOfWords, Tensors, first_of_one, scores_of_one
 
 BAG_OF_WORDS = "bag-of-words"  # the kind of encoder that runs so
@@ -70,7 +70,7 @@ def read_plain_network(folder: Path, weights: str, encoder: dict[str, Any], labe
             raise ValueError("there are more or fewer words or labels")
     except (KeyError, ValueError, TypeError, IndexError) as error:
         what = f"does not hold the weights that the folder speaks of ({error})"
-        raise DataError(what, remedy=AGAIN, file=folder / weights) from error
+        raise damaged(what, folder / weights) from error
     return PlainNetwork(tokens, made, rows, bias)
 
 
@@ -90,7 +90,7 @@ def _read_tensors(path: Path) -> Tensors:
         tensors: Tensors = load_file(path)
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0][:120]
-        raise DataError(f"cannot be read as safetensors ({reason})", remedy=AGAIN, file=path) from error
+        raise damaged(f"cannot be read as safetensors ({reason})", path) from error
     for name, tensor in tensors.items():
         if tensor.dtype == np.float32 and not np.isfinite(tensor).all():
             raise DataError(

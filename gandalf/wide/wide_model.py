@@ -20,7 +20,7 @@ from gandalf.data.files import moved_in, written
 from gandalf.data.matrix_files import read_npz
 from gandalf.data.tf_idf import KINDS, TfIdf
 from gandalf.errors import DataError
-from gandalf.wide.folder import AGAIN, missing_file, read_json
+from gandalf.model_folder import damaged, need_file, read_json
 from gandalf.wide.mixing import NO_LABEL, Floats, Ints, as_logits
 
 TREES = "trees"  # the kind in `config.json` and `slim.json`
@@ -170,17 +170,16 @@ def read_wide_model(folder: Path, facts: Mapping[str, Any], labels: int, size: i
     omikuji = need_omikuji()
     words = _read_words(folder / WORDS, size - 1)
     added = _read_added(folder / ADDED_ROWS, facts, labels, size)
-    if not (folder / SETTINGS).is_file():
-        raise missing_file(folder / SETTINGS)
+    need_file(folder / SETTINGS)
     try:
         with silenced():
             forest = omikuji.Model.load(str(folder))
     except (RuntimeError, OSError, ValueError) as error:
-        raise DataError(f"its trees cannot be read ({error})", remedy=AGAIN, file=folder) from error
+        raise damaged(f"its trees cannot be read ({error})", folder) from error
     # omikuji does not notice missing trees. Folders of early releases do not store their number.
     if forest.n_trees != facts.get("trees", forest.n_trees) or forest.n_features > size:
         what = f"has {forest.n_trees} trees over {forest.n_features:,} terms, which differs from its config"
-        raise DataError(what, remedy=AGAIN, file=folder)
+        raise damaged(what, folder)
     return WideModel(words, forest, labels - (0 if added is None else len(added)), added)
 
 
@@ -209,24 +208,23 @@ def _read_words(path: Path, expected: int) -> TfIdf:
             raise ValueError("there is no kind of word")
         words = TfIdf(tuple(map(str, found["words"])), np.asarray(found["idf"], dtype=np.float32), kinds)
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"has no valid list of words ({error})", remedy=AGAIN, file=path) from error
+        raise damaged(f"has no valid list of words ({error})", path) from error
     if len(words.words) != expected or words.idf.shape != (expected,):
         what = f"does not have the {expected:,} words that config.json announces"
-        raise DataError(what, remedy=AGAIN, file=path)
+        raise damaged(what, path)
     return words
 
 
 def _read_added(path: Path, facts: Mapping[str, Any], labels: int, size: int) -> Added | None:
     if "added_slope" not in facts:
         return None
-    if not path.is_file():
-        raise missing_file(path)
+    need_file(path)
     try:
         rows = csr_array(read_npz(path))
         found = Added(rows, float(facts["added_slope"]), float(facts["added_offset"]))
     except Exception as error:  # NumPy and zipfile raise errors of many types on a damaged file
-        raise DataError(f"its added labels cannot be read ({error})", remedy=AGAIN, file=path) from error
+        raise damaged(f"its added labels cannot be read ({error})", path) from error
     if rows.shape[1] != size or rows.shape[0] >= labels:
         what = "does not have the added labels that config.json announces"
-        raise DataError(what, remedy=AGAIN, file=path)
+        raise damaged(what, path)
     return found

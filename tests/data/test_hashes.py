@@ -123,7 +123,7 @@ def test_an_export_is_refused_like_a_model(copy, tmp_path):
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "a/../../b", ".", 5, None])
 def test_no_name_of_a_hashed_file_leaves_the_folder(name, copy):
-    from gandalf.wide.folder import with_hashes
+    from gandalf.model_folder import with_hashes
 
     config = json.loads((copy / "config.json").read_text("utf-8"))
     del config["sha256"]
@@ -142,7 +142,7 @@ def test_no_name_of_a_hashed_file_leaves_the_folder(name, copy):
 )
 def test_no_name_in_a_folder_leads_out_of_it(name, copy):
     """Of a hashed file, of a part of a mix, and of a part of an exported mix: one function confines them."""
-    from gandalf.wide.folder import HASHES, _facts_hash
+    from gandalf.model_folder import HASHES, _facts_hash
     from gandalf.wide.mixing import read_composition
 
     path = copy / "config.json"

@@ -20,6 +20,7 @@ from gandalf.errors import DataError
 from gandalf.estimator import GandalfClassifier
 from gandalf.model import Calibration, Mix, ModelWithMemory, load_model, save_model
 from gandalf.model.part import best_of_dense
+from gandalf.model_folder import HASHES, SLIM_FACTS
 from gandalf.predict.explain import Explainer, cosines
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.queries import Query, answer
@@ -27,8 +28,7 @@ from gandalf.runs.prepare import background_of
 from gandalf.serve.app import create_app
 from gandalf.serve.journal import Journal
 from gandalf.serve.service import Served, Service
-from gandalf.slim import FACTS, SlimPredictor
-from gandalf.wide.folder import HASHES
+from gandalf.slim import SlimPredictor
 from gandalf.wide.mixing import NO_LABEL, as_logits, mixed
 
 TEXTS = [*small_splits().test.texts[:12], "", "neverseenword"]
@@ -369,7 +369,7 @@ def test_names_that_leave_the_folder_are_refused(name, tmp_path):
     done("export", tmp_path / "source", tmp_path / "slim")
     for path, of_parts in (
         (tmp_path / "model" / "config.json", "encoder"),
-        (tmp_path / "slim" / FACTS, None),
+        (tmp_path / "slim" / SLIM_FACTS, None),
     ):
         facts = json.loads(path.read_bytes())
         del facts[HASHES]  # as in a folder of someone who wants it to be read
@@ -412,7 +412,7 @@ def test_an_index_is_for_a_network_alone(tmp_path):
 def test_an_export_of_an_earlier_release_is_read(tmp_path):
     save_model(small_network(), tmp_path / "model")
     done("export", tmp_path / "model", tmp_path / "slim")
-    path = tmp_path / "slim" / FACTS
+    path = tmp_path / "slim" / SLIM_FACTS
     facts = json.loads(path.read_bytes())
     del facts[HASHES]  # there were none
     path.write_text(json.dumps({name: facts[name] for name in facts if name not in ("kind", "size")}))

@@ -15,8 +15,9 @@ from small_transformer import small_bert
 
 from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
+from gandalf.model_folder import SLIM_FACTS
 from gandalf.predict.predictor import Predictor
-from gandalf.slim import FACTS, FORMAT, VERSION, SlimPredictor
+from gandalf.slim import FORMAT, VERSION, SlimPredictor
 
 done = partial(command_line.done, "export")
 fails = partial(command_line.fails, "export")
@@ -30,7 +31,9 @@ def exported(request, tmp_path_factory):
     place = tmp_path_factory.mktemp("onnx")
     save_model(small_model(request.param, calibrated=request.param != "inception"), place / "model")
     (place / "slim").mkdir()
-    (place / "slim" / FACTS).write_text(json.dumps({"format": FORMAT, "version": VERSION}))  # an earlier one
+    (place / "slim" / SLIM_FACTS).write_text(
+        json.dumps({"format": FORMAT, "version": VERSION})
+    )  # an earlier one
     said = done(place / "model", place / "slim", "--overwrite")
     assert "differ by at most" in said
     return place / "model", place / "slim"
@@ -97,7 +100,7 @@ def test_what_is_refused(exported, tmp_path):
     for k in (0, 6):
         with pytest.raises(DataError, match=f"k is {k}"):
             found.predict("x", k)
-    (tmp_path / FACTS).write_text('{"format": "other"}')
+    (tmp_path / SLIM_FACTS).write_text('{"format": "other"}')
     with pytest.raises(DataError, match="of this version"):
         SlimPredictor(tmp_path)
 

@@ -13,8 +13,8 @@ from small_model import small_model
 
 from gandalf.model import load_model, save_model
 from gandalf.model.exact import top_k
-from gandalf.model.layout import INDEX, INDEX_FACTS
 from gandalf.model.save import foreign_files, save_derived
+from gandalf.model_folder import INDEX, INDEX_FACTS
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table, _rounded
 from gandalf.predict import codes, index_files

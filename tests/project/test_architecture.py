@@ -15,7 +15,7 @@ PACKAGE = Path(gandalf.__file__).parent
 # A room may import only rooms that stand before it (and itself).
 ROOMS = (
     *("errors", "progress", "settings", "compiled", "data", "graph", "augment", "metrics"),
-    *("text", "wide", "memory", "nets", "train", "model", "slim", "predict", "cluster"),
+    *("text", "model_folder", "wide", "memory", "nets", "train", "model", "slim", "predict", "cluster"),
     *("recipe", "systems", "runs", "estimator"),
     *("report", "serve", "lab", "cli", "__main__"),
 )
@@ -23,7 +23,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 LIGHT = {"numpy", "scipy", "typer", "rich", "filelock", "gandalf"}
 # The engine, which the extra [train] brings; the rooms before it do without.
 ENGINE = {room: {"torch", "tokenizers", "safetensors"} for room in ROOMS[ROOMS.index("text") :]}
-ENGINE |= {room: set() for room in ("wide", "memory", "slim", "report", "cli", "__main__")}
+ENGINE |= {room: set() for room in ("model_folder", "wide", "memory", "slim", "report", "cli", "__main__")}
 ENGINE["serve"] |= {
     "fastapi",
     "starlette",

@@ -19,7 +19,7 @@ import gandalf
 from gandalf import estimator
 from gandalf.errors import DataError
 from gandalf.estimator import GandalfClassifier
-from gandalf.wide.folder import HASHES
+from gandalf.model_folder import HASHES
 
 # ---- what it predicts
 

@@ -9,13 +9,13 @@ from small_runs import KilledError, at_step, killed, same, small, small_splits
 
 from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
+from gandalf.model_folder import HASHES
 from gandalf.recipe import Recipe
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.session import told_apart, train
 from gandalf.settings import differing, override, to_dict
 from gandalf.systems import recipe
 from gandalf.train.checkpoint import Checkpoints
-from gandalf.wide.folder import HASHES
 
 PAIRS = ("siamese.pair_batch=32", "siamese.pair_epochs=2")
 
