@@ -25,7 +25,7 @@ from gandalf.model.facts import read_facts as read_trained
 from gandalf.model.facts import read_labels
 from gandalf.model_folder import CONFIG, LABELS, PARTS, SLIM_FACTS, WEIGHTS, check_hashes, damaged
 from gandalf.text.tokens import check_texts, load_tokens
-from gandalf.wide.mixing import MIX, NO_LABEL, PROPOSED, as_logits, mixed, read_composition, weighted
+from gandalf.wide.mixing import MIX, NO_LABEL, PROPOSED, mixed, read_composition, weighted
 from gandalf.wide.plain_network import BAG_OF_WORDS, can_be_plain, read_plain_network
 from gandalf.wide.wide_model import TREES, read_wide_model
 
@@ -236,14 +236,12 @@ class _WithMemory:
     def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
         ids, scores = self._model.best(texts, min(max(k, PROPOSED), self._size))
         near = self._memory.nearest(self._reader.unit_vectors(texts))
-        both = self._memory.weighted_lists((ids, self._calibration(scores)), near, self._weight)
-        return mixed(both, (1.0, 1.0), k)
+        return self._memory.best_with((ids, self._calibration(scores)), near, self._weight, k)
 
     def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
         near = self._memory.nearest(self._reader.unit_vectors(texts))
-        trust = 1 - self._weight * self._memory.label_share(near)[:, np.newaxis]
-        own = self._calibration(self._model.score(texts, labels))
-        return as_logits(trust * own + self._weight * self._memory.score(near, labels))
+        probabilities = self._calibration(self._model.score(texts, labels))
+        return self._memory.score_with(probabilities, near, self._weight, labels)
 
     def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return self._model.knows(texts)

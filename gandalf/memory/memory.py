@@ -15,18 +15,16 @@ from scipy.sparse import csr_array, vstack
 from gandalf.errors import DataError
 from gandalf.memory.keys import NO_KEY, DenseKeys, Floats, Ints, SparseKeys, Vectors, join_keys, keys_of
 from gandalf.metrics.topk import find_pairs
-from gandalf.wide.mixing import NO_LABEL, PROPOSED, Lists
+from gandalf.wide.mixing import NO_LABEL, PROPOSED, Lists, as_logits, mixed
 
 LEAST_TEMPERATURE = 1e-3  # lower values have no meaning, because cosines have five digits
-RECORD_BYTES = (
-    340  # memory of a record, its two strings and its entry in the table of ids, without characters
-)
+RECORD_BYTES = 340  # of a record, its two strings and its entry in the table of ids, without characters
 POINT, LABEL, EXAMPLE = "point", "label", "example"  # kinds of sources of a key
 
 
 @dataclass(frozen=True)
 class Voting:
-    """How the nearest keys vote: by a softmax of their cosines and of `doubt`.
+    """Settings of the vote, which is a softmax of the cosines of the nearest keys and of `doubt`.
 
     A key with cosine `doubt` has the same vote as the doubt. The vote of the doubt goes to the model, so that
     distant keys hardly change the answer of the model. With None there is no doubt.
@@ -44,11 +42,11 @@ class Voting:
 
     def shares(self, cosines: Floats) -> npt.NDArray[np.float64]:
         """Return the share of each key in the vote; the shares of a row sum to at most 1."""  # shape: (N, n)
-        said = cosines.astype(np.float64) / self.temperature
+        logits = cosines.astype(np.float64) / self.temperature
         doubt = -np.inf if self.doubt is None else self.doubt / self.temperature
-        top = np.maximum(said.max(axis=1, initial=-np.inf), doubt)[:, np.newaxis]
+        top = np.maximum(logits.max(axis=1, initial=-np.inf), doubt)[:, np.newaxis]
         top = np.where(np.isneginf(top), 0.0, top)
-        weights = np.exp(said - top)
+        weights = np.exp(logits - top)
         total = weights.sum(axis=1, keepdims=True) + np.exp(doubt - top)
         return np.asarray(weights / np.maximum(total, 1e-300), dtype=np.float64)
 
@@ -63,8 +61,8 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Voice:
-    """A key that voted for a label."""
+class Vote:
+    """A vote of a key for a label, or against it."""
 
     record: Record
     cosine: float
@@ -73,7 +71,7 @@ class Voice:
 
 
 @dataclass(frozen=True, eq=False)
-class Near:
+class NearestKeys:
     """The keys nearest to each query, nearest first: number of the block, place in the block, and cosine."""
 
     blocks: Ints  # shape: (N, n)
@@ -107,8 +105,8 @@ class Block:
     def nbytes(self) -> int:
         """Return the approximate bytes of keys, values and records."""
         values = self.values.data.nbytes + self.values.indices.nbytes + self.values.indptr.nbytes
-        written = sum(len(record.text) + len(record.id or "") for record in self.records)
-        return self.keys.nbytes + values + written + RECORD_BYTES * len(self)
+        characters = sum(len(record.text) + len(record.id or "") for record in self.records)
+        return self.keys.nbytes + values + characters + RECORD_BYTES * len(self)
 
     @cached_property
     def example_places(self) -> dict[str, int]:
@@ -190,23 +188,18 @@ class Memory:
         """Return the block and place of each example by its id."""
         return Examples(self.blocks)
 
-    def nearest(self, queries: Vectors) -> Near:
+    def nearest(self, queries: Vectors) -> NearestKeys:
         """Return the keys that vote, nearest first."""
         number = self.voting.neighbours
         found = [block.keys.nearest(queries, number) for block in self.blocks]
-        places = np.concatenate([each for each, _ in found], axis=1)  # shape: (N, C)
-        cosines = np.concatenate([each for _, each in found], axis=1)  # shape: (N, C)
-        of_block = np.repeat(np.arange(len(found)), [each.shape[1] for each, _ in found])  # shape: (C,)
+        places, cosines = (np.concatenate(each, axis=1) for each in zip(*found, strict=True))  # shape: (N, C)
+        blocks = np.repeat(np.arange(len(found)), [each.shape[1] for each, _ in found])  # shape: (C,)
         order = np.argsort(-cosines, axis=1, kind="stable")[:, :number]
-        return Near(
-            of_block[order],
-            np.take_along_axis(places, order, axis=1),
-            np.take_along_axis(cosines, order, axis=1),
-        )
+        taken = (np.take_along_axis(each, order, axis=1) for each in (places, cosines))
+        return NearestKeys(blocks[order], *taken)
 
-    def label_share(self, near: Near) -> npt.NDArray[np.float64]:
-        """Return the share of the vote of keys with a positive value; the rest is doubt, or keys with
-        negative values."""
+    def label_share(self, near: NearestKeys) -> npt.NDArray[np.float64]:
+        """Return the share of the keys with a positive value; doubt and other keys have the rest."""
         shares = self.voting.shares(near.cosines)  # shape: (N, n)
         for number, block in enumerate(self.blocks):
             silent = (near.blocks == number) & (near.places != NO_KEY)
@@ -214,55 +207,66 @@ class Memory:
             shares[silent] = 0.0
         return np.asarray(shares.sum(axis=1))
 
-    def weighted_lists(
-        self, model: Lists, near: Near, weight: float, exclude: csr_array | None = None
-    ) -> list[Lists]:
-        """Return the weighted lists of a model and of the memory; the model gets the share that the keys
-        leave."""
-        ids, probabilities = model
-        trust = 1 - weight * self.label_share(near)[:, np.newaxis]
-        recalled, votes = self.lists(near, max(ids.shape[1], PROPOSED), exclude)
-        return [(ids, trust * probabilities), (recalled, weight * votes)]
+    def best_with(
+        self, proposed: Lists, near: NearestKeys, weight: float, k: int, exclude: csr_array | None = None
+    ) -> tuple[Ints, Floats]:
+        """Return ids and logits of the k best labels by a model's proposals and by votes of this weight."""
+        ids, probabilities = proposed
+        voted, votes = self.strongest_votes(near, max(ids.shape[1], PROPOSED), exclude)
+        weighted = [(ids, self.trust(near, weight) * probabilities), (voted, weight * votes)]
+        return mixed(weighted, (1.0, 1.0), k)
 
-    def votes(self, near: Near) -> csr_array:
-        """Return the votes for every label."""  # shape: (N, L)
-        of, labels, votes = self._single_votes(near)
-        return csr_array((votes, (of, labels)), shape=(len(near.places), self.num_labels))
+    def score_with(
+        self, probabilities: npt.NDArray[np.float64], near: NearestKeys, weight: float, labels: Ints
+    ) -> Floats:
+        """Return logits of labels by a model's probabilities and by votes of this weight."""
+        # shape of probabilities, labels and result: (N, C)
+        return as_logits(self.trust(near, weight) * probabilities + weight * self.votes_for(near, labels))
 
-    def lists(self, near: Near, size: int, exclude: csr_array | None = None) -> Lists:
+    def trust(self, near: NearestKeys, weight: float) -> npt.NDArray[np.float64]:
+        """Return the weight of the model: what a memory of this weight leaves, and its doubt."""  # (N, 1)
+        return np.asarray(1 - weight * self.label_share(near)[:, np.newaxis])
+
+    def strongest_votes(self, near: NearestKeys, size: int, exclude: csr_array | None = None) -> Lists:
         """Return ids and votes of the labels with a vote, the largest absolute votes first."""
-        of, labels, votes = self._single_votes(near)
-        pairs, at = np.unique(of * self.num_labels + labels, return_inverse=True)
+        rows, labels, votes = self._single_votes(near)
+        pairs, at = np.unique(rows * self.num_labels + labels, return_inverse=True)
         votes = np.bincount(at, votes, len(pairs)).astype(np.float64)
-        of, labels = np.divmod(pairs, self.num_labels)
+        rows, labels = np.divmod(pairs, self.num_labels)
         if exclude is not None:
-            kept = find_pairs(csr_array(exclude).sorted_indices(), of, labels) < 0
-            of, labels, votes = of[kept], labels[kept], votes[kept]
-        order = np.lexsort((labels, -np.abs(votes), of))
-        of, labels, votes = of[order], labels[order], votes[order]
-        place = np.arange(len(of)) - np.searchsorted(of, of)  # place of the label in the list of its query
-        listed = place < size
+            kept = find_pairs(csr_array(exclude).sorted_indices(), rows, labels) < 0
+            rows, labels, votes = rows[kept], labels[kept], votes[kept]
+        order = np.lexsort((labels, -np.abs(votes), rows))
+        rows, labels, votes = rows[order], labels[order], votes[order]
+        rank = np.arange(len(rows)) - np.searchsorted(rows, rows)  # among the labels of its query
+        listed = rank < size
         ids = np.full((len(near.places), size), NO_LABEL, dtype=np.int64)
-        said = np.zeros(ids.shape)
-        ids[of[listed], place[listed]], said[of[listed], place[listed]] = labels[listed], votes[listed]
-        return ids, said
+        values = np.zeros(ids.shape)
+        ids[rows[listed], rank[listed]] = labels[listed]
+        values[rows[listed], rank[listed]] = votes[listed]
+        return ids, values
 
-    def _single_votes(self, near: Near) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
+    def _single_votes(self, near: NearestKeys) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
         """Return query, label and vote for each value of each voting key; a label may occur several times."""
         shares = self.voting.shares(near.cosines)
-        of, labels, votes = [], [], []
+        queries, labels, votes = [], [], []
         for number, block in enumerate(self.blocks):
             rows, columns = np.nonzero((near.blocks == number) & (near.places != NO_KEY))
             ends, places = block.values.indptr, near.places[rows, columns]
             lengths = ends[places + 1] - ends[places]
             before = np.cumsum(lengths) - lengths
             at = np.arange(lengths.sum()) + np.repeat(ends[places] - before, lengths)
-            of.append(np.repeat(rows, lengths))
+            queries.append(np.repeat(rows, lengths))
             labels.append(block.values.indices[at].astype(np.int64))
             votes.append(np.repeat(shares[rows, columns], lengths) * block.values.data[at])
-        return np.concatenate(of), np.concatenate(labels), np.concatenate(votes)
+        return np.concatenate(queries), np.concatenate(labels), np.concatenate(votes)
 
-    def score(self, near: Near, labels: Ints) -> npt.NDArray[np.float64]:
+    def votes(self, near: NearestKeys) -> csr_array:
+        """Return the votes for every label."""  # shape: (N, L)
+        queries, labels, votes = self._single_votes(near)
+        return csr_array((votes, (queries, labels)), shape=(len(near.places), self.num_labels))
+
+    def votes_for(self, near: NearestKeys, labels: Ints) -> npt.NDArray[np.float64]:
         """Return the votes of each query for the labels of its row of `labels`."""  # shape: (N, C) -> (N, C)
         votes = self.votes(near).sorted_indices()
         rows = np.repeat(np.arange(len(labels)), labels.shape[1])
@@ -270,17 +274,17 @@ class Memory:
         found: npt.NDArray[np.float64] = np.append(votes.data, 0.0)[at].reshape(labels.shape)
         return found
 
-    def voices(self, query: Vectors, label: int) -> list[Voice]:
-        """Return the keys that vote for or against a label, the largest votes first; `query` is one row."""
+    def votes_on(self, query: Vectors, label: int) -> list[Vote]:
+        """Return the votes for or against a label, the largest votes first; `query` is one row."""
         near = self.nearest(query)
         shares = self.voting.shares(near.cosines)[0]
-        found: list[Voice] = []
+        found: list[Vote] = []
         for at, (number, place) in enumerate(zip(near.blocks[0], near.places[0], strict=True)):
             value = 0.0 if place == NO_KEY else float(self.blocks[number].values[place, label])
             if value:
                 record, cosine = self.blocks[number].records[place], float(near.cosines[0, at])
-                found.append(Voice(record, cosine, float(shares[at]), value))
-        return sorted(found, key=lambda voice: -abs(voice.share * voice.value))
+                found.append(Vote(record, cosine, float(shares[at]), value))
+        return sorted(found, key=lambda vote: -abs(vote.share * vote.value))
 
     def appended(self, vectors: Vectors, values: csr_array, records: Sequence[Record]) -> Memory:
         """Return a memory with more keys; the first block is shared, not copied."""

@@ -19,14 +19,14 @@ from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.memory.files import INNER, MEMORY, memory_facts, write_memory
 from gandalf.memory.keys import Vectors as Queries
-from gandalf.memory.memory import EXAMPLE, LABEL, Memory, Record, Voice
+from gandalf.memory.memory import EXAMPLE, LABEL, Memory, Record, Vote
 from gandalf.model.calibration import Calibration
 from gandalf.model.facts import Facts
 from gandalf.model.mix import Mix
 from gandalf.model.model import Model
 from gandalf.model.part import Extendable, Mask, Part, Vectors
 from gandalf.model_folder import PARTS
-from gandalf.wide.mixing import PROPOSED, Floats, Ints, Share, as_logits, mixed
+from gandalf.wide.mixing import PROPOSED, Floats, Ints, Share
 
 
 @dataclass
@@ -118,33 +118,30 @@ class ModelWithMemory(Extendable):
         """Return the k best labels by the model's proposals and the votes for texts with these vectors."""
         ids, scores = proposed
         near = self.memory.nearest(as_queries(vectors))
-        both = self.memory.weighted_lists((ids, self._probabilities(scores)), near, self.weight, exclude)
-        return mixed(both, (1.0, 1.0), k)
+        return self.memory.best_with((ids, self._probabilities(scores)), near, self.weight, k, exclude)
 
     def score(self, texts: Sequence[str], labels: Ints) -> Floats:
         """Return the logit of each text with each of its own labels."""  # shape: (N, C) -> (N, C)
         near = self.memory.nearest(as_queries(self.unit_vectors(texts)))
-        trust = 1 - self.weight * self.memory.label_share(near)[:, np.newaxis]
-        own = self._probabilities(self.model.score(texts, labels))
-        return as_logits(trust * own + self.weight * self.memory.score(near, labels))
+        probabilities = self._probabilities(self.model.score(texts, labels))
+        return self.memory.score_with(probabilities, near, self.weight, labels)
 
     def shares(self, text: str, label: int) -> tuple[Share, ...]:
         """Return the probabilities of a label by model and memory; their weighted sum is the label's."""
         one = np.array([[label]])
         near = self.memory.nearest(as_queries(self.unit_vectors([text])))
-        trust = 1 - self.weight * float(self.memory.label_share(near)[0])
-        own = float(self._probabilities(self.model.score([text], one))[0, 0])
+        probability = float(self._probabilities(self.model.score([text], one))[0, 0])
         return (
-            Share(INNER, trust, own),
-            Share(MEMORY, self.weight, float(self.memory.score(near, one)[0, 0])),
+            Share(INNER, float(self.memory.trust(near, self.weight)[0, 0]), probability),
+            Share(MEMORY, self.weight, float(self.memory.votes_for(near, one)[0, 0])),
         )
 
     def _probabilities(self, scores: Floats) -> npt.NDArray[np.float64]:
         return (self.model.calibration or Calibration())(scores)
 
-    def voices(self, text: str, label: int) -> list[Voice]:
-        """Return the remembered points that vote for or against a label, the strongest vote first."""
-        return self.memory.voices(as_queries(self.unit_vectors([text])), label)
+    def votes_on(self, text: str, label: int) -> list[Vote]:
+        """Return the votes of remembered points for or against a label, the strongest vote first."""
+        return self.memory.votes_on(as_queries(self.unit_vectors([text])), label)
 
     def knows(self, texts: Sequence[str]) -> Mask:
         """Return True for each text of which at least one token is known."""

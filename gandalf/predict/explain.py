@@ -191,13 +191,13 @@ class Explainer:
             return None
         return tuple(
             Remembered(
-                voice.record.text,
-                voice.record.kind,
-                voice.record.id,
-                voice.cosine,
-                self.model.weight * voice.share * voice.value,
+                vote.record.text,
+                vote.record.kind,
+                vote.record.id,
+                vote.cosine,
+                self.model.weight * vote.share * vote.value,
             )
-            for voice in self.model.voices(text, label)[:shown]
+            for vote in self.model.votes_on(text, label)[:shown]
         )
 
     def _check(self, label: int) -> None:

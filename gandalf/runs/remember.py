@@ -15,7 +15,7 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions
 from gandalf.memory.keys import join_keys, keys_of
-from gandalf.memory.memory import LABEL, POINT, Block, Memory, Near, Record, Voting
+from gandalf.memory.memory import LABEL, POINT, Block, Memory, NearestKeys, Record, Voting
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Calibration, Mix, ModelWithMemory, Part
 from gandalf.model.examples import with_examples_of
@@ -28,7 +28,7 @@ from gandalf.runs.mix import Asked, Fitted, fit_mix, held_points
 from gandalf.runs.session import train
 from gandalf.runs.trees import FIGURES
 from gandalf.runs.validation import HeldAnswers, Trained
-from gandalf.wide.mixing import PROPOSED, mixed
+from gandalf.wide.mixing import PROPOSED
 
 LabelValues = Literal["none", "own", "graph"]  # no label keys; the label itself; its row of the label graph
 LABEL_VALUES: tuple[LabelValues, ...] = ("own", "graph", "none")
@@ -187,7 +187,7 @@ class _Vectors:
 def _trials(vectors: _Vectors, asked: Asked, options: MemoryOptions) -> Iterator[Trial]:
     """Yield every combination of values of label keys, temperature and doubt."""
     graph = any_label_graph(vectors.rest, options.graph).matrix if "graph" in options.label_values else None
-    found: dict[bool, Near] = {}  # by whether there are label keys: the search takes longest
+    found: dict[bool, NearestKeys] = {}  # by whether there are label keys: the search takes longest
     for label_values in options.label_values:
         memory = Memory((vectors.block(label_values, graph),), Voting(neighbours=options.neighbours))
         with_labels = label_values != "none"
@@ -200,7 +200,7 @@ def _trials(vectors: _Vectors, asked: Asked, options: MemoryOptions) -> Iterator
             yield Trial(label_values, voting, fitted)
 
 
-def _votings(near: Near, options: MemoryOptions) -> Iterator[Voting]:
+def _votings(near: NearestKeys, options: MemoryOptions) -> Iterator[Voting]:
     """Yield votings without doubt, and with a doubt as near as the nearest key of half the points."""
     nearest = near.cosines[:, 0][np.isfinite(near.cosines[:, 0])]
     middle = round(float(np.median(nearest)), 3) if len(nearest) else None
@@ -209,11 +209,11 @@ def _votings(near: Near, options: MemoryOptions) -> Iterator[Voting]:
             yield Voting(temperature, options.neighbours, doubt)
 
 
-def _answers(memory: Memory, near: Near, asked: Asked) -> HeldAnswers:
+def _answers(memory: Memory, near: NearestKeys, asked: Asked) -> HeldAnswers:
     """Return what the memory says by itself, where its doubt speaks for the model."""
     model = asked.answers[MODEL]
-    both = memory.weighted_lists((model.ids, model.probabilities), near, 1.0, asked.held.exclude)
-    ids, logits = mixed(both, (1.0, 1.0), PROPOSED)
+    proposed = (model.ids, model.probabilities)
+    ids, logits = memory.best_with(proposed, near, 1.0, PROPOSED, asked.held.exclude)
     return HeldAnswers(asked.splits, ids, logits, Calibration())
 
 

@@ -40,7 +40,7 @@ def test_an_example_counts_for_its_text_and_says_so(kind):
     longer = with_examples(model, [Example(TEXTS[0], [label], id="mine")])
     assert isinstance(longer, ModelWithMemory) and longer.num_labels == model.num_labels
     assert chance(longer, TEXTS[0], label) > chance(model, TEXTS[0], label) + 0.02
-    loudest = longer.voices(TEXTS[0], label)[0]
+    loudest = longer.votes_on(TEXTS[0], label)[0]
     assert (loudest.record.id, loudest.record.kind, loudest.value) == ("mine", "example", 1.0)
     back = without_example(longer, "mine")
     assert chance(back, TEXTS[0], label) == pytest.approx(chance(model, TEXTS[0], label), abs=1e-6)
@@ -361,7 +361,7 @@ def test_a_journal_outlives_a_change_of_the_folder(tmp_path):
     assert Service(Served(Predictor(plain)), journal=Journal(path, plain)).examples == 1
     holding = with_examples(plain, [Example(TEXTS[1], [3], id="new")])
     again = Service(Served(Predictor(holding)), journal=Journal(path, holding))
-    assert again.examples == 1 and again.served.model.voices(TEXTS[1], 2)
+    assert again.examples == 1 and again.served.model.votes_on(TEXTS[1], 2)
 
 
 def test_an_example_of_the_folder_is_removed_by_its_id(tmp_path):

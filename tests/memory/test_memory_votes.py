@@ -70,8 +70,8 @@ def test_votes_are_those_of_a_loop_over_all_keys(kind, voting):
     found = memory.votes(near).toarray()
     np.testing.assert_allclose(found, expected, atol=2e-3)
     every = np.tile(np.arange(LABELS), (9, 1))
-    np.testing.assert_allclose(memory.score(near, every), found, atol=1e-12)
-    ids, said = memory.lists(near, LABELS)
+    np.testing.assert_allclose(memory.votes_for(near, every), found, atol=1e-12)
+    ids, said = memory.strongest_votes(near, LABELS)
     for row in range(9):
         own = {label: value for label, value in enumerate(found[row]) if value}
         listed = dict(zip(ids[row][ids[row] >= 0].tolist(), said[row][ids[row] >= 0], strict=True))
@@ -168,7 +168,7 @@ def test_examples_count_at_once_and_leave_nothing_when_removed(kind, tmp_path):
         longer.votes(longer.nearest(more)).toarray()[0, 0]
         > memory.votes(memory.nearest(more)).toarray()[0, 0]
     )
-    loud = longer.voices(more[[0]], 0)[0]
+    loud = longer.votes_on(more[[0]], 0)[0]
     assert loud.record.id == "e0" and loud.cosine == pytest.approx(1.0, abs=0.01) and loud.value == 1.0
     back = longer.without([f"e{at}" for at in range(7)])
     same = [each.votes(each.nearest(queries)).toarray() for each in (back, memory)]
@@ -208,7 +208,7 @@ def test_doubt_keeps_a_few_keys_from_answering_for_everything():
 def test_a_text_without_a_known_term_gets_no_votes():
     memory = memory_of(sparse_unit(10), some_values(10))
     empty = csr_array((1, 40), dtype=np.float32)
-    assert memory.votes(memory.nearest(empty)).nnz == 0 and memory.voices(empty, 0) == []
+    assert memory.votes(memory.nearest(empty)).nnz == 0 and memory.votes_on(empty, 0) == []
 
 
 def test_dense_and_sparse_keys_do_not_mix():

@@ -211,7 +211,7 @@ def test_an_explanation_adds_up(part):
         model, memory = found.shares
         mean = model.weight * model.probability + memory.weight * memory.probability
         assert float(expit(score)[0, 0]) == pytest.approx(mean, abs=1e-5)
-        spoken = [voice.share * voice.value for voice in part.voices(text, label)]
+        spoken = [vote.share * vote.value for vote in part.votes_on(text, label)]
         assert memory.probability == pytest.approx(sum(spoken), abs=1e-5)
         assert [each.share for each in found.remembered] == pytest.approx([0.4 * each for each in spoken[:5]])
     else:
