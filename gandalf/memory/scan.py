@@ -11,6 +11,7 @@ from gandalf.errors import DataError
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
 BITS, PLACES = 4, 16  # bits of a code, which suit the processor's look-up tables; values of a code
 BY_BLOCKS = 15  # implementation of faiss that is fastest for a few queries at a time
 SAMPLE = 10_000  # rows that determine the range of each number
@@ -33,23 +34,34 @@ def make_scan(rows: Floats) -> Any:  # noqa: ANN401  faiss has no types
     Each number is rounded to the nearest of 16 evenly spaced places of its range. faiss would learn the
     places by k-means, which takes twenty times as long and finds fewer of the nearest rows.
     """
-    library, width = need_faiss(), rows.shape[1]
     low, step = _ranges(rows)  # shape: (dim,)
-    codes = library.IndexPQ(width, width, BITS, library.METRIC_INNER_PRODUCT)
     places = low[:, np.newaxis] + step[:, np.newaxis] * np.arange(PLACES, dtype=np.float32)
-    library.copy_array_to_vector(places.ravel(), codes.pq.centroids)
+    chunks = (np.rint((rows[at : at + CHUNK] - low) / step) for at in range(0, len(rows), CHUNK))
+    packed = [pack_codes(np.clip(chunk, 0, PLACES - 1).astype(np.uint8)) for chunk in chunks]
+    return scan_of_codes(np.concatenate(packed), places, rows.shape[1])
+
+
+def scan_of_codes(packed: Bytes, values: Floats, width: int) -> Any:  # noqa: ANN401  faiss has no types
+    """Return a scan of rows of this width; `values` are the numbers that each value of a code stands for."""
+    # shape of packed: (N, codes / 2); shape of values: (codes, 16) or (codes, 16, 2)
+    library = need_faiss()
+    codes = library.IndexPQ(width, len(values), BITS, library.METRIC_INNER_PRODUCT)
+    library.copy_array_to_vector(values.ravel(), codes.pq.centroids)
     codes.is_trained = True
-    chunks = (rows[at : at + CHUNK] for at in range(0, len(rows), CHUNK))
-    packed = [_packed(np.rint((chunk - low) / step)) for chunk in chunks]
-    library.copy_array_to_vector(np.concatenate(packed).ravel(), codes.codes)
-    codes.ntotal = len(rows)
+    library.copy_array_to_vector(packed.ravel(), codes.codes)
+    codes.ntotal = len(packed)
     scan = library.IndexPQFastScan(codes)
     scan.implem = BY_BLOCKS
     return scan
 
 
-def make_short_scan(rows: Floats) -> Any:  # noqa: ANN401  faiss has no types
-    """Return an empty scan that will stand for two numbers of a row by one code; the rows are a sample.
+def pack_codes(codes: Bytes) -> Bytes:
+    """Pack two codes into a byte, the first in the lower half."""  # shape: (N, codes) -> (N, codes / 2)
+    return np.asarray(codes[:, 0::2] | (codes[:, 1::2] << BITS), dtype=np.uint8)
+
+
+def make_pair_scan(rows: Floats) -> Any:  # noqa: ANN401  faiss has no types
+    """Return an empty scan whose codes stand for two numbers of a row each; the rows are a sample.
 
     The 16 pairs of numbers that a code can stand for are learnt by k-means.
     """
@@ -66,9 +78,8 @@ def search_scan(scan: Any, queries: Floats, number: int) -> tuple[Floats, Ints]:
     faiss leaves out rows whose codes have the lowest score there is: all rows, if the codes tell nothing
     apart. The first rows that are missing then take the empty places, with a score of -inf.
     """
-    scores, places = scan.search(
-        np.ascontiguousarray(queries), min(number, scan.ntotal)
-    )  # shape: (N, number)
+    # shape of both: (N, number)
+    scores, places = scan.search(np.ascontiguousarray(queries), min(number, scan.ntotal))
     for row in np.flatnonzero((places < 0).any(axis=1)):
         empty = places[row] < 0
         others = np.setdiff1d(np.arange(scan.ntotal), places[row][~empty])
@@ -83,28 +94,13 @@ def _ranges(rows: Floats) -> tuple[Floats, Floats]:
     return low.astype(np.float32), np.maximum((high - low) / (PLACES - 1), 1e-12).astype(np.float32)
 
 
-def _packed(places: Floats) -> npt.NDArray[np.uint8]:
-    """Return codes of places, two to a byte, the first in the lower half."""  # shape: (N, dim / 2)
-    codes = np.clip(places, 0, PLACES - 1).astype(np.uint8)
-    return np.asarray(codes[:, 0::2] | (codes[:, 1::2] << BITS), dtype=np.uint8)
+def copy_scan(scan: Any) -> Any:  # noqa: ANN401
+    """Return a copy that can be changed; the given scan stays."""
+    copy = need_faiss().clone_index(scan)
+    copy.implem = BY_BLOCKS  # faiss does not copy the choice of the implementation
+    return copy
 
 
-def longer_scan(scan: Any, rows: Floats) -> Any:  # noqa: ANN401
-    """Return a scan that also holds codes of these rows; the given one stays."""
-    longer = need_faiss().clone_index(scan)
-    longer.implem = BY_BLOCKS  # a copy forgets it
-    longer.add(rows)
-    return longer
-
-
-def shorter_scan(scan: Any, places: npt.NDArray[np.int64]) -> Any:  # noqa: ANN401
-    """Return a scan without the codes at these places; the given one stays."""
-    shorter = need_faiss().clone_index(scan)
-    shorter.implem = BY_BLOCKS
-    shorter.remove_ids(places)
-    return shorter
-
-
-def of_even_width(rows: Floats) -> Floats:
-    """Return the rows with a zero behind if their width is odd: codes are read two at a time."""
+def pad_to_even_width(rows: Floats) -> Floats:
+    """Append a zero to each row if the width is odd: codes are read two at a time."""
     return np.pad(rows, ((0, 0), (0, 1))) if rows.shape[1] % 2 else rows

@@ -8,21 +8,26 @@ any rows. More candidates must be scored again than with four bits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from gandalf.memory.scan import BY_BLOCKS, CHUNK, SAMPLE, longer_scan, need_faiss, search_scan, shorter_scan
-
-Floats = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int64]
-PLACES = 4  # values of the code of a number
-STEP = (
-    0.9957  # between two places, in standard deviations: the least error for four places of a normal number
+from gandalf.memory.scan import (
+    CHUNK,
+    SAMPLE,
+    Bytes,
+    Floats,
+    Ints,
+    copy_scan,
+    pack_codes,
+    scan_of_codes,
+    search_scan,
 )
+
+PLACES = 4  # values of the code of a number
+STEP = 0.9957  # standard deviations between two places: the least error for four places of a normal number
 WIDTH = 4  # the width of a row is a multiple of this: two numbers in a code, two codes in a byte
 SEED = 0  # seed of the rotation
 
@@ -31,35 +36,31 @@ SEED = 0  # seed of the rotation
 class TurnedScan:
     """Codes of rows for a search by inner product; adding or removing rows returns another scan."""
 
-    codes: Any  # faiss.IndexPQFastScan
+    scan: Any  # faiss.IndexPQFastScan
 
     @classmethod
     def of(cls, number: int, rows_at: Callable[[slice | Ints], Floats]) -> TurnedScan:
         """Return the codes of `number` rows; `rows_at` returns some rows at a time."""
         low, step = _places(_rotated(rows_at(_sample(number))))  # shape: (dim,)
-        library, width = need_faiss(), len(low)
-        codes = library.IndexPQ(width, width // 2, 4, library.METRIC_INNER_PRODUCT)
-        library.copy_array_to_vector(_centroids(low, step).ravel(), codes.pq.centroids)
-        codes.is_trained = True
         chunks = (_rotated(rows_at(slice(at, at + CHUNK))) for at in range(0, number, CHUNK))
         packed = [_packed(np.rint((chunk - low) / step)) for chunk in chunks]
-        library.copy_array_to_vector(np.concatenate(packed).ravel(), codes.codes)
-        codes.ntotal = number
-        scan = library.IndexPQFastScan(codes)
-        scan.implem = BY_BLOCKS
-        return cls(scan)
+        return cls(scan_of_codes(np.concatenate(packed), _code_values(low, step), len(low)))
 
     def search(self, queries: Floats, number: int) -> tuple[Floats, Ints]:
         """Return scores and places of the best rows of each query, by their codes."""
-        return search_scan(self.codes, _rotated(queries), number)
+        return search_scan(self.scan, _rotated(queries), number)
 
     def longer(self, rows: Floats) -> TurnedScan:
         """Return a scan with more rows; this one does not change."""
-        return replace(self, codes=longer_scan(self.codes, _rotated(rows)))
+        scan = copy_scan(self.scan)
+        scan.add(_rotated(rows))
+        return TurnedScan(scan)
 
     def shorter(self, places: Ints) -> TurnedScan:
         """Return a scan without the rows at `places`; this one does not change."""
-        return replace(self, codes=shorter_scan(self.codes, places))
+        scan = copy_scan(self.scan)
+        scan.remove_ids(places)
+        return TurnedScan(scan)
 
 
 def _sample(number: int) -> Ints:
@@ -85,15 +86,14 @@ def _places(sample: Floats) -> tuple[Floats, Floats]:
     return (sample.mean(axis=0) - step * (PLACES - 1) / 2).astype(np.float32), step.astype(np.float32)
 
 
-def _centroids(low: Floats, step: Floats) -> Floats:
-    """Return the pairs of values of all codes."""  # shape: (dim / 2, 16, 2)
+def _code_values(low: Floats, step: Floats) -> Floats:
+    """Return the two numbers that each value of each code stands for."""  # shape: (dim / 2, 16, 2)
     places = low[:, np.newaxis] + step[:, np.newaxis] * np.arange(PLACES, dtype=np.float32)  # (dim, 4)
     first, second = np.repeat(places[0::2], PLACES, axis=1), np.tile(places[1::2], (1, PLACES))
     return np.ascontiguousarray(np.stack([first, second], axis=2))
 
 
-def _packed(places: Floats) -> npt.NDArray[np.uint8]:
+def _packed(places: Floats) -> Bytes:
     """Return the codes of the numbers, four numbers in a byte, the first pair in the lower half."""
     numbers = np.clip(places, 0, PLACES - 1).astype(np.uint8)  # shape: (N, dim)
-    pairs = numbers[:, 0::2] * PLACES + numbers[:, 1::2]
-    return np.asarray(pairs[:, 0::2] | (pairs[:, 1::2] << 4), dtype=np.uint8)
+    return pack_codes(numbers[:, 0::2] * PLACES + numbers[:, 1::2])

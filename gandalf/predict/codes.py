@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gandalf.memory.scan import SAMPLE, make_scan, make_short_scan, of_even_width, search_scan
+from gandalf.memory.scan import SAMPLE, make_pair_scan, make_scan, pad_to_even_width, search_scan
 from gandalf.model import Model
 from gandalf.model.exact import RowBlocks
 from gandalf.predict.index import (
@@ -76,7 +76,7 @@ def build_codes(model: Model, rows: RowsKind = "float32") -> Codes:
         found = _deep_enough(_turned(model, len(harder.x)), DEPTHS_TURNED, harder)
         if found.recall >= ENOUGH:
             return found
-    scan = make_scan(of_even_width(np.concatenate(row_blocks(model.head))))
+    scan = make_scan(pad_to_even_width(np.concatenate(row_blocks(model.head))))
     return _deep_enough(Codes(scan, model.num_labels, DEPTHS[0], queries=len(test.x)), DEPTHS, test)
 
 
@@ -108,7 +108,7 @@ def _turned(model: Model, queries: int) -> Codes:
     some = np.concatenate([block[:: max(1, model.num_labels // SAMPLE)] for block in blocks]) - mean
     texts = with_one(model.vectors(sample_label_texts(model, TEXTS)).cpu().numpy())
     of_rows, of_texts = axes(some, texts, AXES)
-    scan = make_short_scan(some @ of_rows)
+    scan = make_pair_scan(some @ of_rows)
     for block in blocks:
         scan.add((block - mean) @ of_rows)  # the mean row changes all scores of a text alike
     return Codes(scan, model.num_labels, DEPTHS_TURNED[0], queries=queries, turn=of_texts)
