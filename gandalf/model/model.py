@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import save_file
 from scipy.sparse import csr_array
 from torch import Tensor
 from torch.nn import functional as F
 
-from gandalf.data.files import moved_in
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.model.calibration import Calibration
@@ -23,9 +20,8 @@ from gandalf.model.exact import pair_scores, top_k
 from gandalf.model.facts import Facts
 from gandalf.model.new_rows import NewRows
 from gandalf.model.part import Extendable, Mask, largest
-from gandalf.model_folder import WEIGHTS
+from gandalf.model.weights import check_options, write_weights
 from gandalf.nets.encoder import TextEncoder
-from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 from gandalf.progress import track
@@ -136,45 +132,14 @@ class Model(Extendable):
 
     def facts(self) -> Facts:
         """Return the facts for `config.json`; raise a DataError if they do not describe the encoder."""
-        options = self.config.get("encoder")
-        try:
-            with torch.device("meta"):  # compares shapes, takes no memory
-                again = build_encoder(options or {}, self.tokens.size)
-        except (DataError, TypeError) as error:
-            what = f"the model's config does not say how its encoder is built ({error})"
-            raise DataError(what, remedy="set config['encoder'] to what build_encoder was given") from error
-        expected, found = (
-            {name: value.shape for name, value in each.state_dict().items()} for each in (again, self.encoder)
-        )
-        if expected != found:
-            what = "the encoder is not the one that the model's config and tokens describe"
-            raise DataError(what, remedy="set config['encoder'] to what build_encoder was given")
-        return Facts(dict(options or {}), self.num_labels, self.head.dim, self.config, self.calibration)
+        options = dict(self.config.get("encoder") or {})
+        check_options(options, self.encoder, self.tokens.size)
+        return Facts(options, self.num_labels, self.head.dim, self.config, self.calibration)
 
     def write(self, folder: Path) -> None:
         """Write tokens and weights into an existing folder."""
         self.tokens.save(folder)
-        path = folder / WEIGHTS
-        try:
-            with moved_in(folder, WEIGHTS) as inner:
-                save_file(self._tensors(), inner / WEIGHTS)
-            # safetensors writes files that only their owner may read. Copy the mode of another file.
-            others = (each for each in folder.iterdir() if each != path and each.is_file())
-            path.chmod(next(others).stat().st_mode)
-        except (OSError, SafetensorError) as error:  # a full disk raises either
-            raise DataError(f"cannot be written ({error})", file=path) from error
-
-    def _tensors(self) -> dict[str, Tensor]:
-        """Return all weights and buffers by name; safetensors needs separate memory for each."""
-        tensors: dict[str, Tensor] = {}
-        seen: set[int] = set()
-        for part, module in (("encoder", self.encoder), ("head", self.head)):
-            for name, tensor in module.state_dict().items():
-                tensor = tensor.detach().cpu().contiguous()
-                address = tensor.untyped_storage().data_ptr()
-                tensors[f"{part}.{name}"] = tensor.clone() if address in seen else tensor
-                seen.add(address)
-        return tensors
+        write_weights(self.encoder, self.head, folder)
 
     def with_label_maker(self) -> Model:
         """Return the model with a fitted maker of new rows, and with memory reserved for new rows.

@@ -272,7 +272,7 @@ def test_a_full_disk_gets_a_sentence(error, tmp_path, monkeypatch):
     def full(*_):
         raise error
 
-    monkeypatch.setattr("gandalf.model.model.save_file", full)
+    monkeypatch.setattr("gandalf.model.weights.save_file", full)
     with pytest.raises(DataError, match=r"model\.safetensors: cannot be written \(No space left\)"):
         save_model(small_model(), tmp_path / "model")
     assert list(tmp_path.iterdir()) == []

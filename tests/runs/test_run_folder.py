@@ -26,11 +26,11 @@ def splits() -> Splits:
 
 def test_a_killed_writer_leaves_a_run_that_can_be_resumed(splits, tmp_path, monkeypatch):
     """Whatever file of the model was the last to be written: without config.json it is none."""
-    from gandalf.model import model, save
+    from gandalf.model import save, weights
 
     out, whole = tmp_path / "out", tmp_path / "whole"
     train_to_folder(splits, small(), RunPlace(whole))
-    for home, name in ((model, "save_file"), (save, "model_card"), (save, "write_json")):
+    for home, name in ((weights, "save_file"), (save, "model_card"), (save, "write_json")):
         with monkeypatch.context() as patch, pytest.raises(KilledError):
             patch.setattr(home, name, lambda *_: killed())
             train_to_folder(splits, small(), RunPlace(out, resume=out.exists(), minutes=0))

@@ -32,7 +32,7 @@ def shard_name(rank: int, world: int) -> str:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> int:
     """Write the tensors to a file and return its checksum."""
-    save_file(_unshared(tensors), path)
+    save_file(separate_memory(tensors), path)
     return checksum(path)
 
 
@@ -85,8 +85,8 @@ def _read_rows(file: Any, name: str, rows: slice | None) -> Tensor:  # noqa: ANN
     return tensor
 
 
-def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return contiguous tensors without shared memory, as safetensors wants them."""
+def separate_memory(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return contiguous tensors that share no memory, as safetensors needs them."""
     unshared: dict[str, Tensor] = {}
     taken = set()
     for name, tensor in tensors.items():
