@@ -94,6 +94,7 @@ def predictor_of(folder: str, search: str) -> Predictor:
     """The model as it is served."""
     from gandalf.model import Model
     from gandalf.predict.codes import build_codes
+    from gandalf.predict.index import IndexSearch
     from gandalf.predict.index_files import stored_or_built
 
     model = load_model(folder)
@@ -102,7 +103,7 @@ def predictor_of(folder: str, search: str) -> Predictor:
         predictor.prepare()
         return predictor
     made = build_codes(model) if search == "codes" else stored_or_built(model, Path(folder), "float32")[0]
-    return Predictor(model, search=made.over(model.head))
+    return Predictor(model, search=IndexSearch(made, model.head))
 
 
 def ask(model: str, texts: list[str], search: str) -> dict[str, Any]:
@@ -127,14 +128,14 @@ def ask(model: str, texts: list[str], search: str) -> dict[str, Any]:
 def recall_of(predictor: Predictor, texts: list[str]) -> dict[str, Any]:
     """Of a search that may miss labels: what it is, and its recall against exact search, of these texts."""
     from gandalf.model.exact import top_k
-    from gandalf.predict.index import AT, IndexSearch, recalled
+    from gandalf.predict.index import RECALL_AT, IndexSearch, recalled
 
     search = predictor.search
     if not isinstance(search, IndexSearch):
         return {}
     x = predictor.network.vectors(texts)
-    recall = recalled(search(x, AT)[0], top_k(x, predictor.network.head, AT)[0])
-    return {"search": str(search.index), f"recall@{AT}": round(recall, 4)}
+    recall = recalled(search(x, RECALL_AT)[0], top_k(x, predictor.network.head, RECALL_AT)[0])
+    return {"search": str(search.index), f"recall@{RECALL_AT}": round(recall, 4)}
 
 
 # ---- the command

@@ -35,6 +35,7 @@ from gandalf.metrics.predictions import test_points
 from gandalf.model import Model, ModelWithMemory, save_model
 from gandalf.model.with_memory import as_queries
 from gandalf.predict.codes import build_codes
+from gandalf.predict.index import IndexSearch
 from gandalf.predict.predictor import Predictor
 
 MADE = "made"
@@ -116,7 +117,7 @@ def in_process(both: ModelWithMemory, texts: list[str]) -> dict[str, Any]:
     index, keys = build_codes(model), both.memory.blocks[0].keys
     assert isinstance(keys, DenseKeys)
     found: dict[str, Any] = {"labels": model.num_labels, "keys": len(keys)}
-    search = index.over(Predictor(model).network.head)
+    search = IndexSearch(index, Predictor(model).network.head)
     parts = {"model": model, "model and memory": both}
     found |= timed({name: Predictor(part, search=search) for name, part in parts.items()}, texts)
     found["recall"] = recall(keys, as_queries(model.unit_vectors(texts[:EXACT])), 50)

@@ -13,7 +13,7 @@ import torch
 from gandalf.model import Model
 from gandalf.model.exact import top_k
 from gandalf.predict.codes import build_codes
-from gandalf.predict.index import ENOUGH, WIDTHS, recalled, row_blocks, with_one
+from gandalf.predict.index import ENOUGH_RECALL, WIDTHS, IndexSearch, recalled, row_blocks, with_one
 from gandalf.predict.index_files import stored_or_built
 
 K = 10
@@ -35,14 +35,14 @@ def in_process(model: Model, folder: Path, texts: list[str]) -> dict[str, Any]:
         hnsw, _ = stored_or_built(model, folder, "float32")
         found["hnsw"] = {
             "width": hnsw.width,
-            **_timed(lambda some: hnsw.over(model.head)(some, K)[0], x, exact),
+            **_timed(lambda some: IndexSearch(hnsw, model.head)(some, K)[0], x, exact),
         }
         found |= _hnswlib(rows, folder, x, exact)
     del rows
     codes = build_codes(model)
     found["codes"] = {
         "scored_again": codes.depth,
-        **_timed(lambda some: codes.over(model.head)(some, K)[0], x, exact),
+        **_timed(lambda some: IndexSearch(codes, model.head)(some, K)[0], x, exact),
     }
     return found
 
@@ -75,7 +75,7 @@ def _hnswlib(rows: Array, folder: Path, x: torch.Tensor, exact: Array) -> dict[s
 
     for width in WIDTHS:
         index.set_ef(width)
-        if recalled(search(x), exact) >= ENOUGH:
+        if recalled(search(x), exact) >= ENOUGH_RECALL:
             break
     return {"hnswlib": {"width": width, **_timed(search, x, exact)}}
 

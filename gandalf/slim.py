@@ -38,7 +38,7 @@ BATCH = 256  # texts that are scored with all labels at once
 
 Ids = npt.NDArray[np.int64]
 Probabilities = npt.NDArray[np.float32]
-Named = list[tuple[str, float]]  # label text and probability, best first
+NamedLabels = list[tuple[str, float]]  # label text and probability, best first
 
 
 class SlimPart(Protocol):
@@ -119,11 +119,11 @@ class SlimPredictor:
         return self._part.score(texts, every)
 
     @overload
-    def named(self, texts: str, k: int = 5) -> Named: ...  # type: ignore[overload-overlap]  # str comes first
+    def named(self, texts: str, k: int = 5) -> NamedLabels: ...  # type: ignore[overload-overlap]  # str comes first
     @overload
-    def named(self, texts: Sequence[str], k: int = 5) -> list[Named]: ...
+    def named(self, texts: Sequence[str], k: int = 5) -> list[NamedLabels]: ...
 
-    def named(self, texts: str | Sequence[str], k: int = 5) -> Named | list[Named]:
+    def named(self, texts: str | Sequence[str], k: int = 5) -> NamedLabels | list[NamedLabels]:
         """Like `predict`, but return a list of (label text, probability); for several texts, a list of
         lists."""
         ids, scores = self.predict(texts, k)
@@ -131,7 +131,7 @@ class SlimPredictor:
             return self._names(ids, scores)
         return [self._names(*row) for row in zip(ids, scores, strict=True)]
 
-    def _names(self, ids: Ids, scores: Probabilities) -> Named:
+    def _names(self, ids: Ids, scores: Probabilities) -> NamedLabels:
         return [
             (self.label_texts[id], score)
             for id, score in zip(ids.tolist(), scores.tolist(), strict=True)

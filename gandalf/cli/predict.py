@@ -28,9 +28,9 @@ from gandalf.report.bars import bar
 
 if TYPE_CHECKING:
     from gandalf.model import Part
+    from gandalf.model.known_labels import Labelled
     from gandalf.predict.inputs import InputChunk
     from gandalf.predict.predictor import Predictor
-    from gandalf.predict.tables import Named
 
 ON_SCREEN, IN_FILE = 5, 100  # labels for each text
 
@@ -215,7 +215,7 @@ def _answer_lines(folder: Path, loading: Loading, top: int, threshold: float | N
 class _TextLabels:
     """The labels of one text."""
 
-    model: Named
+    model: Labelled
     labels: list[tuple[int, float]]  # best first
     known: bool  # True if the model knows something in the text
     calibrated: bool
@@ -254,7 +254,7 @@ def _label_scores(ids: npt.NDArray[np.int64], scores: npt.NDArray[np.float32]) -
     return [(label, score) for label, score in both if label >= 0]
 
 
-def _described(model: Named, label: int) -> dict[str, Any]:
+def _described(model: Labelled, label: int) -> dict[str, Any]:
     ids = model.label_ids
     return {"label": label, "id": None if ids is None else ids[label], "text": model.label_texts[label]}
 

@@ -38,7 +38,7 @@ def make_scan(rows: Floats) -> Any:  # noqa: ANN401  faiss has no types
     places = low[:, np.newaxis] + step[:, np.newaxis] * np.arange(PLACES, dtype=np.float32)
     chunks = (np.rint((rows[at : at + CHUNK] - low) / step) for at in range(0, len(rows), CHUNK))
     packed = [pack_codes(np.clip(chunk, 0, PLACES - 1).astype(np.uint8)) for chunk in chunks]
-    return scan_of_codes(np.concatenate(packed), places, rows.shape[1])
+    return scan_of_codes(np.concatenate(packed), places.astype(np.float32), rows.shape[1])
 
 
 def scan_of_codes(packed: Bytes, values: Floats, width: int) -> Any:  # noqa: ANN401  faiss has no types

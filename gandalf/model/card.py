@@ -25,7 +25,8 @@ def model_card(model: Part, metrics: Mapping[str, Any] | None) -> str:
     sections = (
         _header(system, data, metrics),
         f"# {system}{about}",
-        f"Predicts which of {model.num_labels:,} labels a short text has. Made with gandalf: {model.about}",
+        f"Predicts which of {model.num_labels:,} labels a short text has. "
+        f"Made with gandalf: {model.card_summary}",
         _USE,
         "## Scores\n\n" + (_UNCALIBRATED if model.calibration is None else _CALIBRATED),
         _figures_section(metrics),
@@ -33,7 +34,7 @@ def model_card(model: Part, metrics: Mapping[str, Any] | None) -> str:
         _added_labels_section(model.config),
         _limits_section(model),
         "## Recipe\n\n`config.json` holds every setting, defaults included.\n\n"
-        + _settings_list(_settings(model.config), model.unheeded),
+        + _settings_list(_settings(model.config), model.unused_settings),
     )
     return "\n\n".join(section for section in sections if section) + "\n"
 
@@ -88,7 +89,7 @@ def _limits_section(model: Part) -> str:
     return f"""## Intended use and limits
 
 For ranking the labels in `labels.jsonl` on texts like the training texts, such as to suggest related items
-to a person. {model.reads} It knows no other labels, and
+to a person. {model.card_limits} It knows no other labels, and
 it ranks some label first however foreign the text: use a threshold. Frequent labels are predicted better
 than rare ones. Whatever is one-sided or wrong in the training data is so in the predictions: do not let it
 decide about people alone."""
@@ -149,14 +150,14 @@ def _settings(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return recipe if isinstance(recipe, Mapping) else config
 
 
-def _settings_list(config: Mapping[str, Any], unheeded: Container[str]) -> str:
+def _settings_list(config: Mapping[str, Any], unused_settings: Container[str]) -> str:
     """Return the plain settings, down to one level of tables, without those that do not apply."""
     lines = []
     for name, value in config.items():
-        if name in unheeded:
+        if name in unused_settings:
             continue
         if isinstance(value, Mapping):
-            shown = {key: each for key, each in value.items() if f"{name}.{key}" not in unheeded}
+            shown = {key: each for key, each in value.items() if f"{name}.{key}" not in unused_settings}
             inner = ", ".join(f"{key} {_shown(each)}" for key, each in shown.items() if _is_plain(each))
             lines.append(f"- {name}: {inner}")
         elif _is_plain(value):

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
 from gandalf.errors import DataError
-from gandalf.wide.plain import first_of_one, scores_of_one
+from gandalf.wide.mixing import NO_LABEL, Floats, Ints, no_labels, pad_row
+from gandalf.wide.plain import best_places, label_scores
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
 BestLabels = tuple[Tensor, Tensor]  # label ids and scores, best first; shape of both: (B, k)
 
 BATCH = 1_024  # points that are scored against a block of labels at once
@@ -58,58 +56,68 @@ def top_k(
     if k < 1 or block < 1 or batch < 1:
         raise DataError(f"k, block and batch must be at least 1, not {k}, {block} and {batch}")
     if exclude is not None and exclude.shape != (len(x), head.num_labels):
-        expected = f"{len(x):,} x {head.num_labels:,}"
-        raise DataError(
-            f"exclude is {exclude.shape[0]:,} x {exclude.shape[1]:,} where {expected} is expected"
-        )
-    ids = np.full((len(x), k), -1, dtype=np.int64)  # shape: (N, k)
-    scores = np.full((len(x), k), -np.inf, dtype=np.float32)  # shape: (N, k)
+        (rows, columns), expected = exclude.shape, f"{len(x):,} x {head.num_labels:,}"
+        raise DataError(f"exclude is {rows:,} x {columns:,} where {expected} is expected")
     exact = precision == torch.float32
     if len(x) == 1 and head.num_labels <= block and exact and x.device.type == "cpu":
-        of_one = _best_of_one(x, head, k, exclude)
+        of_one = _best_of_one_point(x, head, k, exclude)
         if of_one is not None:
             return of_one
-    edges = [*range(0, head.num_labels, block), head.num_labels]
+    scan = _Scan(head, [*range(0, head.num_labels, block), head.num_labels], precision)
+
+    def best(points: Tensor, excluded: csr_array | None) -> BestLabels:
+        if exact:
+            return scan.best(points, k, excluded)
+        return _scored_again(points, head, scan.best(points, 2 * k + 32, excluded), k)
+
+    return search_in_batches(best, x, k, exclude, batch)
+
+
+def search_in_batches(
+    best: Callable[[Tensor, csr_array | None], BestLabels],
+    x: Tensor,
+    k: int,
+    exclude: csr_array | None,
+    batch: int = BATCH,
+) -> tuple[Ints, Floats]:
+    """Return the results of a search of some points at a time, in the form of `top_k`."""
+    ids, scores = no_labels(len(x), k)
     for start in range(0, len(x), batch):
         rows = slice(start, start + batch)
-        scan = _Scan(head, edges, k if exact else 2 * k + 32, precision)
-        found = scan.best(x[rows], None if exclude is None else exclude[rows])
-        found_ids, found_scores = found if exact else _scored_again(x[rows], head, found, k)
+        found_ids, found_scores = best(x[rows], None if exclude is None else exclude[rows])
         if bool(found_scores.isnan().any()):
             raise DataError("the scores are not numbers", remedy="train again: the training has diverged")
         width = found_ids.shape[1]
-        found_ids = found_ids.masked_fill(found_scores == -torch.inf, -1)
-        ids[rows, :width], scores[rows, :width] = found_ids.cpu().numpy(), found_scores.cpu().numpy()
+        ids[rows, :width] = found_ids.masked_fill(found_scores == -torch.inf, NO_LABEL).cpu().numpy()
+        scores[rows, :width] = found_scores.cpu().numpy()
     return ids, scores
 
 
-def _best_of_one(x: Tensor, head: RowBlocks, k: int, exclude: csr_array | None) -> tuple[Ints, Floats] | None:
+def _best_of_one_point(
+    x: Tensor, head: RowBlocks, k: int, exclude: csr_array | None
+) -> tuple[Ints, Floats] | None:
     """Return the k best labels of one point by NumPy, or None for rows or scores that need `top_k`."""
     rows, bias = (part.detach() for part in head.block(0, head.num_labels))
     if rows.device.type != "cpu" or rows.dtype != torch.float32 or bias.dtype != torch.float32:
         return None
-    scores = scores_of_one(x[0].float().numpy(), rows.numpy(), bias.numpy())  # shape: (L,)
+    scores = label_scores(x[0].float().numpy(), rows.numpy(), bias.numpy())  # shape: (L,)
     if np.isnan(scores.max()):
         return None
     if exclude is not None:
         scores[exclude.indices] = -np.inf
-    ids, values = np.full((1, k), -1, dtype=np.int64), np.full((1, k), -np.inf, dtype=np.float32)
-    labels, best = first_of_one(scores, k)
-    ids[0, : len(labels)] = np.where(best == -np.inf, -1, labels)
-    values[0, : len(labels)] = best
-    return ids, values
+    return pad_row(*best_places(scores, k), k)
 
 
 class _Scan:
     """One pass over all labels, block by block, that remembers the best so far."""
 
-    def __init__(self, head: RowBlocks, edges: list[int], k: int, precision: torch.dtype) -> None:
-        self._head, self._edges, self._k, self._precision = head, edges, k, precision
+    def __init__(self, head: RowBlocks, edges: list[int], precision: torch.dtype) -> None:
+        self._head, self._edges, self._precision = head, edges, precision
         # Rounded scores are full of ties, which scoring the candidates again will settle.
-        self._first = _first_k if precision == torch.float32 else _any_first_k
+        self._best_columns = _best_columns if precision == torch.float32 else _any_best_columns
 
-    def best(self, x: Tensor, exclude: csr_array | None) -> BestLabels:
-        """Return the best labels, at most L."""
+    def best(self, x: Tensor, k: int, exclude: csr_array | None) -> BestLabels:
+        """Return the k best labels of each point, or all labels if there are fewer."""
         ids, scores = torch.empty(len(x), 0, dtype=torch.int64), torch.empty(len(x), 0)
         dropped = _pairs_by_block(exclude, self._edges)
         for (start, stop), (rows, columns) in zip(pairwise(self._edges), dropped, strict=True):
@@ -119,15 +127,15 @@ class _Scan:
             # The bias is near -log L for all labels. In low precision, adding it would round away the rest.
             of_block = (x @ weights.T).float().add_(bias.float())  # shape: (B, C)
             of_block[rows.to(x.device), columns.to(x.device)] = -torch.inf
-            columns, values = self._first(of_block, min(self._k, stop - start))
+            columns, values = self._best_columns(of_block, min(k, stop - start))
             # Labels of earlier blocks have smaller numbers and come first, so a stable sort settles ties.
             ids = torch.cat([ids.to(x.device), columns + start], dim=1)
             scores = torch.cat([scores.to(x.device), values], dim=1)
-            ids, scores = _sorted(ids, scores, self._k)
+            ids, scores = _sorted(ids, scores, k)
         return ids, scores
 
 
-def _first_k(scores: Tensor, k: int) -> BestLabels:
+def _best_columns(scores: Tensor, k: int) -> BestLabels:
     """Return columns and values of the k largest of each row, largest first, ties to the left."""
     # shape: (B, k)
     more = min(k + 1, scores.shape[1])
@@ -144,8 +152,8 @@ def _first_k(scores: Tensor, k: int) -> BestLabels:
     return _sorted(columns, values.gather(1, order), k)
 
 
-def _any_first_k(scores: Tensor, k: int) -> BestLabels:
-    """Like `_first_k`, but with any order of equal scores."""  # shape: (B, k)
+def _any_best_columns(scores: Tensor, k: int) -> BestLabels:
+    """Return the same as `_best_columns`, but equal scores in any order."""  # shape: (B, k)
     values, columns = torch.topk(scores, k, dim=1)
     return columns, values
 
@@ -178,10 +186,10 @@ def _scored_again(x: Tensor, head: RowBlocks, found: BestLabels, k: int) -> Best
     return _sorted(ids, pair_scores(x, head, ids).masked_fill(dropped, -torch.inf), k)
 
 
-def plain_best(x: Tensor, head: RowBlocks, block: tuple[int, int], k: int) -> BestLabels:
+def best_in_block(x: Tensor, head: RowBlocks, block: tuple[int, int], k: int) -> BestLabels:
     """Return the k best labels of a block for each point, best first, ties to the smaller label."""
     start, stop = block
-    return _Scan(head, [*range(start, stop, BLOCK), stop], k, torch.float32).best(x, None)
+    return _Scan(head, [*range(start, stop, BLOCK), stop], torch.float32).best(x, k, None)
 
 
 def pair_scores(x: Tensor, head: RowBlocks, ids: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ class Mix(Extendable):
     label_ids: Sequence[str] | None  # L
     config: dict[str, Any]
     calibration: Calibration | None = None
-    unheeded: ClassVar[frozenset[str]] = frozenset()
+    unused_settings: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
         wrong = wrong_composition(self.names, self.weights)
@@ -100,14 +100,14 @@ class Mix(Extendable):
         return self.parts[self.names.index(name)]
 
     @property
-    def about(self) -> str:
+    def card_summary(self) -> str:
         """Return the sentence of the model card about the parts."""
         return f"it mixes the probabilities of several models ({self.composition})."
 
     @property
-    def reads(self) -> str:
+    def card_limits(self) -> str:
         """Return the sentence of the model card about the texts that the model reads."""
-        return " ".join(dict.fromkeys(part.reads for part in self.parts))
+        return " ".join(dict.fromkeys(part.card_limits for part in self.parts))
 
     def best(self, texts: Sequence[str], k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
         """Return ids and logits of the k best labels that the parts propose."""
@@ -149,9 +149,9 @@ class Mix(Extendable):
         """Return the unit vectors of the part `lead`."""
         return self.lead.unit_vectors(texts)
 
-    def alike(self, label: int, most: int) -> list[tuple[int, float]]:
+    def similar_labels(self, label: int, most: int) -> list[tuple[int, float]]:
         """Return the labels most like this one by the part `lead`."""
-        return self.lead.alike(label, most)
+        return self.lead.similar_labels(label, most)
 
     def with_label_maker(self) -> Mix:
         """Return a mix whose parts are all ready to add labels quickly."""

@@ -45,7 +45,7 @@ class Model(Extendable):
     config: dict[str, Any]  # the resolved recipe; `encoder` in it says how the encoder is built
     calibration: Calibration | None = None
     maker: NewRows | None = field(default=None, repr=False)  # makes rows of new labels; None: not fitted yet
-    unheeded: ClassVar[frozenset[str]] = frozenset()  # recipe settings that do not apply to a network
+    unused_settings: ClassVar[frozenset[str]] = frozenset()  # recipe settings that do not apply to a network
 
     def __post_init__(self) -> None:
         for name, labels in (("label_texts", self.label_texts), ("label_ids", self.label_ids)):
@@ -64,13 +64,13 @@ class Model(Extendable):
         return self.head.num_labels
 
     @property
-    def about(self) -> str:
+    def card_summary(self) -> str:
         """Return the sentence of the model card about encoder and head."""
         parts = f"an encoder turns the text into {self.head.dim} numbers"
         return f"{parts}, and each label has a weight vector of its own."
 
     @property
-    def reads(self) -> str:
+    def card_limits(self) -> str:
         """Return the sentence of the model card about the length of texts."""
         return f"It reads at most {self.tokens.max_length} tokens of a text."
 
@@ -120,7 +120,7 @@ class Model(Extendable):
         return F.normalize(self.vectors(texts), dim=1)
 
     @torch.no_grad()
-    def alike(self, label: int, most: int) -> list[tuple[int, float]]:
+    def similar_labels(self, label: int, most: int) -> list[tuple[int, float]]:
         """Return the labels whose rows have the highest cosine with this label's row."""
         row = F.normalize(self.head.at(torch.tensor([label], device=self.device))[0].float(), dim=1)[0]
         step = max(1, NUMBERS // self.head.dim)

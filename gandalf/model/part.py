@@ -16,27 +16,18 @@ from torch import Tensor
 from gandalf.data.new_labels import NewLabel, new_labels
 from gandalf.model.calibration import Calibration
 from gandalf.model.facts import Facts
-from gandalf.wide.mixing import NO_LABEL, Floats, Ints
+from gandalf.model.known_labels import Labelled
+from gandalf.wide.mixing import Floats, Ints
 
 Mask = npt.NDArray[np.bool_]
 Vectors = Tensor | csr_array  # rows of length 1, or zero; dense by a network, sparse by label trees
 
 
-class Part(Protocol):
+class Part(Labelled, Protocol):
     """A model that turns texts into label numbers and scores: a network, label trees, a mix, or a memory.
 
     A score is a logit before calibration. `calibration` turns it into a probability.
     """
-
-    @property
-    def label_texts(self) -> Sequence[str]:
-        """Return the text of each label."""  # shape: (L,)
-        ...
-
-    @property
-    def label_ids(self) -> Sequence[str] | None:
-        """Return the id of each label, or None if labels have no ids."""  # shape: (L,)
-        ...
 
     @property
     def config(self) -> dict[str, Any]:
@@ -49,27 +40,22 @@ class Part(Protocol):
         ...
 
     @property
-    def num_labels(self) -> int:
-        """Return the number of labels, L."""
-        ...
-
-    @property
     def device(self) -> torch.device:
         """Return the device of the weights."""
         ...
 
     @property
-    def unheeded(self) -> frozenset[str]:
+    def unused_settings(self) -> frozenset[str]:
         """Return the recipe settings that do not apply to this kind of model."""
         ...
 
     @property
-    def about(self) -> str:
+    def card_summary(self) -> str:
         """Return the sentence of the model card about the parts."""
         ...
 
     @property
-    def reads(self) -> str:
+    def card_limits(self) -> str:
         """Return the sentence of the model card about the texts that the model reads."""
         ...
 
@@ -93,7 +79,7 @@ class Part(Protocol):
         """Return vectors of length 1; products of vectors are similarities of texts."""  # shape: (N, dim)
         ...
 
-    def alike(self, label: int, most: int) -> list[tuple[int, float]]:
+    def similar_labels(self, label: int, most: int) -> list[tuple[int, float]]:
         """Return the labels most like this one with their cosines, the nearest label first."""
         ...
 
@@ -150,18 +136,3 @@ def largest(values: npt.NDArray[np.floating[Any]], number: int) -> list[tuple[in
     """Return positions and values of the largest values, largest first, ties to the first position."""
     order = np.argsort(-values, kind="stable")[:number]
     return [(int(at), float(values[at])) for at in order]
-
-
-def best_of_dense(scores: Floats, k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
-    """Return the k best columns of each row in the form of `Part.best`; a score of -inf is no label."""
-    if exclude is not None:
-        rows = np.repeat(np.arange(exclude.shape[0]), np.diff(exclude.indptr))
-        scores = scores.copy()
-        scores[rows, exclude.indices] = -np.inf
-    width = min(k, scores.shape[1])
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :width]  # shape: (N, width)
-    found = np.take_along_axis(scores, order, axis=1)
-    ids = np.full((len(scores), k), NO_LABEL, dtype=np.int64)
-    values = np.full((len(scores), k), -np.inf, dtype=np.float32)
-    ids[:, :width], values[:, :width] = np.where(np.isneginf(found), NO_LABEL, order), found
-    return ids, values

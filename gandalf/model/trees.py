@@ -23,7 +23,7 @@ from gandalf.wide.mixing import Floats, Ints
 from gandalf.wide.wide_model import Added, WideModel, read_wide_model
 
 # Recipe settings that do not apply to label trees.
-UNHEEDED = frozenset(
+UNUSED_SETTINGS = frozenset(
     (
         *(
             "device",
@@ -55,7 +55,7 @@ class Trees(Extendable):
     calibration: Calibration | None = None
     added: Added | None = None  # labels that were added without training
     device: ClassVar[torch.device] = torch.device("cpu")
-    unheeded: ClassVar[frozenset[str]] = UNHEEDED
+    unused_settings: ClassVar[frozenset[str]] = UNUSED_SETTINGS
 
     def __repr__(self) -> str:
         name = self.config.get("system", "trees")
@@ -77,13 +77,13 @@ class Trees(Extendable):
         return WideModel(self.words, self.forest, self.trained_labels, self.added)
 
     @property
-    def about(self) -> str:
+    def card_summary(self) -> str:
         """Return the sentence of the model card about the trees."""
         known = f"{len(self.words.words):,} known words"
         return f"trees of labels are searched by linear scores of the text's words, out of {known}."
 
     @property
-    def reads(self) -> str:
+    def card_limits(self) -> str:
         """Return the sentence of the model card about the words that are read."""
         return (
             "It reads words that are in the training texts, wherever they stand in the text, and no others."
@@ -105,7 +105,7 @@ class Trees(Extendable):
         """Return TF-IDF rows."""
         return self.wide.unit_vectors(texts)
 
-    def alike(self, label: int, most: int) -> list[tuple[int, float]]:
+    def similar_labels(self, label: int, most: int) -> list[tuple[int, float]]:
         """Return the labels whose texts share most terms with the text of this label."""
         of_labels = self.unit_vectors(self.label_texts)
         cosines = (of_labels @ of_labels[[label]].T).toarray()[:, 0]

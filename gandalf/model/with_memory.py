@@ -85,22 +85,21 @@ class ModelWithMemory(Extendable):
         return self.model.device
 
     @property
-    def unheeded(self) -> frozenset[str]:
+    def unused_settings(self) -> frozenset[str]:
         """Return the recipe settings that do not apply to this kind of model."""
-        return self.model.unheeded - {"memory"}
+        return self.model.unused_settings - {"memory"}
 
     @property
-    def about(self) -> str:
+    def card_summary(self) -> str:
         """Return the sentences of the model card about model and memory."""
-        near = (
-            f"the {self.memory.voting.neighbours} nearest to a text have up to {self.weight:.0%} of the vote"
-        )
-        return f"{self.model.about} A memory holds {len(self.memory):,} points and label texts; {near}."
+        holds = f"A memory holds {len(self.memory):,} points and label texts"
+        nearest = f"the {self.memory.voting.neighbours} nearest to a text"
+        return f"{self.model.card_summary} {holds}; {nearest} have up to {self.weight:.0%} of the vote."
 
     @property
-    def reads(self) -> str:
+    def card_limits(self) -> str:
         """Return the sentence of the model card about the texts that the model reads."""
-        return self.model.reads
+        return self.model.card_limits
 
     def best(self, texts: Sequence[str], k: int, exclude: csr_array | None = None) -> tuple[Ints, Floats]:
         """Return numbers and logits of the k best labels that the model or the memory proposes."""
@@ -151,9 +150,9 @@ class ModelWithMemory(Extendable):
         """Return the vectors of the kind that the memory has as keys."""
         return reader_of(self.model, self.reader).unit_vectors(texts)
 
-    def alike(self, label: int, most: int) -> list[tuple[int, float]]:
+    def similar_labels(self, label: int, most: int) -> list[tuple[int, float]]:
         """Return the labels most like this one, by the model."""
-        return self.model.alike(label, most)
+        return self.model.similar_labels(label, most)
 
     def with_label_maker(self) -> ModelWithMemory:
         """Return this model after the fit that new labels need."""

@@ -12,24 +12,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from gandalf.memory.scan import SAMPLE, make_pair_scan, make_scan, pad_to_even_width, search_scan
 from gandalf.model import Model
-from gandalf.model.exact import RowBlocks
 from gandalf.predict.index import (
-    ENOUGH,
-    Floats,
-    IndexSearch,
-    Ints,
+    ENOUGH_RECALL,
     RecallTest,
     RowsKind,
     row_blocks,
     sample_label_texts,
     with_one,
 )
+from gandalf.wide.mixing import Floats, Ints
 
 DEPTHS = (50, 100, 300, 1_000, 3_000)  # labels to score again; the first depth with enough recall is taken
 MANY = 20_000  # labels from which on rows are rotated; a search of fewer labels takes 0.1 ms
@@ -49,17 +46,13 @@ class Codes:
     recall: float = 0.0
     queries: int = 0  # number of texts that measured the recall
     turn: Floats | None = None  # rotation of a text's numbers, (dim + 1) x axes; None: rows are not rotated
-    exact_scores: bool = False
+    exact_scores: ClassVar[bool] = False
 
     def candidates(self, x: Floats, number: int) -> tuple[Floats, Ints]:
         """Return the best labels by their codes."""
         depth = min(max(self.depth, number), self.labels)
         queries = with_one(x, self.scan.d) if self.turn is None else with_one(x) @ self.turn
         return search_scan(self.scan, queries, depth)
-
-    def over(self, head: RowBlocks) -> IndexSearch:
-        """Return a search of the head by these codes; the head may have more labels than there are codes."""
-        return IndexSearch(self, head)
 
     def __str__(self) -> str:
         kind = (
@@ -74,7 +67,7 @@ def build_codes(model: Model, rows: RowsKind = "float32") -> Codes:
     if model.num_labels >= MANY:
         harder = RecallTest(model, rows, halves(sample_label_texts(model)))
         found = _deep_enough(_turned(model, len(harder.x)), DEPTHS_TURNED, harder)
-        if found.recall >= ENOUGH:
+        if found.recall >= ENOUGH_RECALL:
             return found
     scan = make_scan(pad_to_even_width(np.concatenate(row_blocks(model.head))))
     return _deep_enough(Codes(scan, model.num_labels, DEPTHS[0], queries=len(test.x)), DEPTHS, test)
@@ -96,7 +89,7 @@ def _deep_enough(codes: Codes, depths: Sequence[int], test: RecallTest) -> Codes
     for depth in depths:
         found = replace(found, depth=min(depth, codes.labels))
         found = replace(found, recall=test(found))
-        if found.recall >= ENOUGH or depth >= codes.labels:
+        if found.recall >= ENOUGH_RECALL or depth >= codes.labels:
             break
     return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,7 +39,7 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Point:
+class TrainingPoint:
     """A training point, its similarity to the explained text, and its target for the label."""
 
     point: int
@@ -50,7 +49,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Teacher:
+class LabelPoint:
     """A label whose text was a training point with the explained label among its targets."""
 
     label: int
@@ -60,7 +59,7 @@ class Teacher:
 
 
 @dataclass(frozen=True)
-class Alike:
+class SimilarLabel:
     """A label with a similar row, or with similar words in its text."""
 
     label: int
@@ -69,8 +68,8 @@ class Alike:
 
 
 @dataclass(frozen=True)
-class Remembered:
-    """A remembered point that votes for or against the label."""
+class RememberedPoint:
+    """A point of the memory that votes for or against the label."""
 
     text: str
     kind: str  # point, label or example
@@ -80,13 +79,13 @@ class Remembered:
 
 
 @dataclass(frozen=True)
-class Near:
+class LabelNeighbours:
     """The neighbours of a label: by the label graph, or by rows if the training data is unknown."""
 
     label: int
     text: str
     by: Literal["graph", "rows"]
-    neighbours: tuple[Alike, ...]  # similarity: the target in the graph, or the cosine of rows
+    neighbours: tuple[SimilarLabel, ...]  # similarity: the target in the graph, or the cosine of rows
     links: tuple[tuple[int, int, float], ...]  # targets among the neighbours: from label, to label, target
 
 
@@ -99,12 +98,12 @@ class Explanation:
     label_text: str
     probability: float
     words: tuple[Word, ...]  # in the order of the text
-    alike: tuple[Alike, ...]
-    nearest: tuple[Point, ...] | None  # training points, the nearest first
-    with_label: tuple[Point, ...] | None  # training points with the label, the nearest first
-    teachers: tuple[Teacher, ...] | None  # ordered by target times similarity
+    alike: tuple[SimilarLabel, ...]
+    nearest: tuple[TrainingPoint, ...] | None  # training points, the nearest first
+    with_label: tuple[TrainingPoint, ...] | None  # training points with the label, the nearest first
+    teachers: tuple[LabelPoint, ...] | None  # ordered by target times similarity
     shares: tuple[Share, ...] = ()  # weight and probability by each part, the part that adds most first
-    remembered: tuple[Remembered, ...] | None = None  # None: the model has no memory
+    remembered: tuple[RememberedPoint, ...] | None = None  # None: the model has no memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,6 +113,24 @@ class Background:
     points: Dataset
     graph: csr_array  # L x L
     vectors: Vectors  # unit vectors of the points' texts; shape: (N, dim)
+
+    def nearest_points(
+        self, vector: Vectors, label: int, shown: int
+    ) -> tuple[tuple[TrainingPoint, ...], tuple[TrainingPoint, ...]]:
+        """Return the training points nearest to a vector, and the nearest points that have the label."""
+        similarities = cosines(self.vectors, vector)
+        targets = np.zeros(len(self.points), dtype=np.float32)
+        if label < self.points.num_labels:
+            column = self.points.targets[:, [label]].tocoo()
+            targets[column.row] = column.data
+        with_label = np.flatnonzero(targets)
+        of_label = [(int(with_label[at]), value) for at, value in largest(similarities[with_label], shown)]
+        texts = self.points.texts or []
+        nearest, nearest_with_label = (
+            tuple(TrainingPoint(at, texts[at], value, float(targets[at])) for at, value in chosen)
+            for chosen in (largest(similarities, shown), of_label)
+        )
+        return nearest, nearest_with_label
 
 
 def background(model: Part, points: Dataset, graph: csr_array) -> Background:
@@ -140,116 +157,99 @@ class Explainer:
 
     def explain(self, text: str, label: int, shown: int = SHOWN) -> Explanation:
         """Explain the probability of the label for the text."""
-        self._check(label)
+        self._refuse_unknown(label)
         text = clean(text)
-        logits, places = self._left_out(text, label)
-        chances = self.predictor.calibration(logits).tolist()
-        words = tuple(
-            Word(text[start:end], start, end, chances[at], float(logits[0] - logits[at]))
-            for at, (start, end) in enumerate(places, start=1)
-        )
-        one = None if self.background is None else self.model.unit_vectors([text])
+        probability, words = self._word_effects(text, label)
+        nearest = with_label = label_points = None
+        if self.background is not None:
+            vector = self.model.unit_vectors([text])
+            nearest, with_label = self.background.nearest_points(vector, label, shown)
+            label_points = self._label_points(self.background.graph, vector, label)[:shown]
         return Explanation(
             text,
             label,
             self.model.label_texts[label],
-            chances[0],
+            probability,
             words,
-            self._alike(label, shown),
-            *self._points(one, label, shown),
-            self._teachers(one, label, shown),
+            self._similar_labels(label, shown),
+            nearest,
+            with_label,
+            label_points,
             self.model.shares(text, label) if isinstance(self.model, Mix | ModelWithMemory) else (),
             self._remembered(text, label, shown),
         )
 
-    def near(self, label: int, shown: int = 12) -> Near:
+    def near(self, label: int, shown: int = 12) -> LabelNeighbours:
         """Return the label's neighbours in the label graph or, without training data, by rows."""
-        self._check(label)
-        text, names = self.model.label_texts[label], self.model.label_texts
+        self._refuse_unknown(label)
+        names = self.model.label_texts
         if self.background is None or label >= self.background.points.num_labels:
-            return Near(label, text, "rows", self._alike(label, shown), ())
+            return LabelNeighbours(label, names[label], "rows", self._similar_labels(label, shown), ())
         graph = self.background.graph
         row = graph[[label]]
-        found = [
-            pair for pair in zip(row.indices.tolist(), row.data.tolist(), strict=True) if pair[0] != label
-        ]
-        found = sorted(found, key=lambda pair: (-pair[1], pair[0]))[:shown]
-        others = [other for other, _ in found]
+        targets = zip(row.indices.tolist(), row.data.tolist(), strict=True)
+        best = sorted(((-target, other) for other, target in targets if other != label))[:shown]
+        others = [other for _, other in best]
         among = graph[others][:, others].tocoo() if others else csr_array((0, 0)).tocoo()
         links = zip(among.row.tolist(), among.col.tolist(), among.data.tolist(), strict=True)
-        return Near(
+        return LabelNeighbours(
             label,
-            text,
+            names[label],
             "graph",
-            tuple(Alike(other, names[other], target) for other, target in found),
+            tuple(SimilarLabel(other, names[other], -negated) for negated, other in best),
             tuple((others[one], others[other], target) for one, other, target in links if one != other),
         )
 
-    def _remembered(self, text: str, label: int, shown: int) -> tuple[Remembered, ...] | None:
-        """Return the strongest votes of remembered points; the shares of all votes sum to the memory's."""
-        if not isinstance(self.model, ModelWithMemory):
-            return None
-        return tuple(
-            Remembered(
-                vote.record.text,
-                vote.record.kind,
-                vote.record.id,
-                vote.cosine,
-                self.model.weight * vote.share * vote.value,
-            )
-            for vote in self.model.votes_on(text, label)[:shown]
-        )
-
-    def _check(self, label: int) -> None:
+    def _refuse_unknown(self, label: int) -> None:
         if not 0 <= label < self.model.num_labels:
             raise DataError(f"there is no label {label:,}; the model has {self.model.num_labels:,}")
 
-    def _left_out(self, text: str, label: int) -> tuple[npt.NDArray[np.float64], list[tuple[int, int]]]:
-        """Return scores of the text and of the text without each word, and the positions of the words."""
+    def _word_effects(self, text: str, label: int) -> tuple[float, tuple[Word, ...]]:
+        """Return the label's probability, and each word with the probability without this word."""
         places = word_places(text)[:MOST_WORDS]
         texts = [text, *(f"{text[:start]} {text[end:]}" for start, end in places)]
         scores = self.predictor.score(texts, np.full((len(texts), 1), label))
-        return scores[:, 0].astype(np.float64), places  # shape: (1 + words,)
+        logits = scores[:, 0].astype(np.float64)  # shape: (1 + words,)
+        probability, *without = self.predictor.calibration(logits).tolist()
+        effects = (logits[0] - logits[1:]).tolist()
+        words = (
+            Word(text[start:end], start, end, *each)
+            for (start, end), *each in zip(places, without, effects, strict=True)
+        )
+        return probability, tuple(words)
 
-    def _alike(self, label: int, shown: int) -> tuple[Alike, ...]:
-        names = self.model.label_texts
-        return tuple(Alike(other, names[other], value) for other, value in self.model.alike(label, shown))
+    def _similar_labels(self, label: int, shown: int) -> tuple[SimilarLabel, ...]:
+        names, found = self.model.label_texts, self.model.similar_labels(label, shown)
+        return tuple(SimilarLabel(other, names[other], value) for other, value in found)
 
-    def _points(
-        self, one: Vectors | None, label: int, shown: int
-    ) -> tuple[tuple[Point, ...] | None, tuple[Point, ...] | None]:
-        """Return the nearest training points, and the nearest of those that have the label."""
-        if self.background is None or one is None:
-            return None, None
-        points, near = self.background.points, cosines(self.background.vectors, one)
-        targets = np.zeros(len(points), dtype=np.float32)
-        if label < points.num_labels:
-            column = points.targets[:, [label]].tocoo()
-            targets[column.row] = column.data
-        carrying = np.flatnonzero(targets)
-        of_label = [(int(carrying[at]), value) for at, value in largest(near[carrying], shown)]
-        return self._named(largest(near, shown), targets), self._named(of_label, targets)
-
-    def _named(self, found: Sequence[tuple[int, float]], targets: Floats) -> tuple[Point, ...]:
-        texts = [] if self.background is None else self.background.points.texts or []
-        return tuple(Point(at, texts[at], value, float(targets[at])) for at, value in found)
-
-    def _teachers(self, one: Vectors | None, label: int, shown: int) -> tuple[Teacher, ...] | None:
+    def _label_points(self, graph: csr_array, vector: Vectors, label: int) -> tuple[LabelPoint, ...]:
         """Return labels whose texts have this label as a target, ordered by target times similarity."""
-        if self.background is None or one is None:
-            return None
-        if label >= self.background.points.num_labels:
+        if label >= graph.shape[1]:
             return ()  # an added label was no target in training
-        column = self.background.graph[:, [label]].tocoo()
-        kept = column.row != label
-        labels, targets = column.row[kept].tolist(), column.data[kept].tolist()
+        column = graph[:, [label]].tocoo()
+        others = column.row != label
+        labels, targets = column.row[others].tolist(), column.data[others].tolist()
         if not labels:
             return ()
         texts = [self.model.label_texts[each] for each in labels]
-        near = cosines(self.model.unit_vectors(texts), one).tolist()
-        found = [Teacher(*each) for each in zip(labels, texts, targets, near, strict=True)]
+        similarities = cosines(self.model.unit_vectors(texts), vector).tolist()
+        found = [LabelPoint(*each) for each in zip(labels, texts, targets, similarities, strict=True)]
         found.sort(key=lambda each: (-each.target * max(each.similarity, 0.0), -each.target, each.label))
-        return tuple(found[:shown])
+        return tuple(found)
+
+    def _remembered(self, text: str, label: int, shown: int) -> tuple[RememberedPoint, ...] | None:
+        """Return the strongest votes of remembered points; the shares of all votes sum to the memory's."""
+        if not isinstance(self.model, ModelWithMemory):
+            return None
+        weight = self.model.weight
+        return tuple(
+            RememberedPoint(
+                *(vote.record.text, vote.record.kind, vote.record.id),
+                vote.cosine,
+                weight * vote.share * vote.value,
+            )
+            for vote in self.model.votes_on(text, label)[:shown]
+        )
 
 
 def cosines(vectors: Vectors, one: Vectors) -> Floats:

@@ -18,7 +18,8 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from gandalf.errors import DataError
-from gandalf.model.exact import BATCH, BestLabels, Floats, Ints, RowBlocks, pair_scores, plain_best
+from gandalf.model.exact import BestLabels, RowBlocks, best_in_block, pair_scores, search_in_batches
+from gandalf.wide.mixing import Floats, Ints
 
 # Two roundings to 8 bits with an error of at most 2**-8 each; the product of the errors and float32 sums.
 SLACK = 2**-7 + 2**-13
@@ -52,17 +53,7 @@ class FusedSearch:
 
     def __call__(self, x: Tensor, k: int, exclude: csr_array | None) -> tuple[Ints, Floats]:
         """Return label numbers and scores like `top_k`: -1 and -inf if fewer than k labels remain."""
-        ids = np.full((len(x), k), -1, dtype=np.int64)  # shape: (N, k)
-        scores = np.full((len(x), k), -np.inf, dtype=np.float32)  # shape: (N, k)
-        for start in range(0, len(x), BATCH):
-            rows = slice(start, start + BATCH)
-            found = self.best(x[rows], k, None if exclude is None else exclude[rows])
-            if bool(found[1].isnan().any()):
-                raise DataError("the scores are not numbers", remedy="train again: the training has diverged")
-            width = found[0].shape[1]
-            ids[rows, :width] = found[0].masked_fill(found[1] == -torch.inf, -1).cpu().numpy()
-            scores[rows, :width] = found[1].cpu().numpy()
-        return ids, scores
+        return search_in_batches(lambda points, excluded: self.best(points, k, excluded), x, k, exclude)
 
     @torch.no_grad()
     def best(self, x: Tensor, k: int, exclude: csr_array | None = None) -> BestLabels:
@@ -71,7 +62,7 @@ class FusedSearch:
         spare = 0 if exclude is None else int(np.diff(exclude.indptr).max(initial=0))
         wanted = min(k + spare, self.head.num_labels)
         ends = self._ends(wanted)
-        found = self._scored(x, plain_best(x, self.head, (0, ends[0]), wanted)[0], wanted)
+        found = self._scored(x, best_in_block(x, self.head, (0, ends[0]), wanted)[0], wanted)
         for block in pairwise(ends):
             found = self._with_block(x, found, block, wanted)
         return _first_left(*found, k, exclude)
@@ -92,7 +83,7 @@ class FusedSearch:
         self._launch(x, (found[1][:, -1].contiguous(), counts, ids), block)
         most = int(counts.max())
         fits = most <= capacity  # else too many labels are alike, and the whole block is scored in float32
-        new = ids[:, :most].long() if fits else plain_best(x, self.head, block, wanted)[0]
+        new = ids[:, :most].long() if fits else best_in_block(x, self.head, block, wanted)[0]
         return self._scored(x, torch.cat([found[0], new], dim=1), wanted)
 
     def _scored(self, x: Tensor, ids: Tensor, wanted: int) -> BestLabels:

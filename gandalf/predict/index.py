@@ -22,19 +22,17 @@ from gandalf.model import Model
 from gandalf.model.exact import RowBlocks, pair_scores, top_k
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
+from gandalf.wide.mixing import NO_LABEL, Floats, Ints, no_labels, pad_row
 
 RowsKind = Literal["float32", "int8"]
 LINKS, BUILD_WIDTH = 32, 200  # links of a label; candidates kept while the graph is built (efConstruction)
 WIDTHS = (64, 128, 256, 512, 1_024)  # candidates kept in a search (efSearch); the first with enough recall
-ENOUGH, AT = 0.98, 10  # recall to reach, and the number of best labels that it is measured on
+ENOUGH_RECALL, RECALL_AT = 0.98, 10  # recall to reach, and the number of best labels that it is measured on
 QUERIES = 1_000  # label texts that measure the recall
 TOGETHER = 64  # label texts that are searched at once
 SPARE = 16  # candidates beyond 2k that are scored again
 FEW = 128  # at most so many candidates are all scored again; narrowing them down first takes longer
 STEP = 1 << 14  # rows that are copied at once
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
 
 
 class Index(Protocol):
@@ -85,16 +83,12 @@ class Hnsw:
         found: tuple[Floats, Ints] = self.graph.search(with_one(x), number, params=width)
         return found
 
-    def over(self, head: RowBlocks) -> IndexSearch:
-        """Return a search of the head by this graph; the head may have more labels than the graph."""
-        return IndexSearch(self, head)
-
     def __str__(self) -> str:
         return f"hnsw index, search width {self.width:,}"
 
 
 class IndexSearch:
-    """A search of a head by an index, for a `Predictor`."""
+    """A search of a head by an index, for a `Predictor`; the head may have more labels than the index."""
 
     def __init__(self, index: Index, head: RowBlocks) -> None:
         self.index, self.head = index, head
@@ -105,7 +99,7 @@ class IndexSearch:
         if exclude is None and self.index.exact_scores and self.head.num_labels == self.index.labels:
             return self._as_found(x, k)
         if len(x) == 1 and exclude is None:
-            found = self.of_one(x[0].float().cpu().numpy(), k)
+            found = self.search_one(x[0].float().cpu().numpy(), k)
             if found is not None:
                 return found
         denied = 0 if exclude is None else int(np.diff(exclude.indptr).max(initial=0))
@@ -122,9 +116,9 @@ class IndexSearch:
         scores[ids < 0] = -np.inf
         if exclude is not None:
             scores[_pairs(ids, exclude)] = -np.inf
-        return _first(ids, scores, k)
+        return _best_candidates(ids, scores, k)
 
-    def of_one(self, x: Floats, k: int) -> tuple[Ints, Floats] | None:
+    def search_one(self, x: Floats, k: int) -> tuple[Ints, Floats] | None:
         """Return the k best labels of one vector, or None if k asks for half of the labels or more."""
         # shape: (dim,)
         number, known = 2 * k + SPARE, self.index.labels
@@ -138,7 +132,7 @@ class IndexSearch:
             ids, rows, bias = ids[kept], rows[kept], bias[kept]
         scores = (rows * x).sum(axis=1) + bias  # sums in one order, so that equal rows have equal scores
         order = np.lexsort((ids, -scores))[:k]  # ties to the smaller label
-        return padded(ids[order], scores[order], k)
+        return pad_row(ids[order], scores[order], k)
 
     def _at(self, ids: Ints) -> tuple[Floats, Floats]:
         """Return copies of the rows and biases of labels."""
@@ -160,9 +154,10 @@ class IndexSearch:
     def _as_found(self, x: Tensor, k: int) -> tuple[Ints, Floats]:
         """Return the result of the index without scoring again: its scores are the head's own."""
         scores, ids = self.index.candidates(x.float().cpu().numpy(), min(k, self.index.labels))
-        order = np.argsort(ids, axis=1)  # so that ties go to the smaller label
         scores = np.where(ids < 0, -np.inf, scores).astype(np.float32)
-        return _first(np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1), k)
+        order = np.argsort(ids, axis=1)  # so that ties go to the smaller label
+        ids, scores = (np.take_along_axis(each, order, axis=1) for each in (ids, scores))
+        return _best_candidates(ids, scores, k)
 
 
 def build_hnsw(model: Model, rows: RowsKind = "float32") -> Hnsw:
@@ -172,7 +167,7 @@ def build_hnsw(model: Model, rows: RowsKind = "float32") -> Hnsw:
     for width in WIDTHS:
         found = replace(found, width=width)
         found = replace(found, recall=test(found))
-        if found.recall >= ENOUGH:
+        if found.recall >= ENOUGH_RECALL:
             break
     return found
 
@@ -185,7 +180,7 @@ class RecallTest:
         if rows == "int8" and isinstance(model.head, Table):
             self.head = Int8Table.of(model.head)
         self.x = model.vectors(sample_label_texts(model) if texts is None else texts)
-        self.exact = top_k(self.x, model.head, min(AT, model.num_labels))[0]
+        self.exact = top_k(self.x, model.head, min(RECALL_AT, model.num_labels))[0]
 
     def __call__(self, index: Index) -> float:
         """Return the share of the exact search's labels that the index finds."""
@@ -255,22 +250,11 @@ def _pairs(ids: Ints, exclude: csr_array) -> npt.NDArray[np.bool_]:
     return found
 
 
-def padded(ids: Ints, scores: Floats, k: int) -> tuple[Ints, Floats]:
-    """Return one row of length k, padded by -1 and -inf; a label with score -inf becomes -1."""
-    # shape: (k or fewer,) -> (1, k)
-    all_ids = np.full((1, k), -1, dtype=np.int64)
-    all_scores = np.full((1, k), -np.inf, dtype=np.float32)
-    all_ids[0, : len(ids)], all_scores[0, : len(ids)] = ids, scores
-    all_ids[all_scores == -np.inf] = -1
-    return all_ids, all_scores
-
-
-def _first(ids: Ints, scores: Floats, k: int) -> tuple[Ints, Floats]:
+def _best_candidates(ids: Ints, scores: Floats, k: int) -> tuple[Ints, Floats]:
     """Return the k best of each row, ties to the first; -1 and -inf if fewer were found."""
     best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-    all_ids = np.full((len(ids), k), -1, dtype=np.int64)
-    all_scores = np.full((len(ids), k), -np.inf, dtype=np.float32)
+    all_ids, all_scores = no_labels(len(ids), k)
     all_ids[:, : best.shape[1]] = np.take_along_axis(ids, best, axis=1)
     all_scores[:, : best.shape[1]] = np.take_along_axis(scores, best, axis=1)
-    all_ids[all_scores == -np.inf] = -1
+    all_ids[all_scores == -np.inf] = NO_LABEL
     return all_ids, all_scores

@@ -6,8 +6,9 @@ import numpy as np
 
 from gandalf.model import Model
 from gandalf.nets.heads import Table
-from gandalf.predict.index import Floats, IndexSearch, Ints, padded
-from gandalf.wide.plain import first_of_one, scores_of_one
+from gandalf.predict.index import IndexSearch
+from gandalf.wide.mixing import Floats, Ints, pad_row
+from gandalf.wide.plain import best_places, label_scores
 from gandalf.wide.rounded import Rounded
 
 FEW = 10  # the rows are rounded at this single text; for fewer texts rounding does not pay
@@ -36,9 +37,9 @@ class OneText:
             return None
         ids = tokens.encode([text])
         if not tokens.known_rows(ids)[0]:
-            return padded(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32), k)
+            return pad_row(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32), k)
         x = plain(ids[0])
-        return self._exactly(x, k) if self._search is None else self._search.of_one(x, k)
+        return self._exactly(x, k) if self._search is None else self._search.search_one(x, k)
 
     def prepare(self) -> None:
         """Round the rows now if they are many, so that no later text waits for it."""
@@ -58,11 +59,11 @@ class OneText:
         if self.rounded is not None and self._is_current():
             found = self.rounded.best(x, k, rows, bias)
         if found is None:
-            scores = scores_of_one(x, rows, bias)
+            scores = label_scores(x, rows, bias)
             if np.isnan(scores.max()):
                 return None
-            found = first_of_one(scores, k)
-        return padded(*found, k)
+            found = best_places(scores, k)
+        return pad_row(*found, k)
 
     def _round(self, rows: Floats, bias: Floats) -> None:
         self.rounded = Rounded.of(rows, bias)

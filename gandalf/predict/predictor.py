@@ -31,7 +31,7 @@ CHUNK = 8_192  # texts whose vectors are in memory at once
 
 Ids = npt.NDArray[np.int64]
 Probabilities = npt.NDArray[np.float32]
-Named = list[tuple[str, float]]  # label text and score, best first
+NamedLabels = list[tuple[str, float]]  # label text and score, best first
 
 
 class Search(Protocol):
@@ -137,7 +137,7 @@ class Predictor:
     @overload
     def named(  # type: ignore[overload-overlap]  # a str is also a sequence of str, and told apart first
         self, texts: str, k: int = 5, exclude: csr_array | None = None, threshold: float | None = None
-    ) -> Named: ...
+    ) -> NamedLabels: ...
     @overload
     def named(
         self,
@@ -145,7 +145,7 @@ class Predictor:
         k: int = 5,
         exclude: csr_array | None = None,
         threshold: float | None = None,
-    ) -> list[Named]: ...
+    ) -> list[NamedLabels]: ...
 
     def named(
         self,
@@ -153,7 +153,7 @@ class Predictor:
         k: int = 5,
         exclude: csr_array | None = None,
         threshold: float | None = None,
-    ) -> Named | list[Named]:
+    ) -> NamedLabels | list[NamedLabels]:
         """Return lists of (label text, probability): one list for one text, a list of lists for several.
 
         A label with a blank text is named by its id.
@@ -224,6 +224,6 @@ class Predictor:
             self._fused = FusedSearch(head)
         return self._fused(x, k, exclude)
 
-    def _names(self, ids: Ids, scores: Probabilities) -> Named:
+    def _names(self, ids: Ids, scores: Probabilities) -> NamedLabels:
         places = zip(ids.tolist(), scores.tolist(), strict=True)
         return [(label_name(self.model, id), score) for id, score in places if id >= 0]

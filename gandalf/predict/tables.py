@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from gandalf.errors import DataError
+from gandalf.model.known_labels import Labelled
 
 Kind = Literal["pandas", "polars", "arrow"]
 Columns = dict[str, Any]  # name -> array or list of equal lengths
@@ -17,33 +18,19 @@ Columns = dict[str, Any]  # name -> array or list of equal lengths
 NAMES = ("row", "uid", "text", "rank", "label", "label_id", "label_text", "score")
 
 
-class Named(Protocol):
-    """A model whose labels have texts and perhaps ids."""
-
-    @property
-    def label_texts(self) -> Sequence[str]:
-        """Return the text of each label."""
-        ...
-
-    @property
-    def label_ids(self) -> Sequence[str] | None:
-        """Return the id of each label, or None if labels have no ids."""
-        ...
-
-
-def label_name(model: Named, label: int) -> str:
+def label_name(model: Labelled, label: int) -> str:
     """Return a name for people: the label's text, else its id, else its number."""
     text = model.label_texts[label]
     return text if text.strip() else label_id(model, label)
 
 
-def label_id(model: Named, label: int) -> str:
+def label_id(model: Labelled, label: int) -> str:
     """Return the label's id, or its number if labels have no ids."""
     return str(label) if model.label_ids is None else model.label_ids[label]
 
 
 def label_columns(
-    model: Named,
+    model: Labelled,
     texts: Sequence[str],
     ids: npt.NDArray[np.int64],
     scores: npt.NDArray[np.float32],

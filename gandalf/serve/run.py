@@ -28,7 +28,7 @@ from gandalf.nets.blocks import drop_parametrizations
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 from gandalf.predict.codes import Codes, build_codes
-from gandalf.predict.index import AT, Hnsw, RowsKind
+from gandalf.predict.index import RECALL_AT, Hnsw, IndexSearch, RowsKind
 from gandalf.predict.index_files import stored_or_built
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.prepare import background_of
@@ -130,12 +130,12 @@ def _index(kind: IndexKind, model: Part, folder: Path, rows: RowsKind) -> tuple[
 
 def _searched(model: Part, index: Hnsw | Codes) -> Predictor:
     """Return a predictor that searches by the index; the model may have more labels than the index."""
-    return Predictor(model, search=index.over(Predictor(model).network.head))
+    return Predictor(model, search=IndexSearch(index, Predictor(model).network.head))
 
 
 def _about_index(folder: str, index: Hnsw | Codes, new: bool) -> str:
     done = "built" if new else "read"
-    what = f"recall@{AT} {index.recall:.3f} against exact search on {index.queries:,} label texts"
+    what = f"recall@{RECALL_AT} {index.recall:.3f} against exact search on {index.queries:,} label texts"
     return f"{folder}: {index}, {done}; {what}"
 
 

@@ -25,7 +25,7 @@ from gandalf.model.examples import (
     without_example,
 )
 from gandalf.model.known_labels import KnownLabels
-from gandalf.predict.explain import Background, Explainer, Explanation, Near
+from gandalf.predict.explain import Background, Explainer, Explanation, LabelNeighbours
 from gandalf.predict.index import Index, IndexSearch
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.queries import Answer, Query, answer
@@ -130,7 +130,7 @@ class Service:
         self.catch_up()
         return self.at(baseline).explainer.explain(text, label)
 
-    def near(self, label: int, baseline: bool = False) -> Near:
+    def near(self, label: int, baseline: bool = False) -> LabelNeighbours:
         """Return the neighbours of the label."""
         self.catch_up()
         return self.at(baseline).explainer.near(label)

@@ -93,6 +93,20 @@ def wrong_composition(names: Sequence[str], weights: Sequence[float]) -> str | N
     return None
 
 
+def no_labels(texts: int, k: int) -> tuple[Ints, Floats]:
+    """Return the numbers and scores of texts without labels, to be filled."""  # shape: (texts, k) each
+    return np.full((texts, k), NO_LABEL, dtype=np.int64), np.full((texts, k), -np.inf, dtype=np.float32)
+
+
+def pad_row(ids: Ints, scores: Floats, k: int) -> tuple[Ints, Floats]:
+    """Return one row of length k, padded by NO_LABEL and -inf; a label with score -inf becomes NO_LABEL."""
+    # shape: (k or fewer,) -> (1, k)
+    all_ids, all_scores = no_labels(1, k)
+    all_ids[0, : len(ids)], all_scores[0, : len(ids)] = ids, scores
+    all_ids[all_scores == -np.inf] = NO_LABEL
+    return all_ids, all_scores
+
+
 def _pad_to(ids: Ints, logits: Floats, k: int) -> tuple[Ints, Floats]:
     if ids.shape[1] == k:
         return ids, logits

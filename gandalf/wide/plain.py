@@ -91,7 +91,7 @@ BLOCKS: dict[str, Callable[[Tensors], Block]] = {
 }
 
 
-def scores_of_one(x: Floats, rows: Floats, bias: Floats) -> Floats:
+def label_scores(x: Floats, rows: Floats, bias: Floats) -> Floats:
     """Return the score of every label for one text."""  # shape: (dim,), (L, dim), (L,) -> (L,)
     step = max(1, AT_ONCE // rows.shape[1])
     if step >= len(rows):
@@ -103,7 +103,7 @@ def scores_of_one(x: Floats, rows: Floats, bias: Floats) -> Floats:
     return scores
 
 
-def first_of_one(scores: Floats, k: int) -> tuple[Ints, Floats]:
+def best_places(scores: Floats, k: int) -> tuple[Ints, Floats]:
     """Return places and values of the k largest scores, largest first, ties to the smaller place."""
     if k < len(scores):
         least = np.partition(scores, len(scores) - k)[len(scores) - k]

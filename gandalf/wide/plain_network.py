@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gandalf.errors import DataError
 from gandalf.model_folder import damaged
 from gandalf.text.tokens import Tokens, load_tokens
-from gandalf.wide.plain import BLOCKS, Floats, Ints, PlainBagOfWords, Tensors, first_of_one, scores_of_one
+from gandalf.wide.plain import BLOCKS, Floats, Ints, PlainBagOfWords, Tensors, best_places, label_scores
 
 BAG_OF_WORDS = "bag-of-words"  # the kind of encoder that runs so
 
@@ -29,7 +29,7 @@ class PlainNetwork:
 
     def best(self, texts: Sequence[str], k: int) -> tuple[Ints, Floats]:
         """Return ids and scores of the k best labels of each text, ties to the smaller label."""
-        found = [first_of_one(scores_of_one(x, self.rows, self.bias), k) for x in self._vectors(texts)]
+        found = [best_places(label_scores(x, self.rows, self.bias), k) for x in self._vectors(texts)]
         ids = np.array([labels for labels, _ in found], dtype=np.int64).reshape(len(texts), k)
         return ids, np.array([scores for _, scores in found], dtype=np.float32).reshape(len(texts), k)
 

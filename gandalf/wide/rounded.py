@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gandalf.compiled import compiled
-from gandalf.wide.plain import Floats, Ints, first_of_one
+from gandalf.wide.plain import Floats, Ints, best_places
 
 Codes = npt.NDArray[np.int8]
 
@@ -72,7 +72,7 @@ class Rounded:
         labels = np.concatenate([np.flatnonzero(by_codes >= least), np.arange(known, len(rows))])
         # Added up in one order for all, as `pair_scores` does: equal rows have equal scores.
         scores = (rows.take(labels, axis=0) * x).sum(axis=1) + bias[labels]
-        best, values = first_of_one(scores, k)
+        best, values = best_places(scores, k)
         off = _length(turned - places * np.float32(unit)) * PLACES * len(x) ** 0.5
         off += _length(x) * (self.error + FLOAT_ERROR * self.length) + FLOAT_ERROR * self.most_bias
         # Written so that it is False of NaN.

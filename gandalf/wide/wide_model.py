@@ -21,7 +21,7 @@ from gandalf.data.matrix_files import read_npz
 from gandalf.data.tf_idf import KINDS, TfIdf
 from gandalf.errors import DataError
 from gandalf.model_folder import damaged, need_file, read_json
-from gandalf.wide.mixing import NO_LABEL, Floats, Ints, as_logits
+from gandalf.wide.mixing import Floats, Ints, as_logits, no_labels
 
 TREES = "trees"  # the kind in `config.json` and `slim.json`
 WORDS = "features.json"  # our terms and their weights
@@ -101,8 +101,7 @@ class WideModel:
 
         Pairs in `exclude` are dropped first. If fewer than k labels remain, other ids are -1 and scores -inf.
         """
-        ids = np.full((len(texts), k), NO_LABEL, dtype=np.int64)  # shape: (N, k)
-        scores = np.full((len(texts), k), -np.inf, dtype=np.float32)  # shape: (N, k)
+        ids, scores = no_labels(len(texts), k)
         for row, found in enumerate(self._found(texts, k, exclude)):
             dropped = set() if exclude is None else _columns(exclude, row)
             kept = sorted((-score, label) for label, score in found if label not in dropped)[:k]

@@ -19,7 +19,6 @@ from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.estimator import GandalfClassifier
 from gandalf.model import Calibration, Mix, ModelWithMemory, load_model, save_model
-from gandalf.model.part import best_of_dense
 from gandalf.model_folder import HASHES, SLIM_FACTS
 from gandalf.predict.explain import Explainer, cosines
 from gandalf.predict.predictor import Predictor
@@ -61,7 +60,7 @@ def test_best_is_what_scores_say(part):
     ids, values = (each[:, :5] for each in part.best(TEXTS, part.num_labels))
     assert ids.dtype == np.int64 and values.dtype == np.float32
     close(values, np.take_along_axis(scores, ids, axis=1), 1e-3)
-    close(values, best_of_dense(scores, 5)[1], 1e-3)
+    close(values, np.sort(scores, axis=1)[:, ::-1][:, :5], 1e-3)
     assert (np.diff(values, axis=1) <= 0).all()
     few, lower = part.best(TEXTS, 5)
     assert (lower <= np.take_along_axis(scores, few, axis=1) + 1e-3).all()
@@ -100,11 +99,11 @@ def test_vectors_have_length_1_and_known_words_are_known(part):
 
 
 def test_labels_alike_are_others_nearest_first(part):
-    found = part.alike(3, 5)
+    found = part.similar_labels(3, 5)
     assert len(found) == 5 and 3 not in [label for label, _ in found]
     values = [value for _, value in found]
     assert values == sorted(values, reverse=True)
-    assert len(part.alike(0, 10_000)) == part.num_labels - 1
+    assert len(part.similar_labels(0, 10_000)) == part.num_labels - 1
 
 
 def test_a_folder_gives_the_same_model_back(part, folder, tmp_path):

@@ -19,7 +19,7 @@ from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table, _rounded
 from gandalf.predict import codes, index_files
 from gandalf.predict.codes import build_codes
-from gandalf.predict.index import ENOUGH, build_hnsw, recalled, sample_label_texts
+from gandalf.predict.index import ENOUGH_RECALL, IndexSearch, build_hnsw, recalled, sample_label_texts
 from gandalf.predict.index_files import stored_or_built
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.queries import Query, answer
@@ -49,16 +49,16 @@ def x(model):
 
 def test_recall_is_what_it_says(model, index):
     asked = model.vectors([LABELS[at] for at in np.linspace(0, 1199, 1000).astype(int)])
-    found, exact = index.over(model.head)(asked, 10)[0], top_k(asked, model.head, 10)[0]
+    found, exact = IndexSearch(index, model.head)(asked, 10)[0], top_k(asked, model.head, 10)[0]
     by_hand = np.mean(
         [len({*one} & {*other}) / 10 for one, other in zip(found.tolist(), exact.tolist(), strict=True)]
     )
     assert index.recall == pytest.approx(by_hand) == pytest.approx(recalled(found, exact))
-    assert ENOUGH <= index.recall <= 1 and index.queries == 1000
+    assert ENOUGH_RECALL <= index.recall <= 1 and index.queries == 1000
 
 
 def test_scores_are_those_of_the_exact_search(model, index, x):
-    ids, scores = index.over(model.head)(x, 5)
+    ids, scores = IndexSearch(index, model.head)(x, 5)
     exact_ids, exact_scores = top_k(x, model.head, 5)
     same = ids == exact_ids
     assert same.mean() > 0.95
@@ -72,7 +72,7 @@ def test_scores_are_those_of_the_exact_search(model, index, x):
 @pytest.mark.parametrize("kind", ["float32", "int8"])
 def test_one_vector_finds_what_a_batch_finds(model, index, x, k, kind):
     head = model.head if kind == "float32" else Int8Table.of(model.head)
-    search = replace(index, labels=1190).over(head)  # ten labels were added later
+    search = IndexSearch(replace(index, labels=1190), head)  # ten labels were added later
     ids, scores = search(x, k)
     alone = [search(x[at : at + 1], k) for at in range(len(x))]
     assert (np.concatenate([found for found, _ in alone]) == ids).mean() > 0.99  # equals in the last digit
@@ -104,8 +104,8 @@ def test_rows_of_many_labels_are_turned(model, x, monkeypatch):
     monkeypatch.setattr(codes, "AXES", 10)
     monkeypatch.setattr(codes, "DEPTHS_TURNED", (20, 60, 400))
     found = build_codes(model)
-    assert found.turn is not None and found.recall >= ENOUGH and "5 pairs of axes" in str(found)
-    ids, scores = found.over(model.head)(x, 5)
+    assert found.turn is not None and found.recall >= ENOUGH_RECALL and "5 pairs of axes" in str(found)
+    ids, scores = IndexSearch(found, model.head)(x, 5)
     exact_ids, exact_scores = top_k(x, model.head, 5)
     assert recalled(ids, exact_ids) > 0.9
     assert scores[ids == exact_ids] == pytest.approx(exact_scores[ids == exact_ids], abs=1e-5)
@@ -119,7 +119,7 @@ def test_halves_of_texts():
 
 
 def test_rounded_rows_are_scored_again_with_those_of_the_head(model, x):
-    ids, scores = build_hnsw(model, "int8").over(model.head)(x, 5)
+    ids, scores = IndexSearch(build_hnsw(model, "int8"), model.head)(x, 5)
     by_hand = (x[:, None] * model.head.rows.detach()[ids]).sum(2) + model.head.bias.detach()[ids]
     assert scores == pytest.approx(by_hand.numpy(), abs=1e-5) and (np.diff(scores, axis=1) <= 0).all()
 
@@ -128,7 +128,7 @@ def test_excluded_pairs_are_never_found(model, index, x):
     best = top_k(x, model.head, 3)[0]
     rows = np.repeat(np.arange(len(x)), 3)
     exclude = csr_array((np.ones(best.size, dtype=bool), (rows, best.ravel())), shape=(len(x), 1200))
-    ids, _ = index.over(model.head)(x, 5, exclude)
+    ids, _ = IndexSearch(index, model.head)(x, 5, exclude)
     exact = top_k(x, model.head, 5, exclude=exclude)[0]
     assert not any(set(one) & set(other) for one, other in zip(ids.tolist(), best.tolist(), strict=True))
     assert recalled(ids, exact) > 0.95
@@ -136,10 +136,11 @@ def test_excluded_pairs_are_never_found(model, index, x):
 
 def test_many_labels_are_searched_exactly(model, index, x):
     nothing = csr_array((3, 1200), dtype=bool)
-    ids, scores = index.over(model.head)(x[:3], 1300, nothing)
+    ids, scores = IndexSearch(index, model.head)(x[:3], 1300, nothing)
     exact = top_k(x[:3], model.head, 1300)
     assert (ids == exact[0]).all() and (scores == exact[1]).all() and (ids[:, 1200:] == -1).all()
-    as_found = index.over(model.head)(x[:3], 1300)[0]  # an index with the head's own scores answers itself
+    # An index with the head's own scores answers by itself.
+    as_found = IndexSearch(index, model.head)(x[:3], 1300)[0]
     assert (
         as_found.shape == (3, 1300)
         and (as_found[:, 1200:] == -1).all()
@@ -149,14 +150,14 @@ def test_many_labels_are_searched_exactly(model, index, x):
 
 def test_labels_added_later_are_found(model, index):
     longer = model.add_labels(["thingaa thingbb", "colourcc colourdd"])
-    found = index.over(longer.head)(longer.vectors(["thingaa thingbb", "colourcc colourdd"]), 3)[0]
+    found = IndexSearch(index, longer.head)(longer.vectors(["thingaa thingbb", "colourcc colourdd"]), 3)[0]
     exact = top_k(longer.vectors(["thingaa thingbb", "colourcc colourdd"]), longer.head, 3)[0]
     assert recalled(found, exact) > 0.8
     assert {1200, 1201} & set(exact.ravel()) == {1200, 1201} & set(found.ravel()) != set()
 
 
 def test_a_predictor_with_an_index(model, index):
-    fast, exact = Predictor(model, search=index.over(model.head)), Predictor(model)
+    fast, exact = Predictor(model, search=IndexSearch(index, model.head)), Predictor(model)
     query = Query(("colouraa thingbb", "colourhe thingfe"), 3, deny=(0,))
     ((one, other),) = answer(fast, [query])
     assert [label for label, _ in one] == [label for label, _ in answer(exact, [query])[0][0]]
@@ -177,8 +178,8 @@ def test_more_candidates_are_scored_again_until_the_recall_suffices(model, monke
     found = build_codes(model)
     assert found.depth > build_codes_of(model, scan, monkeypatch).depth
     asked = model.vectors(LABELS[::11])
-    assert found.recall >= ENOUGH or found.depth == 1200
-    assert recalled(found.over(model.head)(asked, 10)[0], top_k(asked, model.head, 10)[0]) > 0.95
+    assert found.recall >= ENOUGH_RECALL or found.depth == 1200
+    assert recalled(IndexSearch(found, model.head)(asked, 10)[0], top_k(asked, model.head, 10)[0]) > 0.95
 
 
 def build_codes_of(model, scan, monkeypatch):
@@ -191,13 +192,13 @@ def test_a_handful_of_labels_has_codes_too():
     found = build_codes(model)
     assert (found.recall, found.depth) == (1.0, 5)
     x = model.vectors(LABELS[:3])
-    np.testing.assert_array_equal(found.over(model.head)(x, 2)[0], top_k(x, model.head, 2)[0])
+    np.testing.assert_array_equal(IndexSearch(found, model.head)(x, 2)[0], top_k(x, model.head, 2)[0])
 
 
 @pytest.mark.parametrize("build", [build_hnsw, build_codes])
 def test_recall_with_rounded_rows_is_against_rows_as_they_were(model, build, monkeypatch):
     index, x = build(model, "int8"), model.vectors(sample_label_texts(model))
-    exact, found = top_k(x, model.head, 10)[0], index.over(Int8Table.of(model.head))(x, 10)[0]
+    exact, found = top_k(x, model.head, 10)[0], IndexSearch(index, Int8Table.of(model.head))(x, 10)[0]
     hits = sum(len(set(one) & set(other)) for one, other in zip(exact, found, strict=True))
     assert index.recall == hits / exact.size
 
@@ -226,10 +227,10 @@ def test_what_is_stored_finds_the_same(model, folder, x, rows):
     again, newer = stored_or_built(load_model(folder), folder, rows)
     assert (new, newer) == (True, False)
     assert (again.width, again.recall, again.queries) == (made.width, made.recall, made.queries)
-    one, other = (each.over(model.head)(x, 5) for each in (made, again))
+    one, other = (IndexSearch(each, model.head)(x, 5) for each in (made, again))
     assert (one[0] == other[0]).all() and (one[1] == other[1]).all()
     facts = json.loads((folder / INDEX_FACTS).read_text())
-    assert facts["recall@10"] == made.recall >= ENOUGH and facts["rows"] == rows
+    assert facts["recall@10"] == made.recall >= ENOUGH_RECALL and facts["rows"] == rows
 
 
 def test_the_index_is_part_of_the_folder_and_not_of_a_copy(model, folder, tmp_path):

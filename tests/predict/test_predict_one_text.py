@@ -12,6 +12,7 @@ from small_model import small_model
 from gandalf.nets.int8_table import Int8Table
 from gandalf.predict import one_text
 from gandalf.predict.codes import build_codes
+from gandalf.predict.index import IndexSearch
 from gandalf.predict.predictor import Predictor
 
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="numba is optional: extra [fast]")
@@ -29,7 +30,7 @@ def ways(model):
     prepared = Predictor(model)
     prepared.prepare()
     yield prepared
-    yield Predictor(model, search=build_codes(model).over(model.head))
+    yield Predictor(model, search=IndexSearch(build_codes(model), model.head))
 
 
 @pytest.mark.parametrize("k", [1, 5, 192])

@@ -11,6 +11,7 @@ from small_model import LABELS, small_model
 
 from gandalf.predict.codes import build_codes
 from gandalf.predict.explain import Explainer
+from gandalf.predict.index import IndexSearch
 from gandalf.predict.predictor import Predictor
 from gandalf.serve.app import create_app
 from gandalf.serve.limits import Limits
@@ -132,7 +133,8 @@ def test_head_is_get_without_what_it_shows(client, path):
 def test_an_index_tells_its_recall():
     model = small_model(labels=[f"label{a} {b}" for a in "abcdefgh" for b in "abcdefgh"], ids=False)
     index = build_codes(model)
-    with TestClient(create_app(Service(Served(Predictor(model, search=index.over(model.head)))))) as indexed:
+    predictor = Predictor(model, search=IndexSearch(index, model.head))
+    with TestClient(create_app(Service(Served(predictor)))) as indexed:
         about = indexed.get("/about").json()
     assert about["search"] == "four-bit codes, 50 labels scored again"
     assert about["recall"] == index.recall > 0.9

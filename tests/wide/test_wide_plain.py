@@ -17,7 +17,7 @@ from gandalf.nets.blocks import POINT_BLOCKS, drop_parametrizations
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 from gandalf.wide import plain
-from gandalf.wide.plain import first_of_one, scores_of_one
+from gandalf.wide.plain import best_places, label_scores
 
 IDS = torch.tensor([[3, 4, 4, 9, 0, 0], [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0], [2, 3, 4, 5, 6, 7]])
 
@@ -80,7 +80,7 @@ def test_scores_in_chunks_are_those_of_one_product(monkeypatch, labels):
     monkeypatch.setattr(plain, "AT_ONCE", 7 * 4)  # 7 rows at once
     rng = np.random.default_rng(labels)
     x, rows, bias = (rng.normal(size=size).astype(np.float32) for size in (4, (labels, 4), labels))
-    np.testing.assert_allclose(scores_of_one(x, rows, bias), rows @ x + bias, atol=1e-5)
+    np.testing.assert_allclose(label_scores(x, rows, bias), rows @ x + bias, atol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -89,7 +89,7 @@ def test_the_first_are_those_of_a_stable_sort(seed):
     scores = rng.integers(0, 4, rng.integers(1, 30)).astype(np.float32)  # full of ties
     scores[rng.random(len(scores)) < 0.2] = -np.inf
     for k in {1, 3, len(scores), len(scores) + 2}:
-        places, values = first_of_one(scores, k)
+        places, values = best_places(scores, k)
         expected = sorted(range(len(scores)), key=lambda at: (-scores[at], at))[:k]
         assert places.tolist() == expected
         np.testing.assert_array_equal(values, scores[expected])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gandalf.wide import rounded
-from gandalf.wide.plain import first_of_one
+from gandalf.wide.plain import best_places
 from gandalf.wide.rounded import Rounded
 
 pytest.importorskip("numba", reason="numba is an optional library: extra [fast]")
@@ -19,7 +19,7 @@ def drawn(seed, labels=400, dim=24, scale=1.0):
 
 
 def exact(x, rows, bias, k):
-    return first_of_one((rows * x).sum(axis=1) + bias, k)
+    return best_places((rows * x).sum(axis=1) + bias, k)
 
 
 @pytest.mark.parametrize("seed", range(10))
