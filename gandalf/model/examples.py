@@ -19,11 +19,11 @@ from gandalf.memory.keys import keys_of
 from gandalf.memory.memory import EXAMPLE, Block, Memory, Record, Voting
 from gandalf.model.calibration import Calibration
 from gandalf.model.known_labels import KnownLabels
-from gandalf.model.part import Part
+from gandalf.model.part import Part, sample_label_texts
 from gandalf.model.with_memory import ModelWithMemory, as_queries
 
 WEIGHT = 0.5  # weight of a memory that was not fitted: examples and model count the same
-ASKED = 1_000  # label texts that are compared to learn how near two different texts are
+SAMPLED = 1_000  # label texts that are compared to learn how near two different texts are
 
 
 def with_examples(
@@ -155,7 +155,7 @@ def without_example(model: Part, id: str) -> Part:
 
 def with_empty_memory(model: Part) -> ModelWithMemory:
     """Return the model with an empty memory that doubts texts farther away than label texts are apart."""
-    vectors = as_queries(model.unit_vectors(_sample(model.label_texts)))
+    vectors = as_queries(model.unit_vectors(sample_label_texts(model, SAMPLED)))
     none = np.empty(0, dtype=np.int64)
     values = csr_array(np.zeros((0, model.num_labels), dtype=np.float32))
     empty = Block(keys_of(vectors[none]), values, ())
@@ -164,12 +164,6 @@ def with_empty_memory(model: Part) -> ModelWithMemory:
     doubt = round(float(np.median(near)), 3) if len(near) else 0.5
     calibration = None if model.calibration is None else Calibration()  # its probabilities are calibrated
     return ModelWithMemory(model, Memory((empty,), Voting(doubt=doubt)), WEIGHT, calibration)
-
-
-def _sample(texts: Sequence[str]) -> list[str]:
-    """Return at most ASKED texts at equal distances."""
-    places = np.unique(np.linspace(0, len(texts) - 1, ASKED).astype(np.int64))
-    return [texts[place] for place in places.tolist()]
 
 
 def _values(examples: Sequence[Example], labels: int) -> csr_array:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -31,14 +33,9 @@ def from_pretrained(
     if Path(name).is_dir():
         return load_model(name, device)
     hub = _hub()
-    try:
+    what = f"there is no folder {str(name)!r}, and the hub does not give a model of that name"
+    with _told_as_data_error(hub, what, "correct the name, or log in with hf auth"):
         folder = hub.snapshot_download(str(name), revision=revision, token=token)
-    except (hub.errors.HfHubHTTPError, hub.errors.HFValidationError, OSError) as error:
-        what = f"there is no folder {str(name)!r}, and the hub does not give a model of that name"
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataError(
-            f"{what} ({first[:200]})", remedy="correct the name, or log in with hf auth"
-        ) from error
     return load_model(folder, device)
 
 
@@ -65,19 +62,23 @@ def push_to_hub(
 def _upload(folder: Path, repository: str, private: bool, token: str | None, message: str) -> str:
     hub = _hub()
     api = hub.HfApi(token=token)
-    try:
+    ignored = ["checkpoints/*", ".lock", "*.part"]  # these belong to the run, not to the model
+    with _told_as_data_error(hub, f"the hub does not take {repository!r}", "log in with hf auth"):
         address = api.create_repo(repository, private=private, exist_ok=True)
-        # Checkpoints and locks belong to the run, not to the model.
-        ignored = ["checkpoints/*", ".lock", "*.part"]
         api.upload_folder(
             repo_id=repository, folder_path=folder, commit_message=message, ignore_patterns=ignored
         )
+    return str(address)
+
+
+@contextmanager
+def _told_as_data_error(hub: ModuleType, what: str, remedy: str) -> Iterator[None]:
+    """Raise a DataError for an error of the hub or the network."""
+    try:
+        yield
     except (hub.errors.HfHubHTTPError, hub.errors.HFValidationError, OSError) as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise DataError(
-            f"the hub does not take {repository!r} ({first[:200]})", remedy="log in with hf auth"
-        ) from error
-    return str(address)
+        raise DataError(f"{what} ({first[:200]})", remedy=remedy) from error
 
 
 def _hub() -> ModuleType:

@@ -29,9 +29,9 @@ from gandalf.wide.mixing import (
     Ints,
     Lists,
     Share,
+    composition_error,
     mixed,
     weighted,
-    wrong_composition,
 )
 
 
@@ -54,7 +54,7 @@ class Mix(Extendable):
     unused_settings: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
-        wrong = wrong_composition(self.names, self.weights)
+        wrong = composition_error(self.names, self.weights)
         if wrong is not None or len(self.parts) != len(self.names):
             raise DataError(wrong or "a mix needs a name for each part")
         for name, part in zip(self.names, self.parts, strict=True):

@@ -136,3 +136,9 @@ def largest(values: npt.NDArray[np.floating[Any]], number: int) -> list[tuple[in
     """Return positions and values of the largest values, largest first, ties to the first position."""
     order = np.argsort(-values, kind="stable")[:number]
     return [(int(at), float(values[at])) for at in order]
+
+
+def sample_label_texts(model: Labelled, number: int) -> list[str]:
+    """Return the texts of at most `number` labels at equal distances."""
+    labels = np.unique(np.linspace(0, model.num_labels - 1, number).astype(np.int64))
+    return [model.label_texts[label] for label in labels.tolist()]

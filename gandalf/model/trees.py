@@ -25,18 +25,8 @@ from gandalf.wide.wide_model import Added, WideModel, read_wide_model
 # Recipe settings that do not apply to label trees.
 UNUSED_SETTINGS = frozenset(
     (
-        *(
-            "device",
-            "text",
-            "encoder",
-            "head",
-            "siamese",
-            "labels",
-            "training",
-            "baselines",
-            "memory",
-            "search",
-        ),
+        *("device", "text", "encoder", "head", "siamese", "labels", "training"),
+        *("baselines", "memory", "search"),
         *("targets.label_weight", "targets.label_epochs", "targets.own_weight"),
         *("validation.every", "validation.patience"),
     )

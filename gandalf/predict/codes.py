@@ -18,12 +18,13 @@ import numpy as np
 
 from gandalf.memory.scan import SAMPLE, make_pair_scan, make_scan, pad_to_even_width, search_scan
 from gandalf.model import Model
+from gandalf.model.part import sample_label_texts
 from gandalf.predict.index import (
     ENOUGH_RECALL,
+    QUERIES,
     RecallTest,
     RowsKind,
     row_blocks,
-    sample_label_texts,
     with_one,
 )
 from gandalf.wide.mixing import Floats, Ints
@@ -65,7 +66,7 @@ def build_codes(model: Model, rows: RowsKind = "float32") -> Codes:
     """Make the codes, and choose the least depth with enough recall."""
     test = RecallTest(model, rows)
     if model.num_labels >= MANY:
-        harder = RecallTest(model, rows, halves(sample_label_texts(model)))
+        harder = RecallTest(model, rows, halves(sample_label_texts(model, QUERIES)))
         found = _deep_enough(_turned(model, len(harder.x)), DEPTHS_TURNED, harder)
         if found.recall >= ENOUGH_RECALL:
             return found

@@ -20,6 +20,7 @@ from torch import Tensor
 from gandalf.memory.scan import need_faiss
 from gandalf.model import Model
 from gandalf.model.exact import RowBlocks, pair_scores, top_k
+from gandalf.model.part import sample_label_texts
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 from gandalf.wide.mixing import NO_LABEL, Floats, Ints, no_labels, pad_row
@@ -179,7 +180,7 @@ class RecallTest:
         self.head: RowBlocks = model.head
         if rows == "int8" and isinstance(model.head, Table):
             self.head = Int8Table.of(model.head)
-        self.x = model.vectors(sample_label_texts(model) if texts is None else texts)
+        self.x = model.vectors(sample_label_texts(model, QUERIES) if texts is None else texts)
         self.exact = top_k(self.x, model.head, min(RECALL_AT, model.num_labels))[0]
 
     def __call__(self, index: Index) -> float:
@@ -226,12 +227,6 @@ def _graph(head: RowBlocks, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has n
     for block in blocks:
         graph.add(block)
     return graph
-
-
-def sample_label_texts(model: Model, number: int = QUERIES) -> list[str]:
-    """Return the texts of at most `number` labels at equal distances."""
-    labels = np.unique(np.linspace(0, model.num_labels - 1, number).astype(np.int64))
-    return [model.label_texts[label] for label in labels.tolist()]
 
 
 def with_one(x: Floats, width: int | None = None) -> Floats:

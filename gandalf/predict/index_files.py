@@ -80,14 +80,8 @@ def _read(folder: Path, blocks: list[npt.NDArray[np.float32]], rows: RowsKind, c
         return None
     facts = read_json(folder / INDEX_FACTS)
     labels = sum(map(len, blocks))
-    known = (
-        facts.get("format"),
-        facts.get("rows"),
-        facts.get("labels"),
-        facts.get("links"),
-        facts.get("mark"),
-    )
-    if known != (FORMAT, rows, labels, LINKS, checksum):
+    made_of = [facts.get(name) for name in ("format", "rows", "labels", "links", "mark")]
+    if made_of != [FORMAT, rows, labels, LINKS, checksum]:
         return None
     try:
         arrays = load_file(folder / INDEX)

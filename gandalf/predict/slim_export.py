@@ -24,6 +24,7 @@ from gandalf.data.files import new_folder, written
 from gandalf.errors import DataError
 from gandalf.memory.files import INNER, write_memory
 from gandalf.model import Mix, Model, ModelWithMemory, Part, Trees
+from gandalf.model.part import sample_label_texts
 from gandalf.model_folder import LABELS, PARTS, SLIM_FACTS, with_hashes
 from gandalf.nets.blocks import drop_parametrizations
 from gandalf.nets.encoders import build_encoder
@@ -195,8 +196,7 @@ def _inference_encoder(model: Model) -> nn.Module:
 
 def _largest_difference(model: Part, folder: Path) -> float:
     """Return the largest difference of scores on some label texts; raise a DataError if it is too large."""
-    labels = np.unique(np.linspace(0, model.num_labels - 1, CHECKED).astype(np.int64)).tolist()
-    texts = [model.label_texts[label] for label in labels]
+    texts = sample_label_texts(model, CHECKED)
     ids = np.maximum(model.best(texts, min(10, model.num_labels))[0], 0)
     scores = model.score(texts, ids)
     found = np.take_along_axis(SlimPredictor(folder).scores(texts), ids, axis=1)

@@ -66,8 +66,7 @@ def as_logits(probabilities: npt.ArrayLike) -> Floats:
 
 
 def read_composition(names: object, weights: object, path: Path) -> tuple[tuple[str, ...], tuple[float, ...]]:
-    """Return names and weights of a mix's parts as stored in a file; raise a DataError if they are not
-    valid."""
+    """Return the checked names and weights of a mix's parts, which were read from `path`."""
     if not isinstance(names, list) or not isinstance(weights, list):
         raise damaged("does not list the parts of a mix and their weights", path)
     parts = tuple(name_inside(name, path) for name in names)
@@ -75,14 +74,14 @@ def read_composition(names: object, weights: object, path: Path) -> tuple[tuple[
         found = tuple(float(weight) for weight in weights)
     except (TypeError, ValueError) as error:
         raise damaged(f"has weights that are no numbers ({error})", path) from error
-    wrong = wrong_composition(parts, found)
-    if wrong is not None:
-        raise damaged(wrong, path)
+    error_text = composition_error(parts, found)
+    if error_text is not None:
+        raise damaged(error_text, path)
     return parts, found
 
 
-def wrong_composition(names: Sequence[str], weights: Sequence[float]) -> str | None:
-    """Return a sentence about the error in names and weights of a mix's parts, or None if they are valid."""
+def composition_error(names: Sequence[str], weights: Sequence[float]) -> str | None:
+    """Return what is wrong with the names and weights of a mix's parts, or None if they are valid."""
     if not names or len(weights) != len(names):
         return "a mix needs parts, and a name and a weight for each"
     plain = all(Path(name).name == name and name not in ("", "..") and "\\" not in name for name in names)
@@ -101,7 +100,8 @@ def no_labels(texts: int, k: int) -> tuple[Ints, Floats]:
 def pad_row(ids: Ints, scores: Floats, k: int) -> tuple[Ints, Floats]:
     """Return one row of length k, padded by NO_LABEL and -inf; a label with score -inf becomes NO_LABEL."""
     # shape: (k or fewer,) -> (1, k)
-    all_ids, all_scores = no_labels(1, k)
+    all_ids = np.full((1, k), NO_LABEL, dtype=np.int64)  # not `no_labels`, since this is the path of one text
+    all_scores = np.full((1, k), -np.inf, dtype=np.float32)
     all_ids[0, : len(ids)], all_scores[0, : len(ids)] = ids, scores
     all_ids[all_scores == -np.inf] = NO_LABEL
     return all_ids, all_scores

@@ -1,4 +1,4 @@
-"""A bag-of-words encoder and its best labels for one text, in NumPy.
+"""Encode one text by a bag of words, and find its best labels, in NumPy.
 
 For one text PyTorch's calls take longer than its arithmetic, and its import takes a second.
 """
@@ -19,8 +19,8 @@ Ints = npt.NDArray[np.int64]
 Tensors = Mapping[str, npt.NDArray[Any]]  # as the modules of `nets/bag_of_words.py` name them
 Block = Callable[[Floats], Floats]  # shape: (dim,) -> (dim,)
 
-# Numbers of a matrix in one product. From 460,800 on OpenBLAS starts its threads: on a busy machine they wait
-# for each other up to fifty times as long as the product takes.
+# Numbers of a matrix in one product. From 460,800 numbers on, OpenBLAS starts its threads. On a busy machine
+# the threads wait for each other up to fifty times as long as the product takes.
 AT_ONCE = 460_000
 
 
@@ -35,7 +35,7 @@ class PlainBagOfWords:
 
     @classmethod
     def of(cls, block: str, tensors: Tensors) -> PlainBagOfWords:
-        """Take over the tensors of an encoder with that kind of block; they are not copied."""
+        """Return the encoder of these tensors, which are shared, not copied."""
         return cls(tensors["words.weight"], tensors["idf"], BLOCKS[block](tensors), tensors.get("centre"))
 
     def __call__(self, ids: npt.NDArray[np.integer[Any]]) -> Floats:
@@ -47,12 +47,12 @@ class PlainBagOfWords:
         return encoded if self.centre is None else encoded - self.centre
 
 
-def linear_of(tensors: Tensors, name: str) -> tuple[Floats, Floats]:
+def _linear_map(tensors: Tensors, name: str) -> tuple[Floats, Floats]:
     """Return weight and bias of a linear map, whose spectral norm PyTorch keeps at 1."""
     if f"{name}.weight" in tensors:  # already divided by its norm
         return tensors[f"{name}.weight"], tensors[f"{name}.bias"]
-    kept = f"{name}.parametrizations.weight"
-    weight, u, v = (tensors[f"{kept}.{each}"] for each in ("original", "0._u", "0._v"))
+    prefix = f"{name}.parametrizations.weight"
+    weight, u, v = (tensors[f"{prefix}.{each}"] for each in ("original", "0._u", "0._v"))
     return weight / (u @ (weight @ v)), tensors[f"{name}.bias"]
 
 
@@ -76,17 +76,17 @@ def _gate(logit: Floats) -> Floats:
     return np.asarray(expit(logit), dtype=np.float32)
 
 
-# The blocks of `nets/blocks.py` that stand on points, by their names there; partial functions can be pickled.
+# Blocks of `nets/blocks.py` for vectors of texts, by their names there. A partial function can be pickled.
 BLOCKS: dict[str, Callable[[Tensors], Block]] = {
-    "astec": lambda tensors: partial(_astec, *linear_of(tensors, "residual.linear")),
+    "astec": lambda tensors: partial(_astec, *_linear_map(tensors, "residual.linear")),
     "decaf": lambda tensors: partial(
         _gated,
-        *linear_of(tensors, "residual.block.linear"),
+        *_linear_map(tensors, "residual.block.linear"),
         _gate(tensors["residual.block.of_layer"]),
         _gate(tensors["residual.block.of_input"]),
     ),
     "eclare": lambda tensors: partial(
-        _scaled, *linear_of(tensors, "residual.block.linear"), tensors["residual.block.scale"]
+        _scaled, *_linear_map(tensors, "residual.block.linear"), tensors["residual.block.scale"]
     ),
 }
 

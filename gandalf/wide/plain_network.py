@@ -1,4 +1,4 @@
-"""A network of words in NumPy: a text goes in, the best labels come out, and PyTorch is not asked."""
+"""Predict by a network of words in NumPy, without PyTorch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from gandalf.errors import DataError
-from gandalf.model_folder import damaged
+from gandalf.model_folder import CONFIG, damaged
 from gandalf.text.tokens import Tokens, load_tokens
 from gandalf.wide.plain import BLOCKS, Floats, Ints, PlainBagOfWords, Tensors, best_places, label_scores
 
-BAG_OF_WORDS = "bag-of-words"  # the kind of encoder that runs so
+BAG_OF_WORDS = "bag-of-words"  # the kind of encoder that runs in NumPy
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class PlainNetwork:
         return self.tokens.known(texts)
 
     def unit_vectors(self, texts: Sequence[str]) -> Floats:
-        """Return the encoder's vectors at length 1."""  # shape: (N, dim)
+        """Return the encoder's vectors, scaled to length 1."""  # shape: (N, dim)
         found = np.array(self._vectors(texts), dtype=np.float32).reshape(len(texts), self.rows.shape[1])
         return np.asarray(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12))
 
@@ -53,23 +53,20 @@ class PlainNetwork:
 
 
 def read_plain_network(folder: Path, weights: str, encoder: dict[str, Any], labels: int) -> PlainNetwork:
-    """Read a network that a model folder holds; `encoder` is what the folder says of its encoder."""
+    """Read the network of a model folder; `encoder` holds the options of its encoder."""
     tokens, tensors = load_tokens(folder), _read_tensors(folder / weights)
     block = encoder.get("block", "astec")
     try:
-        of_encoder = {
-            name.removeprefix("encoder."): value
-            for name, value in tensors.items()
-            if name.startswith("encoder.")
-        }
-        made = PlainBagOfWords.of(block, of_encoder)
+        prefix = "encoder."
+        own = {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
+        made = PlainBagOfWords.of(block, own)
         rows, bias = tensors["head.rows"], tensors["head.bias"]
         if made(np.arange(min(tokens.size, 2))).shape != rows.shape[1:] or bias.shape != (labels,):
             raise ValueError("encoder and labels do not fit together")
         if (tokens.size, labels) != (len(made.words), len(rows)) or made.idf.shape != (tokens.size,):
             raise ValueError("there are more or fewer words or labels")
     except (KeyError, ValueError, TypeError, IndexError) as error:
-        what = f"does not hold the weights that the folder speaks of ({error})"
+        what = f"does not hold the weights that {CONFIG} calls for ({error})"
         raise damaged(what, folder / weights) from error
     return PlainNetwork(tokens, made, rows, bias)
 
@@ -93,9 +90,8 @@ def _read_tensors(path: Path) -> Tensors:
         raise damaged(f"cannot be read as safetensors ({reason})", path) from error
     for name, tensor in tensors.items():
         if tensor.dtype == np.float32 and not np.isfinite(tensor).all():
-            raise DataError(
-                f"{name} holds values that are no numbers", remedy="train the model again", file=path
-            )
+            what = f"{name} holds values that are no numbers"
+            raise DataError(what, remedy="train the model again", file=path)
         if np.issubdtype(tensor.dtype, np.floating) and tensor.dtype != np.float32:
             raise DataError(f"{name} is of {tensor.dtype}", remedy="read it with PyTorch", file=path)
     return tensors

@@ -1,4 +1,4 @@
-"""The best labels of one vector by 8-bit codes of all rows, proved to be those of the exact search.
+"""Find the best labels of one vector by 8-bit codes of all rows, and prove that the exact search agrees.
 
 A product with all rows in float32 takes as long as reading them from memory, and codes are a quarter of that.
 How far a score by codes can be off is known, so the few labels that may be among the best are scored again
@@ -19,21 +19,21 @@ from gandalf.wide.plain import Floats, Ints, best_places
 Codes = npt.NDArray[np.int8]
 
 PLACES = 127  # of a code on either side of 0
-SPARE, MORE = 27, 3  # candidates: so many for each label that is asked for, and some more
-MANY = 1 << 14  # rows that are rounded at once
-# Of the product of two lengths: how far float32 may be off, whatever the order in which it adds.
+FACTOR, SPARE = 3, 27  # candidates for k labels: FACTOR * k + SPARE
+AT_ONCE = 1 << 14  # rows that are rounded at once
+# Largest error of a score in float32 in any order of the sum, as a share of the product of the lengths.
 FLOAT_ERROR = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
 class Rounded:
-    """Rows of float32, and for each number of a row the nearest of 255 evenly spaced places of its column."""
+    """Codes of rows: each number of a row as the nearest of 255 evenly spaced places of its column."""
 
     codes: Codes  # C x dim, of the first labels
-    step: Floats  # shape: (dim,), between two places of a column
-    middle: Floats  # shape: (dim,), of a column's range
+    step: Floats  # distance between two places of a column; shape: (dim,)
+    middle: Floats  # middle of the range of a column; shape: (dim,)
     error: float  # the longest distance of a row from its code
-    length: float  # of the longest row
+    length: float  # length of the longest row
     most_bias: float
 
     @classmethod
@@ -45,21 +45,21 @@ class Rounded:
         middle, step = (low + high) / 2, np.maximum((high - low) / (2 * PLACES), np.float32(1e-30))
         codes = np.empty(rows.shape, dtype=np.int8)
         error = length = 0.0
-        for at in range(0, len(rows), MANY):
-            part = rows[at : at + MANY]
+        for at in range(0, len(rows), AT_ONCE):
+            part = rows[at : at + AT_ONCE]
             places = np.clip(np.rint((part - middle) / step), -PLACES, PLACES)
-            codes[at : at + MANY] = places
+            codes[at : at + AT_ONCE] = places
             error = max(error, _longest(part - (middle + places * step)))
             length = max(length, _longest(part))
         most_bias = float(np.abs(bias[np.isfinite(bias)]).max(initial=0.0))
         return cls(codes, step, middle, error, length, most_bias)
 
     def best(self, x: Floats, k: int, rows: Floats, bias: Floats) -> tuple[Ints, Floats] | None:
-        """Return labels and scores of the k best, or None if these cannot be proved to be the best.
+        """Return the k best labels and their scores, or None without a proof that they are the best.
 
-        There may be more rows than codes: rows that were added since are all scored.
+        There may be more rows than codes: later rows are all scored.
         """
-        number, turned = MORE * k + SPARE, x * self.step
+        number, turned = FACTOR * k + SPARE, x * self.step
         largest = float(np.abs(turned).max())
         known = len(self.codes)
         if number >= known or not 0 < largest < np.inf:
@@ -67,16 +67,17 @@ class Rounded:
         # Products of codes and places add up in 32 bits.
         unit = largest / min(2**15 - 1, (2**31 - 1) // (PLACES * len(x)))
         places = np.rint(turned / np.float32(unit))
-        by_codes = _kernel()(self.codes, bias[:known], places.astype(np.int16), np.float32(unit))
+        scores_by_codes: Any = compiled(_scores)
+        by_codes = scores_by_codes(self.codes, bias[:known], places.astype(np.int16), np.float32(unit))
         least = np.partition(by_codes, len(by_codes) - number)[len(by_codes) - number]
         labels = np.concatenate([np.flatnonzero(by_codes >= least), np.arange(known, len(rows))])
-        # Added up in one order for all, as `pair_scores` does: equal rows have equal scores.
+        # Sums in one order, as those of `pair_scores`: equal rows have equal scores.
         scores = (rows.take(labels, axis=0) * x).sum(axis=1) + bias[labels]
         best, values = best_places(scores, k)
-        off = _length(turned - places * np.float32(unit)) * PLACES * len(x) ** 0.5
-        off += _length(x) * (self.error + FLOAT_ERROR * self.length) + FLOAT_ERROR * self.most_bias
-        # Written so that it is False of NaN.
-        return (labels[best], values) if values[-1] > least + x @ self.middle + off else None
+        most_error = _length(turned - places * np.float32(unit)) * PLACES * len(x) ** 0.5
+        most_error += _length(x) * (self.error + FLOAT_ERROR * self.length) + FLOAT_ERROR * self.most_bias
+        # This order of the comparison makes it False for NaN.
+        return (labels[best], values) if values[-1] > least + x @ self.middle + most_error else None
 
 
 def _length(vector: Floats) -> float:
@@ -87,10 +88,6 @@ def _longest(rows: Floats) -> float:
     return float(np.sqrt(np.einsum("ld,ld->l", rows, rows).max(initial=0.0)))
 
 
-def _kernel() -> Any:  # noqa: ANN401  numba has no types
-    return compiled(_scores)
-
-
 def _scores(codes: Codes, bias: Floats, x: npt.NDArray[np.int16], unit: float) -> Floats:
     """Return the score of every row by its code."""
     found = np.empty(len(codes), dtype=np.float32)
@@ -98,6 +95,6 @@ def _scores(codes: Codes, bias: Floats, x: npt.NDArray[np.int16], unit: float) -
         total = np.int32(0)
         for at in range(codes.shape[1]):
             total += np.int32(codes[row, at]) * np.int32(x[at])
-        # Said to numba once more, which widens sums: vectors hold twice as many numbers of 32 bits.
+        # numba widens sums. Narrowed to 32 bits again, twice as many numbers fit into a vector register.
         found[row] = np.float32(np.int32(total)) * unit + bias[row]
     return found

@@ -24,7 +24,7 @@ from gandalf.model_folder import damaged, need_file, read_json
 from gandalf.wide.mixing import Floats, Ints, as_logits, no_labels
 
 TREES = "trees"  # the kind in `config.json` and `slim.json`
-WORDS = "features.json"  # our terms and their weights
+WORDS = "features.json"  # terms and their weights
 SETTINGS = "settings.json"  # written by omikuji, with tree0.cbor, tree1.cbor, ...
 ADDED_ROWS = "added.npz"  # rows of labels that were added without training
 BEAM = 10  # branches of a tree that are followed at once; the default of omikuji
@@ -102,18 +102,18 @@ class WideModel:
         Pairs in `exclude` are dropped first. If fewer than k labels remain, other ids are -1 and scores -inf.
         """
         ids, scores = no_labels(len(texts), k)
-        for row, found in enumerate(self._found(texts, k, exclude)):
-            dropped = set() if exclude is None else _columns(exclude, row)
-            kept = sorted((-score, label) for label, score in found if label not in dropped)[:k]
-            ids[row, : len(kept)] = [label for _, label in kept]
-            scores[row, : len(kept)] = [-score for score, _ in kept]
+        for row, candidates in enumerate(self._candidates(texts, k, exclude)):
+            excluded = set() if exclude is None else _labels_of_row(exclude, row)
+            best = sorted((-score, label) for label, score in candidates if label not in excluded)[:k]
+            ids[row, : len(best)] = [label for _, label in best]
+            scores[row, : len(best)] = [-score for score, _ in best]
         return ids, scores
 
     def score(self, texts: Sequence[str], labels: Ints) -> Floats:
         """Return logits of these labels; a label that the beam search does not find has the lowest logit."""
         scores = np.full(labels.shape, as_logits(0.0), dtype=np.float32)  # shape: (N, C)
-        for row, found in enumerate(self._found(texts, self.trained_labels, None)):
-            known = dict(found)
+        for row, candidates in enumerate(self._candidates(texts, self.trained_labels, None)):
+            known = dict(candidates)
             scores[row] = [known.get(label, scores[row, at]) for at, label in enumerate(labels[row].tolist())]
         return scores
 
@@ -146,15 +146,14 @@ class WideModel:
             return found
         return found | {"added_slope": self.added.slope, "added_offset": self.added.offset}
 
-    def _found(
+    def _candidates(
         self, texts: Sequence[str], k: int, exclude: csr_array | None
     ) -> Iterator[list[tuple[int, float]]]:
-        """Yield labels and logits of each text: k labels and as many more as are excluded, and all added
-        labels."""
+        """Yield labels and logits of each text: at least the k best trained labels, and all added labels."""
         features = word_features(self.words, texts)
         added = None if self.added is None else self.added(features)
         trained = self.trained_labels
-        for row, pairs in enumerate(_pairs(features)):
+        for row, pairs in enumerate(_terms_and_weights(features)):
             spare = 0 if exclude is None else int(exclude.indptr[row + 1] - exclude.indptr[row])
             found = self.forest.predict(pairs, beam_size=BEAM, top_k=min(k + spare, trained))
             scores = as_logits([score for _, score in found]).tolist()
@@ -164,8 +163,7 @@ class WideModel:
 
 
 def read_wide_model(folder: Path, facts: Mapping[str, Any], labels: int, size: int) -> WideModel:
-    """Read the files of `WideModel.write`; `facts`, `labels` and `size` come from the folder's
-    `config.json`."""
+    """Read the files that `WideModel.write` wrote; the other arguments come from `config.json`."""
     omikuji = need_omikuji()
     words = _read_words(folder / WORDS, size - 1)
     added = _read_added(folder / ADDED_ROWS, facts, labels, size)
@@ -189,13 +187,13 @@ def word_features(words: TfIdf, texts: Sequence[str]) -> csr_array:
     return csr_array(hstack([found, none], format="csr"))
 
 
-def _pairs(features: csr_array) -> Iterator[list[tuple[int, float]]]:
+def _terms_and_weights(features: csr_array) -> Iterator[list[tuple[int, float]]]:
     columns, values, ends = features.indices.tolist(), features.data.tolist(), features.indptr.tolist()
     for start, stop in pairwise(ends):
         yield list(zip(columns[start:stop], values[start:stop], strict=True))
 
 
-def _columns(matrix: csr_array, row: int) -> set[int]:
+def _labels_of_row(matrix: csr_array, row: int) -> set[int]:
     return set(matrix.indices[matrix.indptr[row] : matrix.indptr[row + 1]].tolist())
 
 

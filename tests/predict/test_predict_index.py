@@ -13,13 +13,14 @@ from small_model import small_model
 
 from gandalf.model import load_model, save_model
 from gandalf.model.exact import top_k
+from gandalf.model.part import sample_label_texts
 from gandalf.model.save import foreign_files, save_derived
 from gandalf.model_folder import INDEX, INDEX_FACTS
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table, _rounded
 from gandalf.predict import codes, index_files
 from gandalf.predict.codes import build_codes
-from gandalf.predict.index import ENOUGH_RECALL, IndexSearch, build_hnsw, recalled, sample_label_texts
+from gandalf.predict.index import ENOUGH_RECALL, QUERIES, IndexSearch, build_hnsw, recalled
 from gandalf.predict.index_files import stored_or_built
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.queries import Query, answer
@@ -197,7 +198,7 @@ def test_a_handful_of_labels_has_codes_too():
 
 @pytest.mark.parametrize("build", [build_hnsw, build_codes])
 def test_recall_with_rounded_rows_is_against_rows_as_they_were(model, build, monkeypatch):
-    index, x = build(model, "int8"), model.vectors(sample_label_texts(model))
+    index, x = build(model, "int8"), model.vectors(sample_label_texts(model, QUERIES))
     exact, found = top_k(x, model.head, 10)[0], IndexSearch(index, Int8Table.of(model.head))(x, 10)[0]
     hits = sum(len(set(one) & set(other)) for one, other in zip(exact, found, strict=True))
     assert index.recall == hits / exact.size
