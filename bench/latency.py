@@ -94,8 +94,8 @@ def predictor_of(folder: str, search: str) -> Predictor:
     """The model as it is served."""
     from gandalf.model import Model
     from gandalf.predict.codes import build_codes
+    from gandalf.predict.hnsw_files import stored_or_built
     from gandalf.predict.index import IndexSearch
-    from gandalf.predict.index_files import stored_or_built
 
     model = load_model(folder)
     if search == "exact" or not isinstance(model, Model):

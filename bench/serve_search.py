@@ -13,8 +13,9 @@ import torch
 from gandalf.model import Model
 from gandalf.model.exact import top_k
 from gandalf.predict.codes import build_codes
-from gandalf.predict.index import ENOUGH_RECALL, WIDTHS, IndexSearch, recalled, row_blocks, with_one
-from gandalf.predict.index_files import stored_or_built
+from gandalf.predict.hnsw import WIDTHS
+from gandalf.predict.hnsw_files import stored_or_built
+from gandalf.predict.index import ENOUGH_RECALL, IndexSearch, recalled, row_blocks, with_one
 
 K = 10
 ALONE, TOGETHER = 200, 64  # queries timed one by one, and in one batch

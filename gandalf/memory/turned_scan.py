@@ -36,7 +36,7 @@ SEED = 0  # seed of the rotation
 class TurnedScan:
     """Codes of rows for a search by inner product; adding or removing rows returns another scan."""
 
-    scan: Any  # faiss.IndexPQFastScan
+    codes: Any  # faiss.IndexPQFastScan
 
     @classmethod
     def of(cls, number: int, rows_at: Callable[[slice | Ints], Floats]) -> TurnedScan:
@@ -48,17 +48,17 @@ class TurnedScan:
 
     def search(self, queries: Floats, number: int) -> tuple[Floats, Ints]:
         """Return scores and places of the best rows of each query, by their codes."""
-        return search_scan(self.scan, _rotated(queries), number)
+        return search_scan(self.codes, _rotated(queries), number)
 
     def longer(self, rows: Floats) -> TurnedScan:
         """Return a scan with more rows; this one does not change."""
-        scan = copy_scan(self.scan)
+        scan = copy_scan(self.codes)
         scan.add(_rotated(rows))
         return TurnedScan(scan)
 
     def shorter(self, places: Ints) -> TurnedScan:
         """Return a scan without the rows at `places`; this one does not change."""
-        scan = copy_scan(self.scan)
+        scan = copy_scan(self.codes)
         scan.remove_ids(places)
         return TurnedScan(scan)
 

@@ -1,15 +1,14 @@
 """Find the best labels by an index, which reads a small part of the rows and misses a few labels.
 
-faiss builds and searches the HNSW graph. Labels that an index finds have the scores of the exact search:
-candidates of rounded rows are scored again with the head's own rows. Labels that were added after the index
-was built are few, and all of them are scored.
+An index is an HNSW graph (`hnsw`) or a list of codes (`codes`). Labels that an index finds have the scores of
+the exact search: candidates of rounded rows are scored again with the head's own rows. Labels that were added
+after the index was built are few, and all of them are scored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,6 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from gandalf.memory.scan import need_faiss
 from gandalf.model import Model
 from gandalf.model.exact import RowBlocks, pair_scores, top_k
 from gandalf.model.part import sample_label_texts
@@ -26,8 +24,6 @@ from gandalf.nets.int8_table import Int8Table
 from gandalf.wide.mixing import NO_LABEL, Floats, Ints, no_labels, pad_row
 
 RowsKind = Literal["float32", "int8"]
-LINKS, BUILD_WIDTH = 32, 200  # links of a label; candidates kept while the graph is built (efConstruction)
-WIDTHS = (64, 128, 256, 512, 1_024)  # candidates kept in a search (efSearch); the first with enough recall
 ENOUGH_RECALL, RECALL_AT = 0.98, 10  # recall to reach, and the number of best labels that it is measured on
 QUERIES = 1_000  # label texts that measure the recall
 TOGETHER = 64  # label texts that are searched at once
@@ -57,35 +53,6 @@ class Index(Protocol):
     def candidates(self, x: Floats, number: int) -> tuple[Floats, Ints]:
         """Return scores and numbers of at least `number` candidates for each vector; -1 is no label."""
         ...
-
-
-@dataclass(frozen=True, eq=False)
-class Hnsw:
-    """An HNSW graph over the first labels of a head, its search width, and the measured recall."""
-
-    graph: Any  # faiss.IndexHNSWFlat or IndexHNSWSQ of rows with the bias as one more number
-    labels: int  # number of labels in the graph
-    width: int
-    recall: float
-    queries: int  # number of texts that measured the recall
-    rows: RowsKind = "float32"
-
-    @property
-    def exact_scores(self) -> bool:
-        """Return True if the graph holds the head's own rows, not rounded rows."""
-        return self.rows == "float32"
-
-    def candidates(self, x: Floats, number: int) -> tuple[Floats, Ints]:
-        """Return the best labels that a search of the graph reaches."""
-        import faiss
-
-        library: Any = faiss
-        width = library.SearchParametersHNSW(efSearch=max(self.width, number))
-        found: tuple[Floats, Ints] = self.graph.search(with_one(x), number, params=width)
-        return found
-
-    def __str__(self) -> str:
-        return f"hnsw index, search width {self.width:,}"
 
 
 class IndexSearch:
@@ -161,18 +128,6 @@ class IndexSearch:
         return _best_candidates(ids, scores, k)
 
 
-def build_hnsw(model: Model, rows: RowsKind = "float32") -> Hnsw:
-    """Build the graph, and choose the least search width with enough recall."""
-    test = RecallTest(model, rows)
-    found = Hnsw(_graph(model.head, rows), model.num_labels, WIDTHS[0], 0.0, len(test.x), rows)
-    for width in WIDTHS:
-        found = replace(found, width=width)
-        found = replace(found, recall=test(found))
-        if found.recall >= ENOUGH_RECALL:
-            break
-    return found
-
-
 class RecallTest:
     """Measures the recall of an index on served rows, against the exact search on the model's rows."""
 
@@ -196,19 +151,6 @@ def recalled(found: Ints, exact: Ints) -> float:
     return hits / max(exact.size, 1)
 
 
-def empty_graph(dim: int, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has no types
-    """Return an HNSW graph without labels."""
-    library = need_faiss()
-    kind, eight_bits = library.METRIC_INNER_PRODUCT, library.ScalarQuantizer.QT_8bit
-    graph: Any = (
-        library.IndexHNSWFlat(dim + 1, LINKS, kind)
-        if rows == "float32"
-        else library.IndexHNSWSQ(dim + 1, eight_bits, LINKS, kind)
-    )
-    graph.hnsw.efConstruction = BUILD_WIDTH
-    return graph
-
-
 def row_blocks(head: RowBlocks) -> list[Floats]:
     """Return all rows with the bias as one more number, in blocks."""  # shape of each: (C, dim + 1)
     edges = range(0, head.num_labels, STEP)
@@ -217,16 +159,6 @@ def row_blocks(head: RowBlocks) -> list[Floats]:
         np.hstack([rows.detach().float().cpu().numpy(), bias.detach().float().cpu().numpy()[:, None]])
         for rows, bias in blocks
     ]
-
-
-def _graph(head: RowBlocks, rows: RowsKind) -> Any:  # noqa: ANN401  faiss has no types
-    blocks = row_blocks(head)
-    graph = empty_graph(blocks[0].shape[1] - 1, rows)
-    if not graph.is_trained:
-        graph.train(np.concatenate(blocks[:8]))  # finds the range of each number
-    for block in blocks:
-        graph.add(block)
-    return graph
 
 
 def with_one(x: Floats, width: int | None = None) -> Floats:

@@ -28,8 +28,9 @@ from gandalf.nets.blocks import drop_parametrizations
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 from gandalf.predict.codes import Codes, build_codes
-from gandalf.predict.index import RECALL_AT, Hnsw, IndexSearch, RowsKind
-from gandalf.predict.index_files import stored_or_built
+from gandalf.predict.hnsw import Hnsw
+from gandalf.predict.hnsw_files import stored_or_built
+from gandalf.predict.index import RECALL_AT, IndexSearch, RowsKind
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.prepare import background_of
 from gandalf.serve.api import ServerOptions

@@ -27,7 +27,7 @@ from gandalf.errors import DataError, Findings
 from gandalf.model import Calibration, Model, load_model, save_model
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
-from gandalf.predict.index_files import INDEX, INDEX_FACTS, stored_or_built
+from gandalf.predict.hnsw_files import INDEX, INDEX_FACTS, stored_or_built
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.slim_export import export_model
 from gandalf.slim import SlimPredictor

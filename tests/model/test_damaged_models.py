@@ -12,7 +12,7 @@ from small_model import small_model
 
 from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
-from gandalf.predict.index_files import INDEX_FACTS, stored_or_built
+from gandalf.predict.hnsw_files import INDEX_FACTS, stored_or_built
 from gandalf.slim import SlimPredictor
 
 

@@ -18,10 +18,11 @@ from gandalf.model.save import foreign_files, save_derived
 from gandalf.model_folder import INDEX, INDEX_FACTS
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table, _rounded
-from gandalf.predict import codes, index_files
+from gandalf.predict import codes, hnsw_files
 from gandalf.predict.codes import build_codes
-from gandalf.predict.index import ENOUGH_RECALL, QUERIES, IndexSearch, build_hnsw, recalled
-from gandalf.predict.index_files import stored_or_built
+from gandalf.predict.hnsw import build_hnsw
+from gandalf.predict.hnsw_files import stored_or_built
+from gandalf.predict.index import ENOUGH_RECALL, QUERIES, IndexSearch, recalled
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.queries import Query, answer
 
@@ -278,7 +279,7 @@ def test_a_folder_that_cannot_be_written_is_no_obstacle(model, tmp_path, monkeyp
     def full(*_):
         raise OSError("read-only")
 
-    monkeypatch.setattr(index_files, "_write", full)
+    monkeypatch.setattr(hnsw_files, "_write", full)
     assert stored_or_built(model, tmp_path, "float32")[1]
 
 

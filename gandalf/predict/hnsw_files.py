@@ -19,7 +19,8 @@ from gandalf.errors import DataError
 from gandalf.model import Model
 from gandalf.model.save import list_files
 from gandalf.model_folder import INDEX, INDEX_FACTS, read_json
-from gandalf.predict.index import LINKS, Hnsw, RowsKind, build_hnsw, empty_graph, row_blocks
+from gandalf.predict.hnsw import LINKS, Hnsw, build_hnsw, empty_graph
+from gandalf.predict.index import RowsKind, row_blocks
 
 FORMAT = "gandalf hnsw index"
 WIDEST = 1 << 20  # largest search width that is accepted; faiss counts in 32 bits
