@@ -63,12 +63,12 @@ def top_k(
         of_one = _best_of_one_point(x, head, k, exclude)
         if of_one is not None:
             return of_one
-    scan = _Scan(head, [*range(0, head.num_labels, block), head.num_labels], precision)
+    search = _BlockSearch(head, [*range(0, head.num_labels, block), head.num_labels], precision)
 
     def best(points: Tensor, excluded: csr_array | None) -> BestLabels:
         if exact:
-            return scan.best(points, k, excluded)
-        return _scored_again(points, head, scan.best(points, 2 * k + 32, excluded), k)
+            return search.best(points, k, excluded)
+        return _rescored(points, head, search.best(points, 2 * k + 32, excluded), k)
 
     return search_in_batches(best, x, k, exclude, batch)
 
@@ -108,8 +108,8 @@ def _best_of_one_point(
     return pad_row(*best_places(scores, k), k)
 
 
-class _Scan:
-    """One pass over all labels, block by block, that remembers the best so far."""
+class _BlockSearch:
+    """A pass over all labels, block by block, that keeps the best labels so far."""
 
     def __init__(self, head: RowBlocks, edges: list[int], precision: torch.dtype) -> None:
         self._head, self._edges, self._precision = head, edges, precision
@@ -179,7 +179,7 @@ def _pairs_by_block(exclude: csr_array | None, edges: list[int]) -> Iterator[tup
         yield torch.from_numpy(rows[chosen]), torch.from_numpy(labels[chosen] - start)
 
 
-def _scored_again(x: Tensor, head: RowBlocks, found: BestLabels, k: int) -> BestLabels:
+def _rescored(x: Tensor, head: RowBlocks, found: BestLabels, k: int) -> BestLabels:
     """Return the k best candidates by their scores in float32."""  # shape: (B, k)
     ids, order = torch.sort(found[0], dim=1)  # so that ties go to the smaller label
     dropped = found[1].gather(1, order) == -torch.inf
@@ -189,7 +189,7 @@ def _scored_again(x: Tensor, head: RowBlocks, found: BestLabels, k: int) -> Best
 def best_in_block(x: Tensor, head: RowBlocks, block: tuple[int, int], k: int) -> BestLabels:
     """Return the k best labels of a block for each point, best first, ties to the smaller label."""
     start, stop = block
-    return _Scan(head, [*range(start, stop, BLOCK), stop], torch.float32).best(x, k, None)
+    return _BlockSearch(head, [*range(start, stop, BLOCK), stop], torch.float32).best(x, k, None)
 
 
 def pair_scores(x: Tensor, head: RowBlocks, ids: Tensor) -> Tensor:

@@ -18,18 +18,18 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from gandalf.errors import DataError
-from gandalf.model.exact import BestLabels, RowBlocks, best_in_block, pair_scores, search_in_batches
+from gandalf.model.exact import BATCH, BestLabels, RowBlocks, best_in_block, pair_scores, search_in_batches
 from gandalf.wide.mixing import Floats, Ints
 
 # Two roundings to 8 bits with an error of at most 2**-8 each; the product of the errors and float32 sums.
 SLACK = 2**-7 + 2**-13
 FIRST = 8_192  # labels that are scored in float32, for the first threshold
-ROOM = 8  # times k: most labels of a block that may survive for a point
+SURVIVORS = 8  # times k: most labels of a block that may survive for a point
 TILES = (128, 128, 64)  # points, labels, dimensions; larger tiles do not fit into the registers of a core
-PAYS_FROM = 65_536  # labels: measured at 1.3 million (docs/lab/gpu_log.md); few end before launches count
+LEAST_LABELS = 65_536  # with fewer labels the launches cost more than they save (docs/lab/gpu_log.md)
 
 
-def refusal(rows: Tensor) -> str | None:
+def why_not_fused(rows: Tensor) -> str | None:
     """Return the reason why the kernel cannot search these rows, or None if it can."""
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
@@ -53,7 +53,11 @@ class FusedSearch:
 
     def __call__(self, x: Tensor, k: int, exclude: csr_array | None) -> tuple[Ints, Floats]:
         """Return label numbers and scores like `top_k`: -1 and -inf if fewer than k labels remain."""
-        return search_in_batches(lambda points, excluded: self.best(points, k, excluded), x, k, exclude)
+
+        def best(points: Tensor, excluded: csr_array | None) -> BestLabels:
+            return self.best(points, k, excluded)
+
+        return search_in_batches(best, x, k, exclude, BATCH)
 
     @torch.no_grad()
     def best(self, x: Tensor, k: int, exclude: csr_array | None = None) -> BestLabels:
@@ -61,13 +65,13 @@ class FusedSearch:
         x = x.to(self.low.device).float()
         spare = 0 if exclude is None else int(np.diff(exclude.indptr).max(initial=0))
         wanted = min(k + spare, self.head.num_labels)
-        ends = self._ends(wanted)
-        found = self._scored(x, best_in_block(x, self.head, (0, ends[0]), wanted)[0], wanted)
+        ends = self._block_ends(wanted)
+        found = self._ranked(x, best_in_block(x, self.head, (0, ends[0]), wanted)[0], wanted)
         for block in pairwise(ends):
             found = self._with_block(x, found, block, wanted)
-        return _first_left(*found, k, exclude)
+        return _without_excluded(*found, k, exclude)
 
-    def _ends(self, wanted: int) -> list[int]:
+    def _block_ends(self, wanted: int) -> list[int]:
         """Return the ends of the blocks; each block but the first is as large as all blocks before it."""
         ends = [min(max(self.first, 2 * wanted), self.head.num_labels)]
         while ends[-1] < self.head.num_labels:
@@ -77,16 +81,16 @@ class FusedSearch:
     def _with_block(self, x: Tensor, found: BestLabels, block: tuple[int, int], wanted: int) -> BestLabels:
         """Return the best labels of `found` and of a block."""
         number = len(x)
-        capacity = ROOM * wanted
+        capacity = SURVIVORS * wanted
         counts = torch.zeros(number, dtype=torch.int32, device=x.device)
         ids = torch.full((number, capacity), -1, dtype=torch.int32, device=x.device)
         self._launch(x, (found[1][:, -1].contiguous(), counts, ids), block)
         most = int(counts.max())
         fits = most <= capacity  # else too many labels are alike, and the whole block is scored in float32
         new = ids[:, :most].long() if fits else best_in_block(x, self.head, block, wanted)[0]
-        return self._scored(x, torch.cat([found[0], new], dim=1), wanted)
+        return self._ranked(x, torch.cat([found[0], new], dim=1), wanted)
 
-    def _scored(self, x: Tensor, ids: Tensor, wanted: int) -> BestLabels:
+    def _ranked(self, x: Tensor, ids: Tensor, wanted: int) -> BestLabels:
         """Return the best of these labels by their scores in float32; -1 is no label."""
         ids = torch.sort(ids, dim=1).values  # so that ties go to the smaller label
         scores = pair_scores(x, self.head, ids.clamp_min(0)).masked_fill(ids < 0, -torch.inf)
@@ -127,7 +131,7 @@ class FusedSearch:
         )
 
 
-def _first_left(ids: Tensor, scores: Tensor, k: int, exclude: csr_array | None) -> BestLabels:
+def _without_excluded(ids: Tensor, scores: Tensor, k: int, exclude: csr_array | None) -> BestLabels:
     """Return the first k labels of each point that are not excluded."""
     if exclude is not None and exclude.nnz:
         # Each pair of point and label becomes one number, which is searched among the excluded numbers.

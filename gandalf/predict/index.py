@@ -124,8 +124,8 @@ class IndexSearch:
         scores, ids = self.index.candidates(x.float().cpu().numpy(), min(k, self.index.labels))
         scores = np.where(ids < 0, -np.inf, scores).astype(np.float32)
         order = np.argsort(ids, axis=1)  # so that ties go to the smaller label
-        ids, scores = (np.take_along_axis(each, order, axis=1) for each in (ids, scores))
-        return _best_candidates(ids, scores, k)
+        scores = np.take_along_axis(scores, order, axis=1)
+        return _best_candidates(np.take_along_axis(ids, order, axis=1), scores, k)
 
 
 class RecallTest:

@@ -69,7 +69,7 @@ def texts_of_file(
 ) -> Iterator[InputChunk]:
     """Yield the texts of a file in chunks; `usual` is the text column of the model's training table."""
     if _suffix(path.name) != LINES:
-        yield from _of_table(open_table(path, Findings()), text_column, usual)
+        yield from _texts_of_table(open_table(path, Findings()), text_column, usual)
         return
     if text_column is not None:
         what = "holds one text a line, and --text-column names a column of a table"
@@ -95,8 +95,8 @@ def texts_of_test_split(splits: Splits, model: Part) -> Iterator[InputChunk]:
         )
 
 
-def _of_table(table: TableKind, said: str | None, usual: str | None) -> Iterator[InputChunk]:
-    text, id = columns_of(table, said, usual)
+def _texts_of_table(table: TableKind, named: str | None, usual: str | None) -> Iterator[InputChunk]:
+    text, id = columns_of(table, named, usual)
     for rows in _chunked(table.rows):
         texts = Texts(table.path, Findings())
         for line, row in rows:
@@ -104,12 +104,12 @@ def _of_table(table: TableKind, said: str | None, usual: str | None) -> Iterator
         yield InputChunk(texts.found, None if id is None else [as_identifier(row.get(id)) for _, row in rows])
 
 
-def columns_of(table: TableKind, said: str | None, usual: str | None = None) -> tuple[str, str | None]:
-    """Return the columns of texts and ids: the text column `said`, else `usual`, else a common name."""
+def columns_of(table: TableKind, named: str | None, usual: str | None = None) -> tuple[str, str | None]:
+    """Return the columns of texts and ids: the text column is `named`, else `usual`, else a common name."""
     guessed = TEXT_COLUMNS if usual is None else (usual, *TEXT_COLUMNS)
-    text = find_column(table, guessed if said is None else (said,))
+    text = find_column(table, guessed if named is None else (named,))
     if text is None:
-        called = "text column known by its name" if said is None else f"column '{said}'"
+        called = "text column known by its name" if named is None else f"column '{named}'"
         raise DataError(
             f"there is no {called}; the columns are: {', '.join(table.columns) or 'none'}",
             remedy="name it with --text-column",

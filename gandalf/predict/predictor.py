@@ -18,7 +18,7 @@ from gandalf.model import Calibration, Model, ModelWithMemory, Part
 from gandalf.model.calibration import probabilities
 from gandalf.model.exact import RowBlocks, pair_scores, top_k
 from gandalf.model.with_memory import without_memory
-from gandalf.predict.fused import PAYS_FROM, FusedSearch, refusal
+from gandalf.predict.fused import LEAST_LABELS, FusedSearch, why_not_fused
 from gandalf.predict.index import IndexSearch
 from gandalf.predict.one_text import OneText
 from gandalf.predict.tables import Kind, as_table, label_columns, label_name
@@ -71,12 +71,11 @@ class Predictor:
 
     def _one_text_search(self, rounded: Rounded | None) -> OneText | None:
         """Return the fast search for single texts, or None if the model or an option rules it out."""
-        known = self._search is None or isinstance(self._search, IndexSearch)
-        if not isinstance(self.model, Model) or not known or self.precision != torch.float32:
+        index = self._search if isinstance(self._search, IndexSearch) else None
+        own_rows = self._search is None and self._given_head is None
+        if not isinstance(self.model, Model) or self.precision != torch.float32 or not (index or own_rows):
             return None
-        if self._search is None and self._given_head is not None:
-            return None
-        return OneText(self.model, self._search if isinstance(self._search, IndexSearch) else None, rounded)
+        return OneText(self.model, index, rounded)
 
     def prepare(self) -> Rounded | None:
         """Round the rows now for fast single texts; return them for a predictor with further labels."""
@@ -97,7 +96,7 @@ class Predictor:
     @property
     def search(self) -> Search:
         """Return the search for the best labels of vectors."""
-        return self._exact if self._search is None else self._search
+        return self._search_exactly if self._search is None else self._search
 
     @property
     def head(self) -> RowBlocks:
@@ -123,12 +122,13 @@ class Predictor:
         texts = plain_texts(texts)
         check_texts(texts)
         starts = range(0, len(texts), CHUNK)
-        parts = [
-            self._chunk(texts[at : at + CHUNK], k, None if exclude is None else exclude[at : at + CHUNK])
-            for at in (track(starts, "predicting") if len(starts) > 1 else starts)
-        ]
+        chunks = (
+            slice(at, at + CHUNK) for at in (track(starts, "predicting") if len(starts) > 1 else starts)
+        )
+        parts = [self.best(texts[at], k, None if exclude is None else exclude[at]) for at in chunks]
         ids = np.concatenate([np.empty((0, k), dtype=np.int64), *(part[0] for part in parts)])
-        scores = np.concatenate([np.empty((0, k), dtype=np.float32), *(part[1] for part in parts)])
+        logits = np.concatenate([np.empty((0, k), dtype=np.float32), *(part[1] for part in parts)])
+        scores = probabilities(logits, self.calibration)
         if threshold is not None:
             unlikely = scores < threshold
             ids[unlikely], scores[unlikely] = -1, 0.0
@@ -212,13 +212,9 @@ class Predictor:
             return found
         return self.model.score(texts, labels)
 
-    def _chunk(self, texts: Sequence[str], k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
-        ids, scores = self.best(texts, k, exclude)
-        return ids, probabilities(scores, self.calibration)
-
-    def _exact(self, x: Tensor, k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
+    def _search_exactly(self, x: Tensor, k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
         head = self.head
-        if head.num_labels < PAYS_FROM or refusal(head.block(0, 1)[0]) is not None:
+        if head.num_labels < LEAST_LABELS or why_not_fused(head.block(0, 1)[0]) is not None:
             return top_k(x, head, k, exclude=exclude, precision=self.precision)
         if self._fused is None or self._fused.head is not head:
             self._fused = FusedSearch(head)

@@ -31,20 +31,20 @@ Answer = tuple[tuple[tuple[int, float], ...], ...]  # label and probability, bes
 def answer(predictor: Predictor, queries: Sequence[Query]) -> list[Answer]:
     """Return the answer to each query; it does not depend on the other queries."""
     answers: list[Answer] = [()] * len(queries)
-    for ask, places in _groups(queries):
+    for ask, places in _grouped(queries):
         found = ask(predictor, [queries[at] for at in places])
         for at, (ids, scores) in zip(places, found, strict=True):
-            answers[at] = _listed(ids, probabilities(scores, predictor.calibration), queries[at])
+            answers[at] = _as_answer(ids, probabilities(scores, predictor.calibration), queries[at])
     return answers
 
 
 Found = Iterator[tuple[Ids, Probabilities]]  # ids and scores of each query's texts
 
 
-def _groups(
+def _grouped(
     queries: Sequence[Query],
 ) -> Iterator[tuple[Callable[[Predictor, list[Query]], Found], list[int]]]:
-    """Yield a function and the positions of the queries that it answers in one pass.
+    """Yield groups of queries: a function that answers them in one pass, and their positions.
 
     Queries that allow similar numbers of labels are in one group, since shorter lists are padded to the
     longest list.
@@ -62,8 +62,8 @@ def _best_of_all(predictor: Predictor, queries: list[Query]) -> Found:
     """Yield the best of all labels, query by query."""
     k = min(max(query.k for query in queries), predictor.model.num_labels)
     texts = [text for query in queries for text in query.texts]
-    ids, scores = predictor.best(texts, k, _denied(queries, predictor.model.num_labels))
-    return _apart(queries, ids, scores)
+    ids, scores = predictor.best(texts, k, _excluded_pairs(queries, predictor.model.num_labels))
+    return _by_query(queries, ids, scores)
 
 
 def _best_of_allowed(predictor: Predictor, queries: list[Query]) -> Found:
@@ -78,16 +78,18 @@ def _best_of_allowed(predictor: Predictor, queries: list[Query]) -> Found:
     ids[~predictor.model.knows(texts)] = NO_LABEL
     scores = np.where(ids == NO_LABEL, -np.inf, scores).astype(np.float32)
     order = np.argsort(-scores, axis=1, kind="stable")
-    return _apart(queries, np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1))
+    return _by_query(
+        queries, np.take_along_axis(ids, order, axis=1), np.take_along_axis(scores, order, axis=1)
+    )
 
 
-def _apart(queries: Sequence[Query], ids: Ids, scores: Probabilities) -> Found:
-    """Yield the rows of each query."""
+def _by_query(queries: Sequence[Query], ids: Ids, scores: Probabilities) -> Found:
+    """Yield the ids and scores of the texts of each query."""
     for start, stop in pairwise(np.cumsum([0, *(len(query.texts) for query in queries)]).tolist()):
         yield ids[start:stop], scores[start:stop]
 
 
-def _denied(queries: Sequence[Query], num_labels: int) -> csr_array | None:
+def _excluded_pairs(queries: Sequence[Query], num_labels: int) -> csr_array | None:
     if not any(query.deny for query in queries):
         return None
     rows = [sorted(set(query.deny)) for query in queries for _ in query.texts]
@@ -96,7 +98,7 @@ def _denied(queries: Sequence[Query], num_labels: int) -> csr_array | None:
     return csr_array((np.ones(len(indices), dtype=bool), indices, indptr), shape=(len(rows), num_labels))
 
 
-def _listed(ids: Ids, scores: Probabilities, query: Query) -> Answer:
+def _as_answer(ids: Ids, scores: Probabilities, query: Query) -> Answer:
     least = 0.0 if query.threshold is None else query.threshold
     return tuple(
         tuple(

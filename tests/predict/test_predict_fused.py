@@ -76,9 +76,9 @@ def test_a_predictor_takes_it_where_it_can_and_pays(monkeypatch):
             super().__init__(head, torch.float32)
 
     monkeypatch.setattr(predictor, "FusedSearch", Counted)
-    monkeypatch.setattr(predictor, "refusal", lambda rows: None)
+    monkeypatch.setattr(predictor, "why_not_fused", lambda rows: None)
     assert Predictor(model).predict(texts, 4) and not made_of  # too few labels
-    monkeypatch.setattr(predictor, "PAYS_FROM", 1)
+    monkeypatch.setattr(predictor, "LEAST_LABELS", 1)
     by_kernel = Predictor(model)
     for _ in range(2):
         ids, scores = by_kernel.predict(texts, 4)
@@ -104,8 +104,8 @@ def test_labels_that_do_not_fit_are_looked_at_plainly(monkeypatch):
         head.rows.mul_(1e-6)
         head.bias.copy_(torch.linspace(0, 1, 200))
     plain = []
-    whole = fused.plain_best
-    monkeypatch.setattr(fused, "plain_best", lambda *given: plain.append(given[2]) or whole(*given))
+    whole = fused.best_in_block
+    monkeypatch.setattr(fused, "best_in_block", lambda *given: plain.append(given[2]) or whole(*given))
     ids, _ = FusedSearch(head, torch.float32).best(x, 3)
     assert plain[0] == (0, 16) and len(plain) > 1  # the later the label, the better: all of a block survive
     np.testing.assert_array_equal(ids.numpy(), np.tile([199, 198, 197], (5, 1)))
