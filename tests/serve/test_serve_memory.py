@@ -130,7 +130,7 @@ def test_labels_alike_are_found_without_a_copy_of_the_rows(man):
     """Sixteen threads of a server ask for them, and a thread's memory keeps the room of its largest copy."""
     model = small_model(labels=list(man.train.label_texts), ids=False)
     with LargestTensor(model.head.rows) as made:
-        found = model.alike(3, 5)
+        found = model.similar_labels(3, 5)
     assert len(found) == 5 and made.nbytes <= model.num_labels * 4 < model.head.rows.nbytes / 4
 
 
@@ -140,7 +140,7 @@ def test_labels_alike_are_those_of_a_plain_loop():
         model.head.rows[2] = 0.0
     rows = torch.nn.functional.normalize(model.head.rows.detach(), dim=1)
     expected = sorted((-float(row @ rows[0]), label) for label, row in enumerate(rows) if label != 0)
-    found = model.alike(0, 10)
+    found = model.similar_labels(0, 10)
     assert [label for label, _ in found] == [label for _, label in expected]
     assert [cosine for _, cosine in found] == pytest.approx([-less for less, _ in expected], abs=1e-6)
 
