@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, overload
 
@@ -73,9 +74,9 @@ class SlimPredictor:
         facts = _facts_of(folder)
         if verify:
             check_hashes(folder / (SLIM_FACTS if (folder / SLIM_FACTS).is_file() else CONFIG))
-        self.calibration, self.calibrated = facts["calibration"], facts["calibrated"]
-        self.label_ids, self.label_texts = read_labels(folder / LABELS, facts["labels"])
-        self._part = _part(folder, facts, threads)
+        self.calibration, self.calibrated = facts.calibration or Calibration(), facts.calibration is not None
+        self.label_ids, self.label_texts = read_labels(folder / LABELS, facts.labels)
+        self._part = _read_part(folder, facts, threads)
 
     @property
     def num_labels(self) -> int:
@@ -93,15 +94,12 @@ class SlimPredictor:
             return ids[0], scores[0]
         check_texts(texts)
         if not 1 <= k <= self.num_labels:
-            raise DataError(
-                f"k is {k}, but it must lie between 1 and the number of labels, {self.num_labels:,}"
-            )
+            most = f"the number of labels, {self.num_labels:,}"
+            raise DataError(f"k is {k}, but it must lie between 1 and {most}")
         parts = [self._best(texts[at : at + BATCH], k) for at in range(0, len(texts), BATCH)]
+        ids = np.concatenate([np.empty((0, k), dtype=np.int64), *(part[0] for part in parts)])
         scores = np.concatenate([np.empty((0, k), dtype=np.float32), *(part[1] for part in parts)])
-        return (
-            np.concatenate([np.empty((0, k), dtype=np.int64), *(part[0] for part in parts)]),
-            probabilities(scores, self.calibration),
-        )
+        return ids, probabilities(scores, self.calibration)
 
     def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Return True for each text of which at least one token is known."""  # shape: (N,)
@@ -124,8 +122,7 @@ class SlimPredictor:
     def named(self, texts: Sequence[str], k: int = 5) -> list[NamedLabels]: ...
 
     def named(self, texts: str | Sequence[str], k: int = 5) -> NamedLabels | list[NamedLabels]:
-        """Like `predict`, but return a list of (label text, probability); for several texts, a list of
-        lists."""
+        """Return lists of (label text, probability): one list for one text, a list of lists for several."""
         ids, scores = self.predict(texts, k)
         if isinstance(texts, str):
             return self._names(ids, scores)
@@ -147,16 +144,15 @@ class _Network:
         self._session = _session(self._path, threads)
 
     def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
-        scores = self._scores(texts)
-        some = np.sort(
-            np.argpartition(-scores, k - 1, axis=1)[:, :k], axis=1
-        )  # sorted: ties to smaller labels
-        order = np.argsort(-np.take_along_axis(scores, some, axis=1), axis=1, kind="stable")
-        ids = np.take_along_axis(some, order, axis=1)
+        scores = self._run(SCORES, texts)
+        best = np.argpartition(-scores, k - 1, axis=1)[:, :k]
+        best = np.sort(best, axis=1)  # so that ties go to smaller labels
+        order = np.argsort(-np.take_along_axis(scores, best, axis=1), axis=1, kind="stable")
+        ids = np.take_along_axis(best, order, axis=1)
         return ids.astype(np.int64), np.take_along_axis(scores, ids, axis=1)
 
     def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
-        return np.take_along_axis(self._scores(texts), labels, axis=1)
+        return np.take_along_axis(self._run(SCORES, texts), labels, axis=1)
 
     def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return self._tokens.known(texts)
@@ -168,12 +164,9 @@ class _Network:
         length = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)  # squares stay finite
         return np.asarray(found / np.maximum(length, 1e-12), dtype=np.float32)
 
-    def _scores(self, texts: Sequence[str]) -> Probabilities:
-        return self._run(SCORES, texts)
-
     def _run(self, output: str, texts: Sequence[str]) -> Probabilities:
         tokens = self._tokens.encode(texts).astype(np.int64)
-        with _runnable(self._path):
+        with _told_as_damage(self._path):
             found: Probabilities = self._session.run([output], {TOKENS: tokens})[0]
         return found
 
@@ -181,17 +174,15 @@ class _Network:
 class _Mix:
     """A mix: its parts, each in its folder, and their weights."""
 
-    def __init__(self, folder: Path, facts: dict[str, Any], threads: int) -> None:
-        path = folder / SLIM_FACTS
-        names, self._weights = read_composition(facts.get("parts"), facts.get("weights"), path)
-        self._size, self._parts = facts["labels"], list[tuple[SlimPart, Calibration]]()
-        self._names = names
-        for name in names:
-            about = _facts_of(folder / PARTS / name)
-            if about["kind"] == MIX or about["labels"] != self._size:
-                what = f"is not a part of this mix of {self._size:,} labels"
-                raise damaged(what, folder / PARTS / name)
-            self._parts.append((_part(folder / PARTS / name, about, threads), about["calibration"]))
+    def __init__(self, folder: Path, facts: SlimFacts, threads: int) -> None:
+        stored, self._size = facts.stored, facts.labels
+        self._names, self._weights = read_composition(
+            stored.get("parts"), stored.get("weights"), folder / SLIM_FACTS
+        )
+        what = f"is not a part of this mix of {self._size:,} labels"
+        self._parts = [
+            _read_inner(folder / PARTS / name, self._size, MIX, what, threads) for name in self._names
+        ]
 
     def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
         size = min(max(k, PROPOSED), self._size)
@@ -219,19 +210,14 @@ class _Mix:
 class _WithMemory:
     """A model in a folder, and a memory."""
 
-    def __init__(self, folder: Path, facts: dict[str, Any], threads: int) -> None:
-        inner = folder / PARTS / INNER
-        about = _facts_of(inner)
-        self._size = facts["labels"]
-        if about["kind"] == MEMORY or about["labels"] != self._size:
-            what = f"is not the model of {self._size:,} labels that belongs to the memory"
-            raise damaged(what, inner)
-        self._model, self._calibration = _part(inner, about, threads), about["calibration"]
-        mix = self._model
-        self._reader = mix.part(facts.get("reader"), inner) if isinstance(mix, _Mix) else mix
-        self._memory, weight = read_memory(folder, facts, self._size)
+    def __init__(self, folder: Path, facts: SlimFacts, threads: int) -> None:
+        inner, self._size = folder / PARTS / INNER, facts.labels
+        what = f"is not the model of {self._size:,} labels that belongs to the memory"
+        self._model, self._calibration = _read_inner(inner, self._size, MEMORY, what, threads)
+        model = self._model
+        self._reader = model.part(facts.stored.get("reader"), inner) if isinstance(model, _Mix) else model
+        self._memory, self._weight = read_memory(folder, facts.stored, self._size)
         check_memory(self._memory, self._reader.unit_vectors([""]), folder)
-        self._weight = weight
 
     def best(self, texts: Sequence[str], k: int) -> tuple[Ids, Probabilities]:
         ids, scores = self._model.best(texts, min(max(k, PROPOSED), self._size))
@@ -250,60 +236,75 @@ class _WithMemory:
         return self._model.unit_vectors(texts)
 
 
-def _part(folder: Path, facts: dict[str, Any], threads: int) -> SlimPart:
-    kinds: dict[str, Callable[[], SlimPart]] = {
+@dataclass(frozen=True)
+class SlimFacts:
+    """The facts of an exported model, or of a trained model that runs without PyTorch."""
+
+    kind: str
+    labels: int
+    size: int  # columns of a wide model
+    calibration: Calibration | None
+    stored: dict[str, Any]  # the facts of this kind of model
+
+
+def _read_part(folder: Path, facts: SlimFacts, threads: int) -> SlimPart:
+    readers: dict[str, Callable[[], SlimPart]] = {
         NETWORK: lambda: _Network(folder, threads),
-        BAG_OF_WORDS: lambda: read_plain_network(folder, WEIGHTS, facts, facts["labels"]),
-        TREES: lambda: read_wide_model(folder, facts, facts["labels"], facts["size"]),
+        BAG_OF_WORDS: lambda: read_plain_network(folder, WEIGHTS, facts.stored, facts.labels),
+        TREES: lambda: read_wide_model(folder, facts.stored, facts.labels, facts.size),
         MIX: lambda: _Mix(folder, facts, threads),
         MEMORY: lambda: _WithMemory(folder, facts, threads),
     }
-    return kinds[facts["kind"]]()
+    return readers[facts.kind]()
+
+
+def _read_inner(
+    folder: Path, labels: int, outer: str, what: str, threads: int
+) -> tuple[SlimPart, Calibration]:
+    """Read an inner model; refuse one of the kind `outer` or of other labels with the words `what`."""
+    facts = _facts_of(folder)
+    if facts.kind == outer or facts.labels != labels:
+        raise damaged(what, folder)
+    return _read_part(folder, facts, threads), facts.calibration or Calibration()
 
 
 def read_facts(path: Path) -> dict[str, Any]:
     """Return the facts of an exported model."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        stored = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(
-            "is no exported model", remedy="write it with gandalf export", file=path.parent
-        ) from error
-    if not isinstance(found, dict) or (found.get("format"), found.get("version")) != (FORMAT, VERSION):
+        remedy = "write it with gandalf export"
+        raise DataError("is no exported model", remedy=remedy, file=path.parent) from error
+    if not isinstance(stored, dict) or (stored.get("format"), stored.get("version")) != (FORMAT, VERSION):
         raise damaged("is no exported model of this version", path.parent)
-    return found
+    return stored
 
 
-def _facts_of(folder: Path) -> dict[str, Any]:
-    """Return what a folder says of its model, whether it was exported or trained."""
+def _facts_of(folder: Path) -> SlimFacts:
+    """Return the facts of an exported or a trained model; refuse a trained model that needs PyTorch."""
     if (folder / SLIM_FACTS).is_file() or not (folder / CONFIG).is_file():
-        return _checked_facts(folder / SLIM_FACTS)
-    found = read_trained(folder)
-    if found.encoder.get("kind") not in (TREES, MIX, MEMORY) and not can_be_plain(found.encoder):
+        return _exported_facts(folder / SLIM_FACTS)
+    trained = read_trained(folder)
+    kind = trained.encoder.get("kind")
+    if kind not in (TREES, MIX, MEMORY) and not can_be_plain(trained.encoder):
         remedy = "export the model with gandalf export, or load it with gandalf.load_model"
         raise DataError("needs PyTorch", remedy=remedy, file=folder, kind=NEEDS_PYTORCH)
-    of_scores = {
-        "calibration": found.calibration or Calibration(),
-        "calibrated": found.calibration is not None,
-    }
-    return {**found.encoder, "labels": found.labels, "size": found.dim, **of_scores}
+    return SlimFacts(str(kind), trained.labels, trained.dim, trained.calibration, trained.encoder)
 
 
-def _checked_facts(path: Path) -> dict[str, Any]:
-    """Return the facts, with defaults for keys that early releases lack; raise a DataError if one is not
-    valid."""
-    found: dict[str, Any] = {"kind": NETWORK, "size": 0} | read_facts(path)
-    if found["kind"] not in (NETWORK, TREES, MIX, MEMORY):
-        what = f"is an exported model of the kind {str(found['kind'])[:40]!r}, which this release cannot run"
+def _exported_facts(path: Path) -> SlimFacts:
+    """Return the facts of an exported model, with defaults for facts that early releases do not store."""
+    stored: dict[str, Any] = {"kind": NETWORK, "size": 0} | read_facts(path)
+    kind = stored["kind"]
+    if kind not in (NETWORK, TREES, MIX, MEMORY):
+        what = f"is an exported model of the kind {str(kind)[:40]!r}, which this release cannot run"
         raise DataError(what, remedy="pip install --upgrade gandalf-xmc", file=path.parent)
     try:
-        found["calibrated"] = bool(found.get("calibration"))
-        given = found.get("calibration") or {"slope": 1.0, "offset": 0.0}
-        found["calibration"] = Calibration(*(float(given[name]) for name in ("slope", "offset")))
-        found["labels"], found["size"] = int(found["labels"]), int(found["size"])
+        numbers = stored.get("calibration")
+        calibration = Calibration(float(numbers["slope"]), float(numbers["offset"])) if numbers else None
+        return SlimFacts(kind, int(stored["labels"]), int(stored["size"]), calibration, stored)
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(f"lacks a fact, or has one that is not valid ({error})", path) from error
-    return found
 
 
 def _session(path: Path, threads: int) -> Any:  # noqa: ANN401  onnxruntime has no types
@@ -313,13 +314,13 @@ def _session(path: Path, threads: int) -> Any:  # noqa: ANN401  onnxruntime has 
         raise DataError("an exported model needs onnxruntime", remedy="pip install onnxruntime") from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    with _runnable(path):
+    with _told_as_damage(path):
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 @contextmanager
-def _runnable(path: Path) -> Iterator[None]:
-    """Say in a sentence what onnxruntime cannot do with a graph, which it may find only when it runs it."""
+def _told_as_damage(path: Path) -> Iterator[None]:
+    """Raise a DataError for an error of onnxruntime, which may notice damage only when it runs the graph."""
     try:
         yield
     except Exception as error:  # onnxruntime has an exception type for each kind of damage
