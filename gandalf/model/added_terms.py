@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import csr_array, diags_array, hstack
 from scipy.special import expit
 
 from gandalf.data.formats.texts import clean
 from gandalf.data.new_labels import NewLabel
-from gandalf.model.calibration import Calibration
+from gandalf.model.calibration import LEAST_SLOPE, Calibration, Floats, minimise
 
 if TYPE_CHECKING:
     from gandalf.model.trees import Trees
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
 NEIGHBOUR = 0.5  # weight of a neighbour's text; the label's own text and each example have weight 1
 QUERIES = 512  # label texts on which slope and offset are fitted
 SEED = 0  # for drawing the queries from more label texts
-LEAST_SLOPE = 1e-3
-
-Floats = npt.NDArray[np.float64]
 
 
 def label_terms(trees: Trees, labels: Sequence[NewLabel], neighbours: Sequence[Sequence[int]]) -> csr_array:
@@ -36,7 +32,7 @@ def label_terms(trees: Trees, labels: Sequence[NewLabel], neighbours: Sequence[S
             texts.append(text)
             places.append(place)
             weights.append(weight)
-    known = trees.words.features(texts)
+    known = trees.wide.words.features(texts)
     summed = csr_array((weights, (places, np.arange(len(texts)))), shape=(len(labels), len(texts))) @ known
     lengths = np.sqrt(np.asarray(summed.multiply(summed).sum(axis=1))).ravel()
     rows = diags_array(1 / np.where(lengths > 0, lengths, 1.0)) @ summed
@@ -47,17 +43,17 @@ def label_terms(trees: Trees, labels: Sequence[NewLabel], neighbours: Sequence[S
 def fit_added(trees: Trees) -> tuple[float, float]:
     """Fit slope and offset so that known labels, scored by their texts, get the trees' probabilities."""
     rng = np.random.default_rng(SEED)
-    asked = np.sort(rng.permutation(trees.trained_labels)[:QUERIES])
+    asked = np.sort(rng.permutation(trees.wide.trained_labels)[:QUERIES])
     queries = [trees.label_texts[number] for number in asked.tolist()]
-    of_labels = trees.words.features(trees.label_texts[: trees.trained_labels])
-    cosines = (trees.words.features(queries) @ of_labels.T).toarray().astype(np.float64)
+    of_labels = trees.wide.words.features(trees.label_texts[: trees.wide.trained_labels])
+    cosines = (trees.wide.words.features(queries) @ of_labels.T).toarray().astype(np.float64)
     teacher = np.zeros_like(cosines)
     calibration = trees.calibration or Calibration()
-    ids, scores = trees.best(queries, min(100, trees.trained_labels))
+    ids, scores = trees.best(queries, min(100, trees.wide.trained_labels))
     for row in range(len(queries)):
-        kept = (ids[row] >= 0) & (ids[row] < trees.trained_labels)
+        kept = (ids[row] >= 0) & (ids[row] < trees.wide.trained_labels)
         teacher[row, ids[row][kept]] = calibration(scores[row][kept])
-    others = asked[:, None] != np.arange(trees.trained_labels)
+    others = asked[:, None] != np.arange(trees.wide.trained_labels)
     slope, offset = _fit_logistic(cosines[others], teacher[others])
     # The trees' calibration is applied to the logits of added labels too.
     return slope / calibration.slope, (offset - calibration.offset) / calibration.slope
@@ -65,11 +61,9 @@ def fit_added(trees: Trees) -> tuple[float, float]:
 
 def _fit_logistic(cosines: Floats, teacher: Floats) -> tuple[float, float]:
     """Return the slope and offset of a logistic curve that maps cosines to the teacher's probabilities."""
-    start = np.array([5.0, -5.0])
+    start = (5.0, -5.0)
     if not len(cosines):
-        return float(start[0]), float(start[1])
-
-    from scipy.optimize import minimize  # imported here because the import takes 0.2 s
+        return start
 
     def loss(weights: Floats) -> tuple[float, Floats]:
         logits = weights[0] * cosines + weights[1]
@@ -77,5 +71,4 @@ def _fit_logistic(cosines: Floats, teacher: Floats) -> tuple[float, float]:
         value = (np.logaddexp(0.0, logits) - teacher * logits).mean()
         return float(value), np.array([missed @ cosines, missed.sum()])
 
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(LEAST_SLOPE, 30.0), (-20.0, 5.0)])
-    return float(found.x[0]), float(found.x[1])
+    return minimise(loss, start, ((LEAST_SLOPE, 30.0), (-20.0, 5.0)))

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit
 
+from gandalf.model.calibration import minimise
 from gandalf.model.row_map import Floats, Ints, Matrix, RowMap, fit_row_map
 
 # Weights of the three vectors, chosen on labels and points held out of training (docs/lab/new_labels.md).
@@ -129,8 +130,6 @@ def _fit_scale_and_offset(maker: NewRows, known: Known, asked: Ints) -> tuple[fl
     if total <= 0:
         return start
 
-    from scipy.optimize import minimize  # imported here because the import takes 0.2 s
-
     def loss(weights: Floats) -> tuple[float, Floats]:
         logits = weights[0] * scores + weights[1]
         missed = (counts * expit(logits) - masses) / total
@@ -138,9 +137,7 @@ def _fit_scale_and_offset(maker: NewRows, known: Known, asked: Ints) -> tuple[fl
         return float(value), np.array([missed @ scores, missed.sum()])
 
     # A few pairs must not make rows of new labels much longer than learned rows.
-    bounds = [(1e-3 * start[0], 3 * start[0]), (None, None)]
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    return float(found.x[0]), float(found.x[1])
+    return minimise(loss, start, ((1e-3 * start[0], 3 * start[0]), (None, None)))
 
 
 def _scored_pairs(maker: NewRows, known: Known, asked: Ints) -> Iterator[tuple[Floats, Floats]]:

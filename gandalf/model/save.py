@@ -99,18 +99,14 @@ def write_model(
         write_json(metrics, folder / METRICS)
     with written(folder / CARD) as file:
         file.write(model_card(model, metrics) if card is None else card)
-    _write_config(facts, folder, stale)
+    stored = _config(facts, folder, stale)
+    write_json(with_hashes(stored, folder / CONFIG, _hashed(stored["files"])), folder / CONFIG)
 
 
 def write_part(part: Part, folder: Path) -> None:
     """Write a part of a mix into an existing folder: a model without labels, figures, card and hashes."""
     part.write(folder)
     write_json(_config(part.facts(), folder), folder / CONFIG)
-
-
-def _write_config(facts: Facts, folder: Path, stale: Collection[str] = ()) -> None:
-    found = _config(facts, folder, stale)
-    write_json(with_hashes(found, folder / CONFIG, _hashed(found["files"])), folder / CONFIG)
 
 
 def _hashed(names: Collection[str]) -> list[str]:

@@ -12,7 +12,6 @@ import torch
 from scipy.sparse import csr_array, vstack
 
 from gandalf.data.new_labels import NewLabel
-from gandalf.data.tf_idf import TfIdf
 from gandalf.model.added_labels import checked_labels, with_record
 from gandalf.model.added_terms import fit_added, label_terms
 from gandalf.model.calibration import Calibration
@@ -37,19 +36,17 @@ UNUSED_SETTINGS = frozenset(
 class Trees(Extendable):
     """A wide model as a part: its terms and classifiers, the names of its labels, and the recipe."""
 
-    words: TfIdf
-    forest: Any  # an omikuji.Model
+    wide: WideModel
     label_texts: Sequence[str]  # L
     label_ids: Sequence[str] | None  # L
     config: dict[str, Any]  # the recipe
     calibration: Calibration | None = None
-    added: Added | None = None  # labels that were added without training
     device: ClassVar[torch.device] = torch.device("cpu")
     unused_settings: ClassVar[frozenset[str]] = UNUSED_SETTINGS
 
     def __repr__(self) -> str:
         name = self.config.get("system", "trees")
-        return f"<Trees {name}, {self.num_labels:,} labels, {len(self.words.words):,} words>"
+        return f"<Trees {name}, {self.num_labels:,} labels, {len(self.wide.words.words):,} words>"
 
     @property
     def num_labels(self) -> int:
@@ -57,19 +54,9 @@ class Trees(Extendable):
         return len(self.label_texts)
 
     @property
-    def trained_labels(self) -> int:
-        """Return the number of labels that the classifiers were trained on; they come first."""
-        return self.num_labels - (0 if self.added is None else len(self.added))
-
-    @property
-    def wide(self) -> WideModel:
-        """Return the wide model that predicts."""
-        return WideModel(self.words, self.forest, self.trained_labels, self.added)
-
-    @property
     def card_summary(self) -> str:
         """Return the sentence of the model card about the trees."""
-        known = f"{len(self.words.words):,} known words"
+        known = f"{len(self.wide.words.words):,} known words"
         return f"trees of labels are searched by linear scores of the text's words, out of {known}."
 
     @property
@@ -104,31 +91,32 @@ class Trees(Extendable):
 
     def with_label_maker(self) -> Trees:
         """Return trees after the fit of slope and offset that scores of added labels need."""
-        if self.added is not None:
-            return self
+        return replace(self, wide=replace(self.wide, added=self._added_labels()))
+
+    def _added_labels(self) -> Added:
+        """Return the rows of added labels, with a fitted slope and offset."""
+        if self.wide.added is not None:
+            return self.wide.added
         none = csr_array(np.zeros((0, self.wide.size), dtype=np.float32))
-        return replace(self, added=Added(none, *fit_added(self)))
+        return Added(none, *fit_added(self))
 
     def with_labels(self, labels: Sequence[NewLabel]) -> Trees:
         """Return trees that also have these labels, scored by the terms of their texts and examples."""
-        checked = checked_labels(self, labels)
-        added = self.with_label_maker().added
-        assert added is not None
-        rows = csr_array(
-            vstack([added.rows, label_terms(self, checked.labels, checked.neighbours)], format="csr")
-        )
+        checked, added = checked_labels(self, labels), self._added_labels()
+        new_rows = label_terms(self, checked.labels, checked.neighbours)
+        rows = csr_array(vstack([added.rows, new_rows], format="csr"))
         return replace(
             self,
+            wide=replace(self.wide, added=replace(added, rows=rows)),
             label_texts=checked.texts,
             label_ids=checked.ids,
-            config=with_record(self.config, checked.labels, fitted_on=self.trained_labels),
-            added=replace(added, rows=rows),
+            config=with_record(self.config, checked.labels, fitted_on=self.wide.trained_labels),
         )
 
     def facts(self) -> Facts:
         """Return the facts for `config.json`."""
-        wide = self.wide
-        return Facts(wide.facts(), self.num_labels, wide.size, self.config, self.calibration)
+        size = self.wide.size
+        return Facts(self.wide.facts(), self.num_labels, size, self.config, self.calibration)
 
     def write(self, folder: Path) -> None:
         """Write terms and trees into an existing folder, each file completely or not at all."""
@@ -139,5 +127,5 @@ def load_trees(folder: Path, facts: Facts, ids: list[str] | None, texts: list[st
     """Read the files that `Trees.write` wrote."""
     for name in listed_files(folder):
         need_file(folder / name)
-    found = read_wide_model(folder, facts.encoder, facts.labels, facts.dim)
-    return Trees(found.words, found.forest, texts, ids, facts.config, facts.calibration, found.added)
+    wide = read_wide_model(folder, facts.encoder, facts.labels, facts.dim)
+    return Trees(wide, texts, ids, facts.config, facts.calibration)

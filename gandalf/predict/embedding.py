@@ -78,9 +78,8 @@ def _write_npy(path: Path, model: Part, chunks: Iterable[InputChunk]) -> int:
 
 def _write_npz(path: Path, model: Part, chunks: Iterable[InputChunk]) -> int:
     """Write one sparse matrix, a row for each text."""
-    parts: list[Any] = [_sparse(model, [])]
-    parts += [_sparse(model, each.texts) for each in chunks]
-    found: Any = csr_array(vstack(parts, format="csr"))
+    vectors: list[Any] = [embed(model, []), *(embed(model, each.texts) for each in chunks)]
+    found: Any = csr_array(vstack([csr_array(each) for each in vectors], format="csr"))
     with written(path, "wb") as file:
         save_npz(file, found)
     return int(found.shape[0])
@@ -98,11 +97,6 @@ def _write_json_lines(path: Path, model: Part, chunks: Iterable[InputChunk]) -> 
                 file.write(json.dumps(record, ensure_ascii=False) + "\n")
                 row += 1
     return row
-
-
-def _sparse(model: Part, texts: Sequence[str]) -> Any:  # noqa: ANN401  SciPy's types of dense arrays clash
-    found: Any = embed(model, texts)
-    return csr_array(found)
 
 
 _WRITERS = {".npy": _write_npy, ".npz": _write_npz, ".jsonl": _write_json_lines}

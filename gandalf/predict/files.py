@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import count, repeat
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ class Predicted:
     chunk: InputChunk
     ids: Ids  # label numbers; -1: no label; shape: (n, k)
     scores: Probabilities  # shape: (n, k)
+    first_row: int  # number of the first text in the input, from 0
 
     def rows(self) -> Iterator[tuple[str, str | None, list[int], list[str]]]:
         """Yield the text, its id in the input, its labels and their scores, best first."""
@@ -40,19 +41,23 @@ class Predicted:
             # Nine digits keep every float32 exactly.
             yield text, name, labels[:found], [f"{score:.9g}" for score in scores[:found]]
 
-    def columns(self, model: Part, first_row: int) -> Columns:
+    def columns(self, model: Part) -> Columns:
         """Return the columns of a table with one row for each predicted label."""
-        return label_columns(model, self.chunk.texts, self.ids, self.scores, self.chunk.ids, first_row)
+        chunk = self.chunk
+        return label_columns(model, chunk.texts, self.ids, self.scores, chunk.ids, self.first_row)
+
+
+Writer = Callable[[Path, Iterable[Predicted], Part], None]
 
 
 def predict_chunks(
     predictor: Predictor, chunks: Iterable[InputChunk], k: int, threshold: float | None = None
 ) -> Iterator[Predicted]:
     """Predict the chunks one by one, each when the caller asks for it."""
-    k = min(k, predictor.model.num_labels)
+    k, first_row = min(k, predictor.model.num_labels), 0
     for chunk in chunks:
-        ids, scores = predictor.predict(chunk.texts, k, chunk.exclude, threshold)
-        yield Predicted(chunk, ids, scores)
+        yield Predicted(chunk, *predictor.predict(chunk.texts, k, chunk.exclude, threshold), first_row)
+        first_row += len(chunk.texts)
 
 
 def write_predictions(
@@ -64,7 +69,16 @@ def write_predictions(
     """
     check_output(path, escape_formulas)
     writer = partial(_write_csv, shown=escaped) if escape_formulas else _writer(path)
-    return writer(path, predicted, model)
+    texts = 0
+
+    def counted() -> Iterator[Predicted]:
+        nonlocal texts
+        for each in predicted:
+            texts = each.first_row + len(each.ids)
+            yield each
+
+    writer(path, counted(), model)
+    return texts
 
 
 def check_output(path: Path, escape_formulas: bool = False) -> None:
@@ -79,7 +93,7 @@ def escaped(cell: object) -> object:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULAS) else cell
 
 
-def _writer(path: Path) -> Callable[[Path, Iterable[Predicted], Part], int]:
+def _writer(path: Path) -> Writer:
     suffix = Path(plain_name(path)).suffix
     if suffix not in _WRITERS or (suffix in _BINARY and path.suffix != suffix):
         remedy = f"name a file that ends in {', '.join(_WRITERS)}"
@@ -87,7 +101,7 @@ def _writer(path: Path) -> Callable[[Path, Iterable[Predicted], Part], int]:
     return _WRITERS[suffix]
 
 
-def _write_npz(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
+def _write_npz(path: Path, predicted: Iterable[Predicted], model: Part) -> None:
     """Write a SciPy CSR matrix of scores, one row for each text and one column for each label."""
     labels, scores = [np.empty(0, dtype=np.int32)], [np.empty(0, dtype=np.float32)]
     lengths = [np.zeros(1, dtype=np.int64)]
@@ -102,17 +116,15 @@ def _write_npz(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
     matrix.sort_indices()
     with written(path, "wb") as file:
         save_npz(file, matrix, compressed=False)
-    return shape[0]
 
 
 def json_lines(predicted: Iterable[Predicted], model: Part) -> Iterator[str]:
     """Yield one line for each text as soon as its chunk is predicted."""
     texts = [json.dumps(text, ensure_ascii=False) for text in model.label_texts]
     ids = None if model.label_ids is None else [json.dumps(id, ensure_ascii=False) for id in model.label_ids]
-    rows = count()
     for each in predicted:
-        for text, name, labels, scores in each.rows():
-            known = {"row": next(rows)} | ({} if name is None else {"uid": name}) | {"text": text}
+        for row, (text, name, labels, scores) in enumerate(each.rows(), start=each.first_row):
+            known = {"row": row} | ({} if name is None else {"uid": name}) | {"text": text}
             parts = [json.dumps(known, ensure_ascii=False)[1:-1], f'"labels": {labels}']
             parts.append(f'"scores": [{", ".join(scores)}]')
             if ids is not None:
@@ -121,14 +133,10 @@ def json_lines(predicted: Iterable[Predicted], model: Part) -> Iterator[str]:
             yield f"{{{', '.join(parts)}}}\n"
 
 
-def _write_json_lines(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
+def _write_json_lines(path: Path, predicted: Iterable[Predicted], model: Part) -> None:
     """Write one JSON object for each text, with labels by number, id and text."""
-    written_texts = 0
     with written(path) as file:
-        for line in json_lines(predicted, model):
-            file.write(line)
-            written_texts += 1
-    return written_texts
+        file.writelines(json_lines(predicted, model))
 
 
 def _write_csv(
@@ -136,21 +144,18 @@ def _write_csv(
     predicted: Iterable[Predicted],
     model: Part,
     shown: Callable[[object], object] = lambda cell: cell,
-) -> int:
+) -> None:
     """Write one row for each predicted label."""
-    texts = 0
     with written(path) as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(NAMES)
         for each in predicted:
-            columns = each.columns(model, texts)
+            columns = each.columns(model)
             columns["score"] = [f"{score:.9g}" for score in columns["score"].tolist()]
             table.writerows(map(shown, row) for row in zip(*columns.values(), strict=True))
-            texts += len(each.ids)
-    return texts
 
 
-def _write_parquet(path: Path, predicted: Iterable[Predicted], model: Part) -> int:
+def _write_parquet(path: Path, predicted: Iterable[Predicted], model: Part) -> None:
     """Write the same rows as a CSV file, with typed columns."""
     try:
         import pyarrow
@@ -161,15 +166,12 @@ def _write_parquet(path: Path, predicted: Iterable[Predicted], model: Part) -> i
     text, whole = pyarrow.string(), pyarrow.int64()
     kinds = (whole, text, text, pyarrow.int32(), pyarrow.int32(), text, text, pyarrow.float32())
     schema = pyarrow.schema(list(zip(NAMES, kinds, strict=True)))
-    texts = 0
     with written(path, "wb") as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         for each in predicted:
-            writer.write_table(pyarrow.table(each.columns(model, texts), schema=schema))
-            texts += len(each.ids)
-    return texts
+            writer.write_table(pyarrow.table(each.columns(model), schema=schema))
 
 
-_WRITERS: dict[str, Callable[[Path, Iterable[Predicted], Part], int]] = {
+_WRITERS: dict[str, Writer] = {
     ".npz": _write_npz,
     ".jsonl": _write_json_lines,
     ".csv": _write_csv,

@@ -24,7 +24,7 @@ from gandalf.runs.prepare import augmented, cut, run_cut
 from gandalf.runs.validation import HeldAnswers, Trained, answers_of, pooled
 from gandalf.settings import to_dict
 from gandalf.wide.mixing import PROPOSED
-from gandalf.wide.wide_model import need_omikuji, silenced, word_features
+from gandalf.wide.wide_model import WideModel, need_omikuji, silenced, word_features
 
 # Products of points' features and labels up to which one-vs-all is quick: some 20 s on two cores.
 ONE_VS_ALL = 1_000_000_000
@@ -103,7 +103,8 @@ def _trees(points: Dataset, splits: Splits, recipe: Recipe) -> Trees:
     featured = Dataset(points.targets, features=word_features(words, texts))
     forest = _forest(harden_points(featured, recipe.trees.harden, seed=recipe.seed), recipe)
     config = to_dict(recipe) | {"recipe": to_dict(recipe), "data": splits.about}
-    return Trees(words, forest, label_texts, splits.train.label_ids, config)
+    wide = WideModel(words, forest, len(label_texts))
+    return Trees(wide, label_texts, splits.train.label_ids, config)
 
 
 def _forest(points: Dataset, recipe: Recipe) -> Any:  # noqa: ANN401  it has no types

@@ -19,10 +19,10 @@ from gandalf.metrics.bootstrap import Difference, compare
 from gandalf.metrics.evaluate import Scores, SubsetFigures, evaluate
 from gandalf.metrics.predictions import first_after_filter, test_points
 from gandalf.model import Calibration, Part
+from gandalf.model.calibration import fit_calibration
 from gandalf.model.exact import top_k
 from gandalf.nets.encoders import encode_tokens
 from gandalf.nets.heads import Table
-from gandalf.predict.calibration import fit_calibration
 from gandalf.predict.predictor import Predictor
 from gandalf.recipe import Judged, Validation
 from gandalf.text.table import token_table

@@ -41,12 +41,12 @@ def trained(tmp_path_factory):
 def given_by_hand(model: Trees, text: str) -> list[tuple[int, float]]:
     """What omikuji says of a text whose features are made by counting its words."""
     words = text.lower().split()
-    column = {word: at for at, word in enumerate(model.words.words)}
+    column = {word: at for at, word in enumerate(model.wide.words.words)}
     counts = {column[word]: words.count(word) for word in words if word in column}
-    weights = {at: count * float(model.words.idf[at]) for at, count in counts.items()}
+    weights = {at: count * float(model.wide.words.idf[at]) for at, count in counts.items()}
     length = sum(value**2 for value in weights.values()) ** 0.5
     pairs = [(at, value / length) for at, value in sorted(weights.items())] or [(len(column), 1.0)]
-    return model.forest.predict(pairs, top_k=model.num_labels)
+    return model.wide.forest.predict(pairs, top_k=model.num_labels)
 
 
 @needs_omikuji

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from gandalf.errors import DataError
-from gandalf.predict.calibration import Calibration, fit_calibration
+from gandalf.model.calibration import Calibration, fit_calibration
 from gandalf.predict.predictor import probabilities
 
 
