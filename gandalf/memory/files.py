@@ -29,9 +29,9 @@ def write_memory(memory: Memory, folder: Path) -> None:
     """Write a memory into an existing folder."""
     whole = reduce(Block.joined, memory.blocks)
     values = whole.values
-    of_values = {"labels": values.indices, "label_values": values.data, "label_ends": values.indptr}
+    arrays = {"labels": values.indices, "label_values": values.data, "label_ends": values.indptr}
     with written(folder / ARRAYS, "wb") as file:
-        np.savez(file, allow_pickle=False, **of_values, **whole.keys.arrays())
+        np.savez(file, allow_pickle=False, **arrays, **whole.keys.arrays())
     with written(folder / RECORDS) as file:
         for record in whole.records:
             about = {name: value for name, value in asdict(record).items() if value is not None}
@@ -48,8 +48,8 @@ def check_memory(memory: Memory, vectors: Vectors, folder: Path) -> None:
 
 def read_memory(folder: Path, facts: Mapping[str, Any], labels: int) -> tuple[Memory, float]:
     """Return the memory and its weight; `facts` and `labels` come from the folder's `config.json`."""
-    weight, voting, number = _facts(facts, folder)
-    records = _records(folder / RECORDS)
+    weight, voting, number = _read_voting(facts, folder)
+    records = _read_records(folder / RECORDS)
     path = folder / ARRAYS
     need_file(path)
     try:
@@ -76,7 +76,8 @@ def memory_facts(memory: Memory, weight: float, reader: str | None = None) -> di
     return {"kind": MEMORY, "weight": weight, "keys": len(memory), **voting, "reader": reader}
 
 
-def _facts(facts: Mapping[str, Any], folder: Path) -> tuple[float, Voting, int]:
+def _read_voting(facts: Mapping[str, Any], folder: Path) -> tuple[float, Voting, int]:
+    """Return the weight, the settings of the vote and the number of keys."""
     try:
         voting = Voting(*(facts[name] for name in ("temperature", "neighbours", "doubt")))
         weight, number = float(facts["weight"]), int(facts["keys"])
@@ -87,20 +88,21 @@ def _facts(facts: Mapping[str, Any], folder: Path) -> tuple[float, Voting, int]:
     return weight, voting, number
 
 
-def _records(path: Path) -> tuple[Record, ...]:
+def _read_records(path: Path) -> tuple[Record, ...]:
     need_file(path)
     found: list[Record] = []
     met: set[str | None] = set()
     for line, text in read_lines(path, Findings()):
         try:
             record = Record(**json.loads(text))
+            if not isinstance(record.text, str) or not isinstance(record.id, str | None):
+                raise TypeError("the text or the id is no string")
+            if record.kind not in KINDS:
+                raise ValueError("the kind is unknown")
         except (ValueError, TypeError, RecursionError) as error:
-            raise damaged("is not a record of a memory", path, line=line) from error
-        named = record.id is None or isinstance(record.id, str)
-        if not isinstance(record.text, str) or record.kind not in KINDS or not named:
-            raise damaged("is not a record of a memory", path, line=line)
+            raise damaged("is not a record of a memory", path, line) from error
         if record.id is not None and record.id in met:
-            raise damaged(f"the id {record.id!r} is there twice", path, line=line)
+            raise damaged(f"the id {record.id!r} is there twice", path, line)
         met.add(record.id)
         found.append(record)
     return tuple(found)

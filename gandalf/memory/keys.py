@@ -20,18 +20,17 @@ Floats = npt.NDArray[np.float32]
 Vectors = npt.NDArray[np.float32] | csr_array  # N x dim, rows of length 1; dense of a network, else sparse
 Arrays = dict[str, npt.NDArray[Any]]
 
-NO_KEY = -1  # place if fewer keys are found than wanted; its cosine is -inf
+NO_KEY = -1  # place of a missing key if there are fewer keys than wanted; its cosine is -inf
 SCANNED = 10_000  # from this number of keys, codes find candidates; below, a product with all keys is as fast
 DEPTH = 8  # candidates by codes for each wanted key
-DIGITS = 5  # cosines are rounded to these, because products of other sizes differ in later digits
+DIGITS = 5  # digits of a cosine; later digits differ between products of other sizes
 FEW = 1_000  # up to this number of values, sorting is as fast as finding the largest
 BLOCK = 1 << 24  # numbers that are compared or gathered at once
 
 
 @dataclass(frozen=True, eq=False)
 class DenseKeys:
-    """Vectors as 8-bit codes with a scale each, which need a quarter of the bytes; cosines are exact to
-    0.01."""
+    """Vectors as 8-bit codes with a scale each: a quarter of the bytes, and cosines exact to 0.01."""
 
     codes: npt.NDArray[np.int8]  # K x dim
     scales: Floats  # shape: (K,)
@@ -56,18 +55,19 @@ class DenseKeys:
         """Return the places and cosines of the keys nearest to each query."""
         assert isinstance(queries, np.ndarray)
         number = min(number, len(self))
-        many = self._scanned and number * DEPTH < len(self) // 2
-        look_up, width = (self._by_codes, number * DEPTH) if many else (self._by_all, len(self))
-        step = max(1, BLOCK // max(1, width * (self.codes.shape[1] if many else 1)))
-        parts = [look_up(queries[at : at + step], number) for at in range(0, len(queries), step)]
+        use_codes = self._scanned and number * DEPTH < len(self) // 2
+        numbers = number * DEPTH * self.codes.shape[1] if use_codes else len(self)  # held for each query
+        search = self._search_by_codes if use_codes else self._search_all
+        step = max(1, BLOCK // max(1, numbers))
+        parts = [search(queries[at : at + step], number) for at in range(0, len(queries), step)]
         none = (np.empty((0, number), dtype=np.int64), np.empty((0, number), dtype=np.float32))
         places, cosines = zip(none, *parts, strict=True)
         return np.concatenate(places), np.concatenate(cosines)
 
-    def _by_all(self, queries: Floats, number: int) -> tuple[Ints, Floats]:
+    def _search_all(self, queries: Floats, number: int) -> tuple[Ints, Floats]:
         return _largest(queries @ self._rows.T, number)
 
-    def _by_codes(self, queries: Floats, number: int) -> tuple[Ints, Floats]:
+    def _search_by_codes(self, queries: Floats, number: int) -> tuple[Ints, Floats]:
         """Score the candidates that two-bit codes find with the 8-bit codes."""
         _, found = self._scan.search(queries, number * DEPTH)
         found = np.sort(found, axis=1)
@@ -78,16 +78,15 @@ class DenseKeys:
 
     def joined(self, other: DenseKeys) -> DenseKeys:
         """Return these keys, followed by others."""
-        both = (np.concatenate([self.codes, other.codes]), np.concatenate([self.scales, other.scales]))
-        found = DenseKeys(*both)
+        codes = np.concatenate([self.codes, other.codes])
+        found = DenseKeys(codes, np.concatenate([self.scales, other.scales]))
         if "_scan" in self.__dict__:
             found.__dict__["_scan"] = self._scan.longer(other._rows)
         return found
 
     def without(self, places: Ints) -> DenseKeys:
         """Return the keys without those at `places`."""
-        kept = (np.delete(self.codes, places, axis=0), np.delete(self.scales, places))
-        found = DenseKeys(*kept)
+        found = DenseKeys(np.delete(self.codes, places, axis=0), np.delete(self.scales, places))
         if "_scan" in self.__dict__:
             found.__dict__["_scan"] = self._scan.shorter(places)
         return found
@@ -140,10 +139,10 @@ class SparseKeys:
         places = np.full((queries.shape[0], number), NO_KEY, dtype=np.int64)
         values = np.full((queries.shape[0], number), -np.inf, dtype=np.float32)
         for row in range(len(places)):
-            own = slice(cosines.indptr[row], cosines.indptr[row + 1])
-            columns, said = cosines.indices[own], cosines.data[own]
-            best = np.lexsort((columns, -said))[:number]
-            places[row, : len(best)], values[row, : len(best)] = columns[best], said[best]
+            stored = slice(cosines.indptr[row], cosines.indptr[row + 1])
+            columns, near = cosines.indices[stored], cosines.data[stored]
+            best = np.lexsort((columns, -near))[:number]
+            places[row, : len(best)], values[row, : len(best)] = columns[best], near[best]
         return places, values
 
     def joined(self, other: SparseKeys) -> SparseKeys:
@@ -179,11 +178,9 @@ def keys_of(vectors: Vectors) -> DenseKeys | SparseKeys:
 
 def join_keys(one: DenseKeys | SparseKeys, other: DenseKeys | SparseKeys) -> DenseKeys | SparseKeys:
     """Return the keys of both, which must be of the same kind."""
-    if isinstance(one, DenseKeys) and isinstance(other, DenseKeys):
-        return one.joined(other)
-    if isinstance(one, SparseKeys) and isinstance(other, SparseKeys):
-        return one.joined(other)
-    raise DataError("dense and sparse keys cannot be in one memory")
+    if type(one) is not type(other):
+        raise DataError("dense and sparse keys cannot be in one memory")
+    return one.joined(other)  # type: ignore[arg-type]  # both are of one type
 
 
 def read_keys(arrays: Mapping[str, npt.NDArray[Any]]) -> DenseKeys | SparseKeys:
@@ -209,8 +206,8 @@ def check_queries(keys: DenseKeys | SparseKeys, queries: Vectors) -> None:
     found = keys.codes.shape[1] if isinstance(keys, DenseKeys) else keys.rows.shape[1]
     if dense != isinstance(keys, DenseKeys) or width != found:
         kinds = {True: "dense", False: "sparse"}
-        own = f"{kinds[isinstance(keys, DenseKeys)]} of {found:,} numbers"
-        raise ValueError(f"its keys are {own}, but the model's vectors are {kinds[dense]} of {width:,}")
+        of_keys = f"{kinds[isinstance(keys, DenseKeys)]} of {found:,} numbers"
+        raise ValueError(f"its keys are {of_keys}, but the model's vectors are {kinds[dense]} of {width:,}")
 
 
 def _largest(values: Floats, number: int) -> tuple[Ints, Floats]:
@@ -222,7 +219,7 @@ def _largest(values: Floats, number: int) -> tuple[Ints, Floats]:
     if number < values.shape[1]:
         places = np.argpartition(-values, number - 1, axis=1)[:, :number]
         least = np.take_along_axis(values, places[:, -1:], axis=1)
-        crowded = (values >= least).sum(axis=1) > number  # of equals at the end any were taken
+        crowded = (values >= least).sum(axis=1) > number  # argpartition takes any of equal values
         places[crowded] = np.argsort(-values[crowded], axis=1, kind="stable")[:, :number]
     else:
         places = np.tile(np.arange(values.shape[1]), (len(values), 1))

@@ -24,16 +24,16 @@ SEED = 0  # for drawing the queries from more label texts
 def label_terms(trees: Trees, labels: Sequence[NewLabel], neighbours: Sequence[Sequence[int]]) -> csr_array:
     """Return the mean TF-IDF row of each label's text, examples and neighbours, at length 1."""
     # shape: (C, D + 1)
-    texts, places, weights = list[str](), list[int](), list[float]()
+    texts, owners, weights = list[str](), list[int](), list[float]()
     for place, label in enumerate(labels):
-        own = [(label.text, 1.0), *((clean(text), 1.0) for text in label.examples)]
-        near = [(trees.label_texts[number], NEIGHBOUR) for number in neighbours[place]]
-        for text, weight in own + near:
+        texts_of_label = [(label.text, 1.0), *((clean(text), 1.0) for text in label.examples)]
+        texts_of_neighbours = [(trees.label_texts[number], NEIGHBOUR) for number in neighbours[place]]
+        for text, weight in texts_of_label + texts_of_neighbours:
             texts.append(text)
-            places.append(place)
+            owners.append(place)
             weights.append(weight)
-    known = trees.wide.words.features(texts)
-    summed = csr_array((weights, (places, np.arange(len(texts)))), shape=(len(labels), len(texts))) @ known
+    features = trees.wide.words.features(texts)
+    summed = csr_array((weights, (owners, np.arange(len(texts)))), shape=(len(labels), len(texts))) @ features
     lengths = np.sqrt(np.asarray(summed.multiply(summed).sum(axis=1))).ravel()
     rows = diags_array(1 / np.where(lengths > 0, lengths, 1.0)) @ summed
     # The last feature marks texts without a known word. It must not count for a new label.
@@ -43,17 +43,17 @@ def label_terms(trees: Trees, labels: Sequence[NewLabel], neighbours: Sequence[S
 def fit_added(trees: Trees) -> tuple[float, float]:
     """Fit slope and offset so that known labels, scored by their texts, get the trees' probabilities."""
     rng = np.random.default_rng(SEED)
-    asked = np.sort(rng.permutation(trees.wide.trained_labels)[:QUERIES])
-    queries = [trees.label_texts[number] for number in asked.tolist()]
-    of_labels = trees.wide.words.features(trees.label_texts[: trees.wide.trained_labels])
-    cosines = (trees.wide.words.features(queries) @ of_labels.T).toarray().astype(np.float64)
+    chosen = np.sort(rng.permutation(trees.wide.trained_labels)[:QUERIES])
+    queries = [trees.label_texts[number] for number in chosen.tolist()]
+    label_features = trees.wide.words.features(trees.label_texts[: trees.wide.trained_labels])
+    cosines = (trees.wide.words.features(queries) @ label_features.T).toarray().astype(np.float64)
     teacher = np.zeros_like(cosines)
     calibration = trees.calibration or Calibration()
     ids, scores = trees.best(queries, min(100, trees.wide.trained_labels))
     for row in range(len(queries)):
-        kept = (ids[row] >= 0) & (ids[row] < trees.wide.trained_labels)
-        teacher[row, ids[row][kept]] = calibration(scores[row][kept])
-    others = asked[:, None] != np.arange(trees.wide.trained_labels)
+        trained = (ids[row] >= 0) & (ids[row] < trees.wide.trained_labels)
+        teacher[row, ids[row][trained]] = calibration(scores[row][trained])
+    others = chosen[:, None] != np.arange(trees.wide.trained_labels)
     slope, offset = _fit_logistic(cosines[others], teacher[others])
     # The trees' calibration is applied to the logits of added labels too.
     return slope / calibration.slope, (offset - calibration.offset) / calibration.slope

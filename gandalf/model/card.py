@@ -11,7 +11,9 @@ from gandalf.model.added_labels import count_added
 from gandalf.model.part import Part
 
 FIGURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "C@1", "C@5", "MRR")
-PARTS = {"label_text": "text is a label's", "new_text": "new text"}
+TEXT_GROUPS = {"label_text": "text is a label's", "new_text": "new text"}
+
+CHANGED_SINCE = "changed_since"  # key of `metrics.json`: what changed in the model after it was scored
 
 _CALIBRATED = "Scores are probabilities, calibrated on points held out of the training data."
 _UNCALIBRATED = "Scores are sigmoids of the model's output. They rank; they are not calibrated probabilities."
@@ -69,7 +71,6 @@ def _test_figures(metrics: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return found["test"] if isinstance(found.get("test"), Mapping) else found
 
 
-CHANGED_SINCE = "changed_since"  # key of `metrics.json`: what changed in the model after it was scored
 _USE = """## Use
 
 ```
@@ -125,7 +126,9 @@ def _figures_section(metrics: Mapping[str, Any] | None) -> str:
     names = [name for name in FIGURES if name in found]
     if not names:
         return "## Figures\n\nNot measured on a test split."
-    parts = {title: found[part] for part, title in PARTS.items() if isinstance(found.get(part), Mapping)}
+    parts = {
+        title: found[part] for part, title in TEXT_GROUPS.items() if isinstance(found.get(part), Mapping)
+    }
     columns = {"all": found, **parts}
     rows = [
         f"| {name} | " + " | ".join(_number(part.get(name)) for part in columns.values()) + " |"

@@ -38,7 +38,7 @@ def with_examples(
         raise DataError("there is no example to add", remedy="give at least one text with its labels")
     remembering = model if isinstance(model, ModelWithMemory) else with_empty_memory(model)
     known = known or KnownLabels(remembering)
-    chosen = [numbered(each, known) for each in named_examples(examples)]
+    chosen = [with_label_numbers(each, known) for each in examples_with_ids(examples)]
     _refuse_taken(chosen, remembering)
     texts = [clean(each.text) for each in chosen]
     for text, is_known in zip(texts, remembering.knows(texts).tolist(), strict=True):
@@ -46,7 +46,7 @@ def with_examples(
             what = f"nothing in the example {text[:60]!r} is known to the model, so it would never be found"
             raise DataError(what, remedy="leave the example out, or train a model that reads such texts")
     records = [Record(text, EXAMPLE, each.id) for text, each in zip(texts, chosen, strict=True)]
-    return remembering.with_examples(_values(chosen, remembering.num_labels), records)
+    return remembering.with_examples(_value_matrix(chosen, remembering.num_labels), records)
 
 
 def examples_for(model: Part, points: Dataset) -> list[Example]:
@@ -54,16 +54,16 @@ def examples_for(model: Part, points: Dataset) -> list[Example]:
     numbers = _label_numbers(model, points)
     found = []
     for row, text in enumerate(points.need_texts("adding examples")[0]):
-        own = slice(points.targets.indptr[row], points.targets.indptr[row + 1])
-        labels = [numbers[label] for label in points.targets.indices[own].tolist()]
+        of_row = slice(points.targets.indptr[row], points.targets.indptr[row + 1])
+        labels = [numbers[label] for label in points.targets.indices[of_row].tolist()]
         id = None if points.ids is None else points.ids[row]
         if labels:
-            found.append(Example(text, labels, points.targets.data[own].tolist(), id or None))
+            found.append(Example(text, labels, points.targets.data[of_row].tolist(), id or None))
     return found
 
 
 def with_new_labels(model: Part, points: Dataset) -> Part:
-    """Return the model with further labels: those that the points use and the model does not have."""
+    """Return the model with the labels that the points use and the model does not have yet."""
     known, ids = KnownLabels(model), model.label_ids is not None
     new = [
         NewLabel(text, name if ids else None)
@@ -82,9 +82,9 @@ def _label_numbers(model: Part, points: Dataset) -> dict[int, int]:
             what = f"{text!r} is no label of the model"
             remedy = f"add it with --new-labels, or name a label that the model has{known.hint(text)}"
             raise DataError(what, remedy=remedy)
-        own = model.label_texts[numbers[0]]
-        if name != text and text_key(own) != text_key(text):
-            what = f"the label {name!r} is {text[:60]!r} in the data, and {own[:60]!r} in the model"
+        known_text = model.label_texts[numbers[0]]
+        if name != text and text_key(known_text) != text_key(text):
+            what = f"the label {name!r} is {text[:60]!r} in the data, and {known_text[:60]!r} in the model"
             raise DataError(what, remedy="give the label texts that the model was trained with")
         found[label] = numbers[0]
     return found
@@ -98,12 +98,12 @@ def _used_labels(points: Dataset) -> dict[int, tuple[str, str]]:
     return {at: (names[at], texts[at]) for at in used}
 
 
-def named_examples(examples: Sequence[Example]) -> list[Example]:
+def examples_with_ids(examples: Sequence[Example]) -> list[Example]:
     """Return the checked examples, each with an id."""
     return [replace(each.checked(), id=each.id or uuid.uuid4().hex) for each in examples]
 
 
-def numbered(example: Example, known: KnownLabels) -> Example:
+def with_label_numbers(example: Example, known: KnownLabels) -> Example:
     """Return the example with its labels as numbers; raise a DataError for a label that is unknown."""
     labels, values = list[int](), list[float]()
     for name, value in zip(example.labels, example.values or [1.0] * len(example.labels), strict=True):
@@ -166,7 +166,7 @@ def with_empty_memory(model: Part) -> ModelWithMemory:
     return ModelWithMemory(model, Memory((empty,), Voting(doubt=doubt)), WEIGHT, calibration)
 
 
-def _values(examples: Sequence[Example], labels: int) -> csr_array:
+def _value_matrix(examples: Sequence[Example], labels: int) -> csr_array:
     """Return the matrix of the values of examples, whose labels are numbers."""  # shape: (examples, labels)
     rows = np.repeat(np.arange(len(examples)), [len(each.labels) for each in examples])
     columns = [int(label) for each in examples for label in each.labels]

@@ -85,7 +85,7 @@ class Mix(Extendable):
 
     @property
     def lead(self) -> Part:
-        """Return the part whose vectors and rows tell which texts and labels are alike."""
+        """Return the part whose vectors compare texts, and whose rows compare labels."""
         return self.part(self.lead_name)
 
     @property
@@ -116,7 +116,7 @@ class Mix(Extendable):
     def best_by(
         self, texts: Sequence[str], k: int, exclude: csr_array | None, vectors: Mapping[str, Tensor]
     ) -> tuple[Ints, Floats]:
-        """Like `best`, but with given vectors of the texts by some parts: part name -> vectors."""
+        """Return what `best` returns; `vectors` are known vectors of the texts by the name of a part."""
         size = min(max(k, PROPOSED), self.num_labels)
         found = []
         for name, part in zip(self.names, self.parts, strict=True):
@@ -174,7 +174,7 @@ class Mix(Extendable):
         return Facts(kinds, self.num_labels, len(self.parts), self.config, self.calibration)
 
     def write(self, folder: Path) -> None:
-        """Write each part into a folder of its own, without labels: all parts have those of the mix."""
+        """Write each part into its own folder, without labels, since all parts have the labels of the mix."""
         from gandalf.model.save import write_part  # imported here because it imports this class
 
         for name, part in zip(self.names, self.parts, strict=True):
@@ -184,7 +184,7 @@ class Mix(Extendable):
 
 
 def part_lists(part: Part, texts: Sequence[str], size: int, exclude: csr_array | None) -> Lists:
-    """Return the `size` best labels of a part with its probabilities."""  # shape: (N, size), (N, size)
+    """Return the `size` best labels of a part and their probabilities."""  # shape: (N, size), (N, size)
     ids, scores = part.best(texts, size, exclude)
     return ids, part_probabilities(part, scores)
 

@@ -60,7 +60,7 @@ def known_labels(model: Model) -> Known:
 def _evidence(
     model: Model, labels: Sequence[NewLabel], near: Sequence[Sequence[int]], mean_row: Floats
 ) -> Evidence:
-    """Collect what is known of new labels; `near` are the numbers of their neighbours."""
+    """Return the vectors of texts, examples and neighbours; `near` are the numbers of the neighbours."""
     vectors = _array(model.vectors([label.text for label in labels]))
     examples = [(at, text) for at, label in enumerate(labels) for text in map(clean, label.examples) if text]
     sums, counts = np.zeros(vectors.shape), np.zeros(len(labels))

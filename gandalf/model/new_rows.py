@@ -98,9 +98,9 @@ def fit_new_rows(known: Known, rng: np.random.Generator) -> NewRows:
 
 def matched(row_map: RowMap, known: Known, rng: np.random.Generator) -> NewRows:
     """Return a maker with this map, and fit the length and bias of new rows on known labels."""
-    asked = np.sort(rng.permutation(len(known.vectors))[:QUERIES])
-    maker = NewRows(row_map, known.vectors[asked].astype(np.float64))
-    scale, offset = _fit_scale_and_offset(maker, known, asked)
+    chosen = np.sort(rng.permutation(len(known.vectors))[:QUERIES])
+    maker = NewRows(row_map, known.vectors[chosen].astype(np.float64))
+    scale, offset = _fit_scale_and_offset(maker, known, chosen)
     return replace(maker, scale=scale, offset=offset)
 
 
@@ -110,7 +110,7 @@ def unit(vectors: Matrix) -> Floats:
     return np.asarray(vectors / np.where(lengths > 0, lengths, 1.0), dtype=np.float64)
 
 
-def _fit_scale_and_offset(maker: NewRows, known: Known, asked: Ints) -> tuple[float, float]:
+def _fit_scale_and_offset(maker: NewRows, known: Known, chosen: Ints) -> tuple[float, float]:
     """Fit scale and offset so that left-out rows give the probabilities of the learned rows.
 
     They are the two numbers of a logistic curve, fitted by likelihood. A label's score on its own text is
@@ -121,7 +121,7 @@ def _fit_scale_and_offset(maker: NewRows, known: Known, asked: Ints) -> tuple[fl
     start = (float(np.linalg.norm(centred, axis=1).mean()) or 1.0, float(known.biases.mean()))
     reach = float(np.linalg.norm(maker.queries, axis=1).max(initial=0.0)) or 1.0
     counts, masses = np.zeros(BINS), np.zeros(BINS)
-    for student, teacher in _scored_pairs(maker, known, asked):
+    for student, teacher in _scored_pairs(maker, known, chosen):
         bins = np.clip((student / reach + 1) * (BINS / 2), 0, BINS - 1).astype(np.int64)
         counts += np.bincount(bins, minlength=BINS)
         masses += np.bincount(bins, weights=teacher, minlength=BINS)
@@ -140,7 +140,7 @@ def _fit_scale_and_offset(maker: NewRows, known: Known, asked: Ints) -> tuple[fl
     return minimise(loss, start, ((1e-3 * start[0], 3 * start[0]), (None, None)))
 
 
-def _scored_pairs(maker: NewRows, known: Known, asked: Ints) -> Iterator[tuple[Floats, Floats]]:
+def _scored_pairs(maker: NewRows, known: Known, chosen: Ints) -> Iterator[tuple[Floats, Floats]]:
     """Yield the scores by new directions and the learned probabilities of query-label pairs, by blocks."""
     for start in range(0, len(known.vectors), BLOCK):
         block = slice(start, start + BLOCK)
@@ -148,7 +148,7 @@ def _scored_pairs(maker: NewRows, known: Known, asked: Ints) -> Iterator[tuple[F
         mapped = maker.row_map.left_out(vectors, rows)
         student = maker.queries @ maker.directions(Evidence.of_texts(vectors), mapped).T  # shape: (Q, C)
         teacher = expit(maker.queries @ rows.T.astype(np.float64) + known.biases[block])
-        others = asked[:, None] != np.arange(start, start + len(rows))
+        others = chosen[:, None] != np.arange(start, start + len(rows))
         yield student[others], teacher[others]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -89,16 +89,13 @@ def _left_out_error(row_map: RowMap, vectors: Matrix, rows: Matrix) -> float:
 
 
 def _decomposed(vectors: Matrix, rows: Matrix) -> RowMap:
+    """Return the map without a strength, after the eigendecomposition of the scatter matrix."""
     labels, dim = vectors.shape
     mean, mean_row = vectors.mean(0, dtype=np.float64), rows.mean(0, dtype=np.float64)
     scatter, products = np.zeros((dim, dim)), np.zeros((dim, rows.shape[1]))
-    for block in _blocks(labels):
+    for block in (slice(start, start + BLOCK) for start in range(0, labels, BLOCK)):
         x = vectors[block] - mean  # shape: (C, dim), in float64
         scatter += x.T @ x
         products += x.T @ (rows[block] - mean_row)
     sizes, basis = np.linalg.eigh(scatter)
     return RowMap(labels, mean, mean_row, basis, np.maximum(sizes, 0.0), basis.T @ products)
-
-
-def _blocks(labels: int) -> Iterator[slice]:
-    return (slice(start, start + BLOCK) for start in range(0, labels, BLOCK))

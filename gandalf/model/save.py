@@ -110,11 +110,12 @@ def write_part(part: Part, folder: Path) -> None:
 
 
 def _hashed(names: Collection[str]) -> list[str]:
-    """Return the files that predict, without log, figures and card: a log holds times, a card is edited."""
+    """Return the files to hash: not the log, the figures and the card, which may change."""
     return [name for name in names if name not in (CARD, METRICS, LOG) and not name.startswith(EVENTS)]
 
 
 def _config(facts: Facts, folder: Path, stale: Collection[str] = ()) -> dict[str, Any]:
+    """Return the content of `config.json`: the release, the files of the folder, and the facts."""
     inner = (folder / PARTS).rglob("*") if (folder / PARTS).is_dir() else ()
     found = (path.relative_to(folder) for path in (*folder.iterdir(), *inner) if path.is_file())
     names = {path.as_posix() for path in found if not any(map(is_leftover, path.parts))}

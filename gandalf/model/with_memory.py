@@ -219,8 +219,8 @@ def reader_of(model: Part, name: str | None) -> Part:
 
 def networks(part: Part) -> list[Model]:
     """Return the networks of a model: itself, or the networks among the parts of a mix."""
-    own = without_memory(part)
-    parts = own.parts if isinstance(own, Mix) else (own,)
+    model = without_memory(part)
+    parts = model.parts if isinstance(model, Mix) else (model,)
     return [each for each in parts if isinstance(each, Model)]
 
 

@@ -2,7 +2,7 @@
 
 faiss rounds each number of a row to one of sixteen values, and sums scores from tables that fit into a
 processor's registers. The labels with the best rounded scores are scored again with the head's own rows.
-No graph is built, so a server makes this index in seconds at each start.
+A server makes this index in seconds at each start, since there is no graph to build.
 
 With many labels the rows are first rotated. Axes along which rows and texts differ most come first; axes
 that hardly change a score are left out. Two numbers then share a code, which takes a third of the bytes.
@@ -30,7 +30,7 @@ from gandalf.predict.index import (
 from gandalf.wide.mixing import Floats, Ints
 
 DEPTHS = (50, 100, 300, 1_000, 3_000)  # labels to score again; the first depth with enough recall is taken
-MANY = 20_000  # labels from which on rows are rotated; a search of fewer labels takes 0.1 ms
+MANY = 20_000  # with fewer labels rows are not rotated: a search takes 0.1 ms
 AXES = 384  # axes that are kept
 TEXTS = 4_096  # label texts that show how far texts extend along each axis
 DEPTHS_TURNED = (100, 200, 300)  # a greater depth takes longer than a search with all axes
@@ -66,15 +66,15 @@ def build_codes(model: Model, rows: RowsKind = "float32") -> Codes:
     """Make the codes, and choose the least depth with enough recall."""
     test = RecallTest(model, rows)
     if model.num_labels >= MANY:
-        harder = RecallTest(model, rows, halves(sample_label_texts(model, QUERIES)))
-        found = _deep_enough(_turned(model, len(harder.x)), DEPTHS_TURNED, harder)
+        harder = RecallTest(model, rows, mixed_halves(sample_label_texts(model, QUERIES)))
+        found = _with_enough_depth(_rotated_codes(model, len(harder.x)), DEPTHS_TURNED, harder)
         if found.recall >= ENOUGH_RECALL:
             return found
     scan = make_scan(pad_to_even_width(np.concatenate(row_blocks(model.head))))
-    return _deep_enough(Codes(scan, model.num_labels, DEPTHS[0], queries=len(test.x)), DEPTHS, test)
+    return _with_enough_depth(Codes(scan, model.num_labels, DEPTHS[0], queries=len(test.x)), DEPTHS, test)
 
 
-def halves(texts: Sequence[str]) -> list[str]:
+def mixed_halves(texts: Sequence[str]) -> list[str]:
     """Return texts that begin like one given text and end like another.
 
     The model was trained on label texts. On other texts, leaving axes out misses more labels.
@@ -84,7 +84,7 @@ def halves(texts: Sequence[str]) -> list[str]:
     return [" ".join([*first[: (len(first) + 1) // 2], *last[len(last) // 2 :]]) for first, last in both]
 
 
-def _deep_enough(codes: Codes, depths: Sequence[int], test: RecallTest) -> Codes:
+def _with_enough_depth(codes: Codes, depths: Sequence[int], test: RecallTest) -> Codes:
     """Return the codes with the first depth that has enough recall, or with the last depth."""
     found = codes
     for depth in depths:
@@ -95,7 +95,7 @@ def _deep_enough(codes: Codes, depths: Sequence[int], test: RecallTest) -> Codes
     return found
 
 
-def _turned(model: Model, queries: int) -> Codes:
+def _rotated_codes(model: Model, queries: int) -> Codes:
     """Return codes of the rows along the axes that matter most to scores of label texts."""
     blocks = row_blocks(model.head)
     mean = np.mean([block.mean(axis=0) for block in blocks], axis=0, dtype=np.float32)

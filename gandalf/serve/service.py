@@ -19,9 +19,9 @@ from gandalf.errors import DataError
 from gandalf.model import Part
 from gandalf.model.examples import (
     example_ids,
-    named_examples,
-    numbered,
+    examples_with_ids,
     with_examples,
+    with_label_numbers,
     without_example,
 )
 from gandalf.model.known_labels import KnownLabels
@@ -142,7 +142,7 @@ class Service:
 
     def add_examples(self, examples: Sequence[Example], labels: Sequence[NewLabel] = ()) -> list[Example]:
         """Add examples, and labels that they need; on return they count and are on disk."""
-        chosen = tuple(named_examples(examples))
+        chosen = tuple(examples_with_ids(examples))
         self._change(Change(tuple(labels), chosen))
         return list(chosen)
 
@@ -264,7 +264,8 @@ class Service:
         if not change.examples:
             return change
         known = self._label_lookup(model)
-        return replace(change, examples=tuple(numbered(example, known) for example in change.examples))
+        examples = tuple(with_label_numbers(example, known) for example in change.examples)
+        return replace(change, examples=examples)
 
     def _label_lookup(self, model: Part) -> KnownLabels:
         """Return the look-up of the model's labels; it is made again only if the labels have changed."""
