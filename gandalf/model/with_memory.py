@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.sparse import csr_array
 from torch import Tensor
@@ -22,7 +21,7 @@ from gandalf.memory.keys import Vectors as Queries
 from gandalf.memory.memory import EXAMPLE, LABEL, Memory, Record, Vote
 from gandalf.model.calibration import Calibration
 from gandalf.model.facts import Facts
-from gandalf.model.mix import Mix
+from gandalf.model.mix import Mix, part_probabilities
 from gandalf.model.model import Model
 from gandalf.model.part import Extendable, Mask, Part, Vectors
 from gandalf.model_folder import PARTS
@@ -117,26 +116,25 @@ class ModelWithMemory(Extendable):
         """Return the k best labels by the model's proposals and the votes for texts with these vectors."""
         ids, scores = proposed
         near = self.memory.nearest(as_queries(vectors))
-        return self.memory.best_with((ids, self._probabilities(scores)), near, self.weight, k, exclude)
+        return self.memory.best_with(
+            (ids, part_probabilities(self.model, scores)), near, self.weight, k, exclude
+        )
 
     def score(self, texts: Sequence[str], labels: Ints) -> Floats:
         """Return the logit of each text with each of its own labels."""  # shape: (N, C) -> (N, C)
         near = self.memory.nearest(as_queries(self.unit_vectors(texts)))
-        probabilities = self._probabilities(self.model.score(texts, labels))
+        probabilities = part_probabilities(self.model, self.model.score(texts, labels))
         return self.memory.score_with(probabilities, near, self.weight, labels)
 
     def shares(self, text: str, label: int) -> tuple[Share, ...]:
         """Return the probabilities of a label by model and memory; their weighted sum is the label's."""
         one = np.array([[label]])
         near = self.memory.nearest(as_queries(self.unit_vectors([text])))
-        probability = float(self._probabilities(self.model.score([text], one))[0, 0])
+        probability = float(part_probabilities(self.model, self.model.score([text], one))[0, 0])
         return (
             Share(INNER, float(self.memory.trust(near, self.weight)[0, 0]), probability),
             Share(MEMORY, self.weight, float(self.memory.votes_for(near, one)[0, 0])),
         )
-
-    def _probabilities(self, scores: Floats) -> npt.NDArray[np.float64]:
-        return (self.model.calibration or Calibration())(scores)
 
     def votes_on(self, text: str, label: int) -> list[Vote]:
         """Return the votes of remembered points for or against a label, the strongest vote first."""
