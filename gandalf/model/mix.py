@@ -20,7 +20,7 @@ from gandalf.model.calibration import Calibration
 from gandalf.model.exact import top_k
 from gandalf.model.facts import Facts
 from gandalf.model.model import Model
-from gandalf.model.part import Extendable, Mask, Part, Vectors
+from gandalf.model.part import AddsLabels, Mask, Part, Vectors
 from gandalf.model_folder import PARTS
 from gandalf.wide.mixing import (
     MIX,
@@ -36,7 +36,7 @@ from gandalf.wide.mixing import (
 
 
 @dataclass
-class Mix(Extendable):
+class Mix(AddsLabels):
     """Parts with weights that sum to 1.
 
     The probability of a label is the weighted mean of the parts' probabilities. Each part proposes its best

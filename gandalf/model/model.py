@@ -19,7 +19,7 @@ from gandalf.model.calibration import Calibration
 from gandalf.model.exact import pair_scores, top_k
 from gandalf.model.facts import Facts
 from gandalf.model.new_rows import NewRows
-from gandalf.model.part import Extendable, Mask, largest
+from gandalf.model.part import AddsLabels, Mask, largest
 from gandalf.model.weights import check_options, write_weights
 from gandalf.nets.encoder import TextEncoder
 from gandalf.nets.heads import Table
@@ -34,7 +34,7 @@ LONG = 32  # batches from which on a progress bar is shown
 
 
 @dataclass
-class Model(Extendable):
+class Model(AddsLabels):
     """A network: tokens, encoder, head, names of the labels, and the recipe."""
 
     tokens: Tokens

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -23,7 +22,29 @@ Mask = npt.NDArray[np.bool_]
 Vectors = Tensor | csr_array  # rows of length 1, or zero; dense by a network, sparse by label trees
 
 
-class Part(Labelled, Protocol):
+class AddsLabels(Protocol):
+    """A model that can be given further labels."""
+
+    def with_labels(self, labels: Sequence[NewLabel]) -> Self:
+        """Return a model that also has these labels, made without training; this model does not change."""
+        ...
+
+    def add_labels(
+        self,
+        texts: Sequence[str],
+        ids: Sequence[str] | None = None,
+        examples: Sequence[Sequence[str]] | None = None,
+        neighbours: Sequence[Sequence[str | int]] | None = None,
+    ) -> Self:
+        """Return a model that also has these labels, made without training; this model does not change.
+
+        `examples` are, for each label, texts that are known to have it. `neighbours` are, for each label,
+        known labels that are like it, by id, text or number. Either list may be empty for a label.
+        """
+        return self.with_labels(new_labels(texts, ids, examples, neighbours))
+
+
+class Part(Labelled, AddsLabels, Protocol):
     """A model that turns texts into label numbers and scores: a network, label trees, a mix, or a memory.
 
     A score is a logit before calibration. `calibration` turns it into a probability.
@@ -87,20 +108,6 @@ class Part(Labelled, Protocol):
         """Return this model after the fit that new labels need, so that adding labels is quick."""
         ...
 
-    def with_labels(self, labels: Sequence[NewLabel]) -> Part:
-        """Return a model that also has these labels, made without training; this model does not change."""
-        ...
-
-    def add_labels(
-        self,
-        texts: Sequence[str],
-        ids: Sequence[str] | None = None,
-        examples: Sequence[Sequence[str]] | None = None,
-        neighbours: Sequence[Sequence[str | int]] | None = None,
-    ) -> Part:
-        """Return a model that also has these labels: `with_labels` for plain lists."""
-        ...
-
     def facts(self) -> Facts:
         """Return the facts for `config.json`."""
         ...
@@ -108,28 +115,6 @@ class Part(Labelled, Protocol):
     def write(self, folder: Path) -> None:
         """Write the model into an existing folder, without labels, figures, card and `config.json`."""
         ...
-
-
-class Extendable(ABC):
-    """A base of models that adds labels from plain lists, by means of `with_labels`."""
-
-    @abstractmethod
-    def with_labels(self, labels: Sequence[NewLabel]) -> Self:
-        """Return a model that also has these labels, made without training; this model does not change."""
-
-    def add_labels(
-        self,
-        texts: Sequence[str],
-        ids: Sequence[str] | None = None,
-        examples: Sequence[Sequence[str]] | None = None,
-        neighbours: Sequence[Sequence[str | int]] | None = None,
-    ) -> Self:
-        """Return a model that also has these labels, made without training; this model does not change.
-
-        `examples` are, for each label, texts that are known to have it. `neighbours` are, for each label,
-        known labels that are like it, by id, text or number. Either list may be empty for a label.
-        """
-        return self.with_labels(new_labels(texts, ids, examples, neighbours))
 
 
 def largest(values: npt.NDArray[np.floating[Any]], number: int) -> list[tuple[int, float]]:

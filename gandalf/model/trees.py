@@ -16,7 +16,7 @@ from gandalf.model.added_labels import checked_labels, with_record
 from gandalf.model.added_terms import fit_added, label_terms
 from gandalf.model.calibration import Calibration
 from gandalf.model.facts import Facts
-from gandalf.model.part import Extendable, Mask, largest
+from gandalf.model.part import AddsLabels, Mask, largest
 from gandalf.model_folder import listed_files, need_file
 from gandalf.wide.mixing import Floats, Ints
 from gandalf.wide.wide_model import Added, WideModel, read_wide_model
@@ -33,7 +33,7 @@ UNUSED_SETTINGS = frozenset(
 
 
 @dataclass
-class Trees(Extendable):
+class Trees(AddsLabels):
     """A wide model as a part: its terms and classifiers, the names of its labels, and the recipe."""
 
     wide: WideModel

@@ -23,13 +23,13 @@ from gandalf.model.calibration import Calibration
 from gandalf.model.facts import Facts
 from gandalf.model.mix import Mix, part_probabilities
 from gandalf.model.model import Model
-from gandalf.model.part import Extendable, Mask, Part, Vectors
+from gandalf.model.part import AddsLabels, Mask, Part, Vectors
 from gandalf.model_folder import PARTS
 from gandalf.wide.mixing import PROPOSED, Floats, Ints, Share
 
 
 @dataclass
-class ModelWithMemory(Extendable):
+class ModelWithMemory(AddsLabels):
     """A model of any kind with a memory of its training points.
 
     The probability of a label is the weighted mean of the model's and the memory's probabilities. If the
