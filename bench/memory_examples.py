@@ -17,6 +17,7 @@ import torch
 from bench.command import argument_parser
 from bench.default_sets import open_default_set
 from bench.machine import DATA_ROOT, held_mib, keep
+from bench.memory_speed import memory_bytes
 from bench.training import trained
 from gandalf.data.new_examples import Example
 from gandalf.model import ModelWithMemory
@@ -56,7 +57,7 @@ def main() -> None:
                     "batch_ms": round(1000 * took, 1),
                     "query_ms": _slowest(model, texts[:3]),
                     "mb": round(held_mib() * 2**20 / 1e6 - before),
-                    "forecast_mb": round(model.memory.nbytes / 1e6),
+                    "forecast_mb": round(memory_bytes(model.memory) / 1e6),
                     "blocks": len(model.memory.blocks),
                 }
             )

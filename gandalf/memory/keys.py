@@ -45,12 +45,6 @@ class DenseKeys:
     def __len__(self) -> int:
         return len(self.codes)
 
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes of the codes and of the copies for a search."""
-        dim = int(self.codes.shape[1])
-        return len(self) * (dim + 4 + (dim // 4 if len(self) >= SCANNED else 4 * dim))
-
     def nearest(self, queries: Vectors, number: int) -> tuple[Ints, Floats]:
         """Return the places and cosines of the keys nearest to each query."""
         assert isinstance(queries, np.ndarray)
@@ -124,11 +118,6 @@ class SparseKeys:
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
-
-    @property
-    def nbytes(self) -> int:
-        """Return the bytes of the rows and of their transposed copy for a search."""
-        return 2 * (self.rows.data.nbytes + self.rows.indices.nbytes) + self.rows.indptr.nbytes
 
     def nearest(self, queries: Vectors, number: int) -> tuple[Ints, Floats]:
         """Return places and cosines of the nearest keys; a key without a common term is not near."""

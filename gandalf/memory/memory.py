@@ -18,7 +18,6 @@ from gandalf.metrics.topk import find_pairs
 from gandalf.wide.mixing import NO_LABEL, PROPOSED, Lists, as_logits, mixed
 
 LEAST_TEMPERATURE = 1e-3  # lower values have no meaning, because cosines have five digits
-RECORD_BYTES = 340  # of a record, its two strings and its entry in the table of ids, without characters
 POINT, LABEL, EXAMPLE = "point", "label", "example"  # kinds of sources of a key
 
 
@@ -101,13 +100,6 @@ class Block:
         rows = np.repeat(np.arange(len(self)), np.diff(self.values.indptr))
         return np.bincount(rows[self.values.data > 0], minlength=len(self)) > 0
 
-    @property
-    def nbytes(self) -> int:
-        """Return the approximate bytes of keys, values and records."""
-        values = self.values.data.nbytes + self.values.indices.nbytes + self.values.indptr.nbytes
-        characters = sum(len(record.text) + len(record.id or "") for record in self.records)
-        return self.keys.nbytes + values + characters + RECORD_BYTES * len(self)
-
     @cached_property
     def example_places(self) -> dict[str, int]:
         """Return the place of each example by its id."""
@@ -172,11 +164,6 @@ class Memory:
 
     def __len__(self) -> int:
         return sum(map(len, self.blocks))
-
-    @property
-    def nbytes(self) -> int:
-        """Return the approximate bytes of the memory."""
-        return sum(block.nbytes for block in self.blocks)
 
     @property
     def num_labels(self) -> int:
