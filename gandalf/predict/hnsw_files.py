@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
@@ -21,6 +20,7 @@ from gandalf.model.save import list_files
 from gandalf.model_folder import INDEX, INDEX_FACTS, read_json
 from gandalf.predict.hnsw import LINKS, Hnsw, build_hnsw, empty_graph
 from gandalf.predict.index import RowsKind, row_blocks
+from gandalf.wide.mixing import Floats
 
 FORMAT = "gandalf hnsw index"
 WIDEST = 1 << 20  # largest search width that is accepted; faiss counts in 32 bits
@@ -40,7 +40,7 @@ def stored_or_built(model: Model, folder: Path, rows: RowsKind) -> tuple[Hnsw, b
     return made, True
 
 
-def _checksum(blocks: list[npt.NDArray[np.float32]]) -> int:
+def _checksum(blocks: list[Floats]) -> int:
     """Return a checksum of all rows."""
     found = 0
     for block in blocks:
@@ -75,7 +75,7 @@ def _write(index: Hnsw, folder: Path, rows: RowsKind, checksum: int) -> None:
     list_files(folder, INDEX, INDEX_FACTS)
 
 
-def _read(folder: Path, blocks: list[npt.NDArray[np.float32]], rows: RowsKind, checksum: int) -> Hnsw | None:
+def _read(folder: Path, blocks: list[Floats], rows: RowsKind, checksum: int) -> Hnsw | None:
     """Return the stored index if it was made of exactly these rows, else None."""
     if not (folder / INDEX).is_file() or not (folder / INDEX_FACTS).is_file():
         return None
@@ -95,16 +95,28 @@ def _read(folder: Path, blocks: list[npt.NDArray[np.float32]], rows: RowsKind, c
         return None  # a damaged index is built again
 
 
-def _restored(
-    blocks: list[npt.NDArray[np.float32]], rows: RowsKind, facts: dict[str, Any], arrays: dict[str, Any]
-) -> Any:  # noqa: ANN401  faiss has no types
-    """Rebuild the graph from stored links; check each link, since faiss does not."""
+def _restored(blocks: list[Floats], rows: RowsKind, facts: dict[str, Any], arrays: dict[str, Any]) -> Any:  # noqa: ANN401  faiss has no types
+    """Rebuild the graph from stored links."""
     import faiss
 
-    levels, offsets, neighbours = arrays["levels"], arrays["offsets"], arrays["neighbors"]
-    labels, entry, height = sum(map(len, blocks)), facts["entry"], facts["height"]
     graph = empty_graph(blocks[0].shape[1] - 1, rows)
+    labels, entry, height = sum(map(len, blocks)), facts["entry"], facts["height"]
     per_level = faiss.vector_to_array(graph.hnsw.cum_nneighbor_per_level)
+    _check_links(arrays, per_level, labels, entry, height)
+    if not graph.is_trained:
+        graph.train(np.concatenate(blocks[:8]))
+    for block in blocks:
+        graph.storage.add(block)
+    graph.ntotal = labels
+    for name, kind in (("levels", np.int32), ("offsets", np.uint64), ("neighbors", np.int32)):
+        faiss.copy_array_to_vector(arrays[name].astype(kind, copy=False), getattr(graph.hnsw, name))
+    graph.hnsw.entry_point, graph.hnsw.max_level = entry, height
+    return graph
+
+
+def _check_links(arrays: dict[str, Any], per_level: Any, labels: int, entry: int, height: int) -> None:  # noqa: ANN401
+    """Raise a ValueError unless the links are those of a graph, since faiss does not check them."""
+    levels, offsets, neighbours = arrays["levels"], arrays["offsets"], arrays["neighbors"]
     is_valid = (
         levels.shape == (labels,)
         and levels.min() >= 1
@@ -119,31 +131,11 @@ def _restored(
         and 0 <= entry < labels
         and levels[entry] == height + 1 == levels.max()
     )
-    if not is_valid or not _links_within_levels(levels, offsets, neighbours, per_level):
+    if is_valid:
+        # Each link of a level must lead to a label that is on that level too.
+        position = np.arange(len(neighbours)) - np.repeat(offsets[:-1], np.diff(offsets))
+        level = np.searchsorted(per_level, position, side="right") - 1
+        linked = neighbours >= 0
+        is_valid = bool((levels[neighbours[linked]] > level[linked]).all())
+    if not is_valid:
         raise ValueError("the links are not those of a graph")
-    if not graph.is_trained:
-        graph.train(np.concatenate(blocks[:8]))
-    for block in blocks:
-        graph.storage.add(block)
-    graph.ntotal = labels
-    for name, array in (
-        ("levels", levels),
-        ("offsets", offsets.astype(np.uint64)),
-        ("neighbors", neighbours),
-    ):
-        faiss.copy_array_to_vector(array, getattr(graph.hnsw, name))
-    graph.hnsw.entry_point, graph.hnsw.max_level = entry, height
-    return graph
-
-
-def _links_within_levels(
-    levels: npt.NDArray[np.int32],
-    offsets: npt.NDArray[np.int64],
-    neighbours: npt.NDArray[np.int32],
-    per_level: npt.NDArray[np.int32],
-) -> bool:
-    """Return True if each link of a level leads to a label that is on that level too."""
-    position = np.arange(len(neighbours)) - np.repeat(offsets[:-1], np.diff(offsets))  # in the label's links
-    level = np.searchsorted(per_level, position, side="right") - 1
-    linked = neighbours >= 0
-    return bool((levels[neighbours[linked]] > level[linked]).all())
