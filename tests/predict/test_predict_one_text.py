@@ -50,13 +50,13 @@ def test_alone_and_together(model, k, monkeypatch):
 def test_rows_are_rounded_once_it_pays(model, monkeypatch):
     monkeypatch.setattr(one_text, "LEAST", 0)
     predictor = Predictor(model)
-    for number in range(one_text.FEW):
+    for number in range(one_text.ROUND_AT):
         assert predictor._one_text.rounded is None, number
         predictor.predict("wordaa", 2)
     assert predictor._one_text.rounded is not None
     monkeypatch.setattr(one_text, "MOST", 10)  # not by itself of a large table
     large = Predictor(model)
-    for _ in range(one_text.FEW + 1):
+    for _ in range(one_text.ROUND_AT + 1):
         large.predict("wordaa", 2)
     assert large._one_text.rounded is None and large.prepare() is not None
 
