@@ -26,7 +26,7 @@ from gandalf.model.facts import read_facts as read_trained
 from gandalf.model.facts import read_labels
 from gandalf.model_folder import CONFIG, LABELS, PARTS, SLIM_FACTS, WEIGHTS, check_hashes, damaged
 from gandalf.text.tokens import check_texts, load_tokens
-from gandalf.wide.mixing import MIX, NO_LABEL, PROPOSED, mixed, read_composition, weighted
+from gandalf.wide.mixing import MIX, NO_LABEL, PROPOSED, best_of_mix, read_composition, scores_of_mix
 from gandalf.wide.plain_network import BAG_OF_WORDS, can_be_plain, read_plain_network
 from gandalf.wide.wide_model import TREES, read_wide_model
 
@@ -188,11 +188,11 @@ class _Mix:
         size = min(max(k, PROPOSED), self._size)
         found = [(part.best(texts, size), calibration) for part, calibration in self._parts]
         lists = [(ids, calibration(scores)) for (ids, scores), calibration in found]
-        return mixed(lists, self._weights, k)
+        return best_of_mix(lists, self._weights, k)
 
     def score(self, texts: Sequence[str], labels: Ids) -> Probabilities:
         found = [calibration(part.score(texts, labels)) for part, calibration in self._parts]
-        return weighted(self._weights, found)
+        return scores_of_mix(self._weights, found)
 
     def knows(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         return np.asarray(np.logical_or.reduce([part.knows(texts) for part, _ in self._parts]))

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, vstack
 from gandalf.errors import DataError
 from gandalf.memory.keys import NO_KEY, DenseKeys, Floats, Ints, SparseKeys, Vectors, join_keys, keys_of
 from gandalf.metrics.topk import find_pairs
-from gandalf.wide.mixing import NO_LABEL, PROPOSED, Lists, as_logits, mixed
+from gandalf.wide.mixing import NO_LABEL, PROPOSED, Proposals, as_logits, best_of_mix
 
 LEAST_TEMPERATURE = 1e-3  # lower values have no meaning, because cosines have five digits
 POINT, LABEL, EXAMPLE = "point", "label", "example"  # kinds of sources of a key
@@ -195,13 +195,13 @@ class Memory:
         return np.asarray(shares.sum(axis=1))
 
     def best_with(
-        self, proposed: Lists, near: NearestKeys, weight: float, k: int, exclude: csr_array | None = None
+        self, proposed: Proposals, near: NearestKeys, weight: float, k: int, exclude: csr_array | None = None
     ) -> tuple[Ints, Floats]:
         """Return ids and logits of the k best labels by a model's proposals and by votes of this weight."""
         ids, probabilities = proposed
         voted, votes = self.strongest_votes(near, max(ids.shape[1], PROPOSED), exclude)
         weighted = [(ids, self.trust(near, weight) * probabilities), (voted, weight * votes)]
-        return mixed(weighted, (1.0, 1.0), k)
+        return best_of_mix(weighted, (1.0, 1.0), k)
 
     def score_with(
         self, probabilities: npt.NDArray[np.float64], near: NearestKeys, weight: float, labels: Ints
@@ -214,7 +214,7 @@ class Memory:
         """Return the weight of the model: what a memory of this weight leaves, and its doubt."""  # (N, 1)
         return np.asarray(1 - weight * self.label_share(near)[:, np.newaxis])
 
-    def strongest_votes(self, near: NearestKeys, size: int, exclude: csr_array | None = None) -> Lists:
+    def strongest_votes(self, near: NearestKeys, size: int, exclude: csr_array | None = None) -> Proposals:
         """Return ids and votes of the labels with a vote, the largest absolute votes first."""
         rows, labels, votes = self._single_votes(near)
         pairs, at = np.unique(rows * self.num_labels + labels, return_inverse=True)

@@ -27,11 +27,11 @@ from gandalf.wide.mixing import (
     PROPOSED,
     Floats,
     Ints,
-    Lists,
+    Proposals,
     Share,
+    best_of_mix,
     composition_error,
-    mixed,
-    weighted,
+    scores_of_mix,
 )
 
 
@@ -124,13 +124,13 @@ class Mix(AddsLabels):
                 ids, scores = top_k(vectors[name], part.head, size, exclude=exclude)
                 found.append((ids, part_probabilities(part, scores)))
             else:
-                found.append(part_lists(part, texts, size, exclude))
-        return mixed(found, self.weights, k)
+                found.append(part_proposals(part, texts, size, exclude))
+        return best_of_mix(found, self.weights, k)
 
     def score(self, texts: Sequence[str], labels: Ints) -> Floats:
         """Return the logit of each text with each of its own labels."""  # shape: (N, C) -> (N, C)
         found = [part_probabilities(part, part.score(texts, labels)) for part in self.parts]
-        return weighted(self.weights, found)
+        return scores_of_mix(self.weights, found)
 
     def shares(self, text: str, label: int) -> tuple[Share, ...]:
         """Return weight and probability of a label by each part, the part that adds most first."""
@@ -183,7 +183,7 @@ class Mix(AddsLabels):
             write_part(part, inner)
 
 
-def part_lists(part: Part, texts: Sequence[str], size: int, exclude: csr_array | None) -> Lists:
+def part_proposals(part: Part, texts: Sequence[str], size: int, exclude: csr_array | None) -> Proposals:
     """Return the `size` best labels of a part and their probabilities."""  # shape: (N, size), (N, size)
     ids, scores = part.best(texts, size, exclude)
     return ids, part_probabilities(part, scores)

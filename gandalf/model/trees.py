@@ -19,7 +19,7 @@ from gandalf.model.facts import Facts
 from gandalf.model.part import AddsLabels, Mask, largest
 from gandalf.model_folder import listed_files, need_file
 from gandalf.wide.mixing import Floats, Ints
-from gandalf.wide.wide_model import Added, WideModel, read_wide_model
+from gandalf.wide.wide_model import AddedRows, WideModel, read_wide_model
 
 # Recipe settings that do not apply to label trees.
 UNUSED_SETTINGS = frozenset(
@@ -93,12 +93,12 @@ class Trees(AddsLabels):
         """Return trees after the fit of slope and offset that scores of added labels need."""
         return replace(self, wide=replace(self.wide, added=self._added_labels()))
 
-    def _added_labels(self) -> Added:
+    def _added_labels(self) -> AddedRows:
         """Return the rows of added labels, with a fitted slope and offset."""
         if self.wide.added is not None:
             return self.wide.added
         none = csr_array(np.zeros((0, self.wide.size), dtype=np.float32))
-        return Added(none, *fit_added(self))
+        return AddedRows(none, *fit_added(self))
 
     def with_labels(self, labels: Sequence[NewLabel]) -> Trees:
         """Return trees that also have these labels, scored by the terms of their texts and examples."""

@@ -23,7 +23,7 @@ from gandalf.recipe import Recipe, Validation
 from gandalf.runs.trees import FIGURES, held_answers
 from gandalf.runs.validation import HeldAnswers, answers_of
 from gandalf.settings import from_dict
-from gandalf.wide.mixing import PROPOSED, mixed
+from gandalf.wide.mixing import PROPOSED, best_of_mix
 
 TENTHS = 10  # weights are tried in steps of a tenth: held-out points are too few to tell finer ones apart
 LEAST_GAIN = 0.2  # points of the objective that a part must add to stay in the mix
@@ -80,7 +80,7 @@ def _fitted(chosen: Sequence[tuple[str, float]], answers: Mapping[str, HeldAnswe
     of_parts = [answers[name] for name, _ in chosen]
     lists = [(each.ids, each.probabilities) for each in of_parts]
     weights = tuple(weight for _, weight in chosen)
-    ids, logits = mixed(lists, weights, of_parts[0].ids.shape[1])
+    ids, logits = best_of_mix(lists, weights, of_parts[0].ids.shape[1])
     of_mix = answers_of(of_parts[0].splits, ids, logits)
     return Fitted(tuple(name for name, _ in chosen), weights, of_mix, of_mix.evaluated())
 

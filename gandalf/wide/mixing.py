@@ -14,7 +14,7 @@ from gandalf.model_folder import damaged, name_inside
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
-Lists = tuple[Ints, npt.NDArray[np.float64]]  # ids and probabilities of the labels that one part proposes
+Proposals = tuple[Ints, npt.NDArray[np.float64]]  # labels that a part proposes, and their probabilities
 
 MIX = "mix"  # the kind in `config.json` and `slim.json`
 NO_LABEL = -1  # id of an empty place if fewer than k labels are found; its score is -inf
@@ -32,10 +32,12 @@ class Share:
     probability: float  # of this part alone
 
 
-def mixed(lists: Sequence[Lists], weights: Sequence[float], k: int) -> tuple[Ints, Floats]:
+def best_of_mix(proposals: Sequence[Proposals], weights: Sequence[float], k: int) -> tuple[Ints, Floats]:
     """Return ids and logits of the k labels with the largest weighted mean of probabilities."""
-    ids = np.concatenate([found for found, _ in lists], axis=1)  # shape: (N, C)
-    values = np.concatenate([weight * each for weight, (_, each) in zip(weights, lists, strict=True)], axis=1)
+    ids = np.concatenate([found for found, _ in proposals], axis=1)  # shape: (N, C)
+    values = np.concatenate(
+        [weight * each for weight, (_, each) in zip(weights, proposals, strict=True)], axis=1
+    )
     order = np.argsort(ids, axis=1, kind="stable")
     ids, values = np.take_along_axis(ids, order, axis=1), np.take_along_axis(values, order, axis=1)
     # Places of the same label are now neighbours; the last of them gets the sum.
@@ -54,7 +56,7 @@ def mixed(lists: Sequence[Lists], weights: Sequence[float], k: int) -> tuple[Int
     return _pad_to(np.where(none, NO_LABEL, chosen), logits.astype(np.float32), k)
 
 
-def weighted(weights: Sequence[float], probabilities: Sequence[npt.NDArray[np.floating[Any]]]) -> Floats:
+def scores_of_mix(weights: Sequence[float], probabilities: Sequence[npt.NDArray[np.floating[Any]]]) -> Floats:
     """Return the logits of the weighted mean of the parts' probabilities."""
     return as_logits(np.tensordot(weights, np.stack(probabilities), axes=1))
 

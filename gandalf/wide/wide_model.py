@@ -58,7 +58,7 @@ def silenced() -> Iterator[None]:
 
 
 @dataclass(frozen=True, eq=False)
-class Added:
+class AddedRows:
     """Rows of added labels: logit = slope * (row . text) + offset."""
 
     rows: csr_array  # C x (D + 1), each of norm 1
@@ -84,7 +84,7 @@ class WideModel:
     words: TfIdf
     forest: Any  # a model of omikuji
     trained_labels: int  # labels of the classifiers; added labels come after them
-    added: Added | None = None
+    added: AddedRows | None = None
 
     @property
     def num_labels(self) -> int:
@@ -212,13 +212,13 @@ def _read_words(path: Path, expected: int) -> TfIdf:
     return words
 
 
-def _read_added(path: Path, facts: Mapping[str, Any], labels: int, size: int) -> Added | None:
+def _read_added(path: Path, facts: Mapping[str, Any], labels: int, size: int) -> AddedRows | None:
     if "added_slope" not in facts:
         return None
     need_file(path)
     try:
         rows = csr_array(read_npz(path))
-        found = Added(rows, float(facts["added_slope"]), float(facts["added_offset"]))
+        found = AddedRows(rows, float(facts["added_slope"]), float(facts["added_offset"]))
     except Exception as error:  # NumPy and zipfile raise errors of many types on a damaged file
         raise damaged(f"its added labels cannot be read ({error})", path) from error
     if rows.shape[1] != size or rows.shape[0] >= labels:

@@ -28,7 +28,7 @@ from gandalf.serve.app import create_app
 from gandalf.serve.journal import Journal
 from gandalf.serve.service import Served, Service
 from gandalf.slim import SlimPredictor
-from gandalf.wide.mixing import NO_LABEL, as_logits, mixed
+from gandalf.wide.mixing import NO_LABEL, as_logits, best_of_mix
 
 TEXTS = [*small_splits().test.texts[:12], "", "neverseenword"]
 
@@ -350,7 +350,7 @@ def test_probabilities_of_a_mix_are_weighted_sums():
 def test_ties_in_a_mix_go_to_the_smaller_label():
     one = np.array([[4, 2, NO_LABEL]]), np.array([[0.5, 0.25, 0.0]])
     other = np.array([[1, 2, 4]]), np.array([[0.5, 0.25, 0.0]])
-    ids, scores = mixed([one, other], (0.5, 0.5), 5)
+    ids, scores = best_of_mix([one, other], (0.5, 0.5), 5)
     assert ids.tolist() == [[1, 2, 4, NO_LABEL, NO_LABEL]]
     np.testing.assert_allclose(expit(scores[0, :3]), 0.25, atol=1e-6)
     assert np.isneginf(scores[0, 3:]).all()
