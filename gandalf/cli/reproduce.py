@@ -139,10 +139,10 @@ def _tell_end(planned: Planned, failed: int, json: bool) -> None:
     console().print(escape(f"  {report}"), style="bold", soft_wrap=True)
 
 
-def _systems(said: list[str] | None, in_file: str | None) -> tuple[str, ...]:
+def _systems(options: list[str] | None, in_file: str | None) -> tuple[str, ...]:
     """Return the named systems, else the system of the file, else astec."""
-    words = said or [in_file or "astec"]
-    chosen = tuple(name.strip() for each in words for name in each.split(",") if name.strip())
+    lists = options or [in_file or "astec"]
+    chosen = tuple(name.strip() for names in lists for name in names.split(",") if name.strip())
     if not chosen:
         raise DataError("no system is named", remedy="leave --systems out for astec, or see gandalf systems")
     for name in chosen:
@@ -155,8 +155,8 @@ def _list(planned: Planned, json: bool) -> None:
         from gandalf.lab.costs import costs
     found = costs(planned.left, planned.splits)
     if json:
-        told = [asdict(each) for each in found]
-        print_json({"runs": planned.runs, "left": [str(run) for run in planned.left], "costs": told})
+        left = [str(run) for run in planned.left]
+        print_json({"runs": planned.runs, "left": left, "costs": [asdict(each) for each in found]})
         return
     _announce(planned)
     tell_costs(found, planned.wanted.benchmark)

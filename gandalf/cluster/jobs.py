@@ -58,17 +58,17 @@ class Job:
         return {"model": self.identity, "top": self.top, "threshold": self.threshold}
 
 
-def row_groups_of(given: Path, text_column: str | None) -> list[RowGroup]:
+def row_groups_of(source: Path, text_column: str | None) -> list[RowGroup]:
     """Return the row groups of a Parquet file, or of all Parquet files of a folder in the order of their
     names."""
-    files = [given] if given.is_file() else sorted(given.iterdir()) if given.is_dir() else []
+    files = [source] if source.is_file() else sorted(source.iterdir()) if source.is_dir() else []
     files = [path for path in files if is_table(path) and path.suffix.lower() == SUFFIX]
     files = [path for path in files if path.name[0] not in "._"]
     if not files:
         raise DataError(
             "is neither a Parquet file nor a folder of Parquet files, which a cluster needs",
             remedy="write the texts as Parquet, or leave --cluster out",
-            file=given,
+            file=source,
         )
     return [part for path in files for part in _row_groups_of_file(path.resolve(), text_column)]
 

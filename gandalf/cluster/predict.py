@@ -79,8 +79,10 @@ def _predict_row_groups(client: Client, job: Job, parts: list[RowGroup]) -> Pred
 
 
 def predict_row_group(job: Job, part: RowGroup) -> tuple[int, bool]:
-    """On a worker: predict a row group unless it is done; return its rows, and True if it was predicted
-    now."""
+    """Predict a row group unless it is done; return its rows, and True if it was predicted now.
+
+    Runs on a worker.
+    """
     if is_done(job, part):
         return part.rows, False
     digest = input_hash(part)

@@ -178,7 +178,7 @@ def sharded_set(client: Client, shards: Shards, findings: Findings, *, with_text
 
 
 def shard_lines(reader: ShardReader, path: Path, largest: float, rows: Ints | None, first: int) -> str:
-    """On a worker: return the points of a shard, or some rows of it, as lines of the raw layout."""
+    """Return the points of a shard, or some rows of it, as lines of the raw layout. Runs on a worker."""
     points = reader.read(path, Findings())
     if largest > 1:
         points = replace(points, targets=divided(points.targets, largest))

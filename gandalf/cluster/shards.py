@@ -105,8 +105,10 @@ def _files(sources: Sequence[Path | Frame]) -> tuple[Path, ...]:
 
 
 def read_shard(reader: ShardReader, path: Path, with_texts: bool) -> ReadShard:
-    """On a worker: read the targets of a shard and, with `with_texts`, the number of each point's label
-    text."""
+    """Read the targets of a shard and, with `with_texts`, the number of each point's label text.
+
+    Runs on a worker.
+    """
     findings = Findings()
     points = reader.read(path, findings)
     data = points.targets.data

@@ -74,10 +74,10 @@ class Annif:
     async def suggest(self, request: Request) -> JSONResponse:
         """Predict the labels of a text from a form of `text` and `limit`, as Annif's `http` backend sends."""
         form = await _form(request)
-        asked = PredictRequest(
+        wanted = PredictRequest(
             text=form.text[: LIMITS.length], k=min(form.limit, LIMITS.k), threshold=form.threshold
         )
-        found = await self._api.predicted(asked)
+        found = await self._api.predicted(wanted)
         return JSONResponse({"results": [_subject(label) for label in found["results"][0]["labels"]]})
 
     async def project(self) -> JSONResponse:

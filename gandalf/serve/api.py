@@ -90,10 +90,10 @@ class Api:
     async def predicted(self, request: PredictRequest) -> dict[str, Any]:
         """Like `predict`, but return plain values."""
         texts = [clean(text) for text in request.all_texts]
-        wanted = [False, True] if request.baseline else [False]
-        asked = [(await self._query(request, texts, baseline), baseline) for baseline in wanted]
+        models = (False, True) if request.baseline else (False,)  # True: the baseline
+        questions = [(await self._query(request, texts, baseline), baseline) for baseline in models]
         self.counts.waiting.set(self.batcher.waiting)
-        answers = await asyncio.gather(*(self.batcher.ask(each, len(texts)) for each in asked))
+        answers = await asyncio.gather(*(self.batcher.ask(each, len(texts)) for each in questions))
         found: dict[str, Any] = {"results": self._results(texts, answers[0], self.service.served)}
         if request.baseline:
             found["baseline"] = self._results(texts, answers[1], self.service.at(True))
@@ -178,9 +178,9 @@ class Api:
             raise BusyError
         text = self.service.served.model.label_texts[0]
         models = (False,) if self.service.baseline is None else (False, True)
-        asked = (self.batcher.ask((queries.Query((text,), 1), baseline)) for baseline in models)
+        answers = (self.batcher.ask((queries.Query((text,), 1), baseline)) for baseline in models)
         try:
-            await asyncio.gather(*asked)
+            await asyncio.gather(*answers)
         except UnavailableError:
             raise
         except Exception as error:

@@ -62,12 +62,12 @@ class LabelNames:
     def _containing(self, wanted: str, most: int) -> Iterator[int]:
         """Yield at most `most` labels whose key contains the text."""
         keys, starts = self._keys
-        at, given, last = keys.find(wanted), 0, -1
-        while at >= 0 and given < most:
+        at, yielded, last = keys.find(wanted), 0, -1
+        while at >= 0 and yielded < most:
             label = int(np.searchsorted(starts, at + wanted.startswith(END), side="right")) - 1
             if label != last:
                 yield label
-                given, last = given + 1, label
+                yielded, last = yielded + 1, label
             at = keys.find(wanted, int(starts[label + 1]) - 1)  # go on at the separator before the next label
 
     @cached_property
