@@ -22,21 +22,21 @@ ROUNDS, SECONDS, REST = 3, 0.4, 0.5
 
 
 def milliseconds(work: Work, times: int = 20, warm: int = 3) -> float:
-    """Median time of `work(n)`, with a pause after each."""
+    """Return the median time of `work(n)`, with a pause after each."""
     for number in range(warm):
         work(number)
     return statistics.median(_timed(work, 1) for _ in range(times))
 
 
 def rested(work: Work) -> float:
-    """Median time of `work(n)` on a card that has not worked for a while, and is not kept busy."""
+    """Return the median time of `work(n)` on a card that has rested and is not kept busy."""
     torch.cuda.synchronize()
     time.sleep(REST)
     return milliseconds(work)
 
 
 def recorded(work: Work) -> Work:
-    """`work(0)` as a CUDA graph: what the GPU does, without waiting for a host to launch it."""
+    """Return `work(0)` as a CUDA graph, which does not wait for a host to launch it."""
     work(0)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -45,7 +45,7 @@ def recorded(work: Work) -> Work:
 
 
 def ceilings() -> Line:
-    """What a rested card does at best: a bfloat16 matrix product in TFLOP/s, a copy in TB/s."""
+    """Measure what a rested card does at best: a bfloat16 matrix product in TFLOP/s, a copy in TB/s."""
     product = rested(_product())
     source = torch.randn(1 << 29, device="cuda")
     target = torch.empty_like(source)
@@ -54,7 +54,7 @@ def ceilings() -> Line:
 
 
 def without_pause(work: Work) -> Line:
-    """Milliseconds of `work(n)` over and over, and TFLOP/s of a product in turn with it."""
+    """Measure milliseconds of `work(n)` over and over, and TFLOP/s of a product in turn with it."""
     product, found, tops = _product(), [], []
     for _ in range(ROUNDS):
         tops.append(_tflops(_in_a_row(product)))
@@ -73,7 +73,7 @@ def _tflops(product: float) -> float:
 
 
 def _in_a_row(work: Work) -> float:
-    """Mean time for as many as fill a while."""
+    """Return the mean time of as many calls as fill SECONDS."""
     first = _timed(work, 3)
     return _timed(work, math.ceil(1e3 * SECONDS / first))
 

@@ -23,7 +23,7 @@ BY_TORCH = (
 
 
 def seconds(words: list[str]) -> float:
-    """Processor seconds of a command and of all that it starts."""
+    """Return the processor seconds of a command and of all that it starts."""
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -33,7 +33,7 @@ def seconds(words: list[str]) -> float:
 
 
 def measured(name: str, words: list[str], runs: int) -> dict[str, Any]:
-    """One line of the table."""
+    """Measure a command; return its row of the table."""
     row = {"command": name, "processor_seconds": round(min(seconds(words) for _ in range(runs)), 2)}
     print(row, flush=True)
     return row

@@ -19,8 +19,3 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     """Return the objects of a file with one JSON object a line; none without the file."""
     text = path.read_text("utf-8") if path.exists() else ""
     return [json.loads(line) for line in text.splitlines()]
-
-
-def keys_of_lines(lines: list[dict[str, Any]], *names: str) -> set[tuple[Any, ...]]:
-    """Return the values of some fields of every line: a run with these values is not repeated."""
-    return {tuple(line[name] for name in names) for line in lines}

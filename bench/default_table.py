@@ -11,7 +11,6 @@ do not hold the spread between seeds. Needs the data sets, for their truth.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ from bench.default_sets import DERIVED, NUMBERS, SAMPLED, open_default_set
 from bench.machine import DATA_ROOT, replaced
 from bench.tables import FIGURES, Compared, Sample, figure, table, three, verdict_counts
 from gandalf import DataError, Splits
+from gandalf.lab.results import mean_scores
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import Scores
 
@@ -151,8 +151,7 @@ def stored_scores(lines: Sequence[Line], splits: Splits, path: Path) -> Scores:
         if any(abs(values[name] - line["figures"][name]) > SAME for name in JUDGED):
             what = f"the line of {line['row']} on {line['set']} was measured on other data"
             raise DataError(what, remedy="repeat the run with --again")
-    gains = np.mean([scores.contributions.gains for scores in every], axis=0)
-    return replace(every[0], contributions=replace(every[0].contributions, gains=gains))
+    return mean_scores(every)
 
 
 def judgement_table(judged: Sequence[Compared]) -> str:

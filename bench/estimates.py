@@ -5,9 +5,9 @@
 
 real: the training texts are cut into five folds. The points of a fold are taken away altogether; counts and
 fits use the rest; then, for labels whose text is among the texts taken away, each estimate is compared with
-the mean target of those points. The test split is never read. Besides the shipped estimates it shows three
-that were not chosen: `cells` (means of cells of count x frequency x ratio decile), `left in` (calibrated, but
-fitted on counts that still hold the matched points) and `surface` (calibrated without its cells).
+the mean target of those points. The test split is never read. Besides the shipped estimates it shows two that
+were not chosen: `left in` (calibrated, but fitted on counts that still hold the matched points) and `surface`
+(calibrated without its cells).
 
 synthetic: one law, many disjoint sets drawn from it. Over these sets the estimate of each pair has a mean
 and a spread; against the true P(i | j) that gives squared bias and variance, averaged over the pairs whose
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def real(folder: Path) -> dict[str, Any]:
-    """Log loss, squared error and reliability of each estimate on each set."""
+    """Return log loss, squared error and reliability of each estimate on each set."""
     results = {}
     for name in SETS:
         if not (folder / name).is_dir():
@@ -76,7 +76,7 @@ def real(folder: Path) -> dict[str, Any]:
 
 
 def compare(points: Dataset, seed: int = 0) -> dict[str, Any]:
-    """Every estimate's scores of the pairs of held-out texts, gathered over the folds."""
+    """Score the pairs of held-out texts by every estimate, over all folds."""
     scores: dict[str, list[Floats]] = {}
     observed: list[Floats] = []
     for rest, pairs in held_out(points, seed):
@@ -88,7 +88,7 @@ def compare(points: Dataset, seed: int = 0) -> dict[str, Any]:
 
 
 def judged(score: Floats, observed: Floats) -> dict[str, Any]:
-    """How close scores come to what was observed."""
+    """Return how close scores come to what was observed."""
     rows = reliability(score, observed)
     gap = sum(row.pairs * abs(row.estimate - row.observed) for row in rows) / len(score)
     return {
@@ -103,7 +103,7 @@ def judged(score: Floats, observed: Floats) -> dict[str, Any]:
 
 
 def held_out(points: Dataset, seed: int) -> Iterator[tuple[Dataset, Pairs]]:
-    """For each fold of texts: the points of all other texts, and the pairs that the fold's points judge."""
+    """Yield for each fold the points of all other texts, and the pairs that the fold's points judge."""
     texts, label_texts = points.need_texts("this study")
     of_points, of_labels = text_groups(texts, label_texts)
     number = int(max(of_points.max(), of_labels.max())) + 1
@@ -114,7 +114,7 @@ def held_out(points: Dataset, seed: int) -> Iterator[tuple[Dataset, Pairs]]:
 
 
 def judged_pairs(targets: csr_array, away: Any, of_points: Any, of_labels: Any) -> Pairs:  # noqa: ANN401
-    """Pairs of the labels whose text was taken away: counts of the rest, observed on what was taken."""
+    """Return the pairs of labels whose text was taken away, with counts of the rest, observed there."""
     rest, gone = csr_array(targets[~away]), csr_array(targets[away])
     number = int(max(of_points.max(), of_labels.max())) + 1
     group = of_points[away]
@@ -132,7 +132,7 @@ def judged_pairs(targets: csr_array, away: Any, of_points: Any, of_labels: Any) 
 
 
 def fitted(rest: Dataset, seed: int) -> dict[str, Score]:
-    """Each estimate, fitted where it needs to be."""
+    """Return each estimate, fitted where it needs to be."""
     pairs = match(rest, seed=seed).pairs
     whole = left_in(rest.targets, pairs)
     calibrated = fit_calibrated(pairs)
@@ -140,7 +140,6 @@ def fitted(rest: Dataset, seed: int) -> dict[str, Score]:
     return {
         "ratio": Ratio().score,
         "shrunk": fit_shrunk(rest.targets, seed=seed).score,
-        "cells": cells(whole),
         "left in": fit_calibrated(whole).score,
         "surface": surface.score,
         "calibrated": calibrated.score,
@@ -148,28 +147,13 @@ def fitted(rest: Dataset, seed: int) -> dict[str, Score]:
 
 
 def left_in(targets: csr_array, pairs: Pairs) -> Pairs:
-    """The same pairs with counts that still hold the points on which they were observed."""
+    """Return the same pairs with counts that still hold the points on which they were observed."""
     frequency = frequencies(targets)
     labels, row = np.unique(pairs.given_label, return_inverse=True)
     joint = np.asarray(
         csr_matrix(counts_together(targets, labels))[row, pairs.other_label], dtype=float
     ).ravel()
     return replace(pairs, joint=joint, given=frequency[pairs.given_label], other=frequency[pairs.other_label])
-
-
-def cells(pairs: Pairs) -> Score:
-    """Means of cells of count x frequency x ratio decile, pulled to the base rate by five pairs."""
-    edges = np.array([1.5, 2.5, 4.5, 8.5, 16.5, 64.5])
-
-    def cell(joint: Floats, given: Floats) -> Any:  # noqa: ANN401  an array of cell numbers
-        place = np.minimum(joint, 6).astype(int) * 7 + np.searchsorted(edges, given)
-        return place * 10 + np.minimum(joint / given * 10, 9).astype(int)
-
-    at = cell(pairs.joint, pairs.given)
-    base = pairs.observed.mean()
-    total, seen = np.bincount(at, pairs.observed, minlength=500), np.bincount(at, minlength=500)
-    value = (total + 5 * base) / (seen + 5)
-    return lambda joint, given, other: value[cell(joint, given)]
 
 
 # ---- synthetic sets
@@ -180,7 +164,7 @@ STRONG = 0.1  # links that the usual threshold means to keep
 
 
 def bias_and_variance() -> list[dict[str, Any]]:
-    """Squared bias and variance of each estimate, by the expected frequency of the input label."""
+    """Return squared bias and variance of each estimate, by the expected frequency of the input label."""
     law = synthetic(POINTS * DRAWS, LABELS, seed=0, labels_per_point=2.3, known=0.5, postulate=1.0)
     truth = law.truth()
     given = np.repeat(np.arange(LABELS), np.diff(truth.indptr))
@@ -217,7 +201,7 @@ def bias_and_variance() -> list[dict[str, Any]]:
 
 
 def shipped(points: Dataset) -> dict[str, csr_array]:
-    """The graphs a user can choose between, as they are before any threshold."""
+    """Return the graphs a user can choose between, as they are before any threshold."""
     return {
         name: label_graph(points, GraphOptions(name, delta=0.0)).matrix
         for name in ("ratio", "shrunk", "calibrated")
@@ -225,7 +209,7 @@ def shipped(points: Dataset) -> dict[str, csr_array]:
 
 
 def values_at(graph: csr_array, given: Any, other: Any) -> Floats:  # noqa: ANN401
-    """Entries of the graph for the pairs; 0 where they were never seen together."""
+    """Return the graph's entries for the pairs; 0 where they were never seen together."""
     return np.asarray(csr_matrix(graph)[given, other], dtype=float).ravel()
 
 

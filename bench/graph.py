@@ -34,7 +34,7 @@ PEAK = "VmHWM"
 
 
 def ours(threads: int) -> Callable[[csr_array], csr_array]:
-    """The label graph on so many threads, its compiled loop loaded beforehand as SciPy's is."""
+    """Return our label graph on so many threads, its compiled loop loaded beforehand as SciPy's is."""
     large, joint_sums.LARGE = joint_sums.LARGE, 0
     cooccurrence.conditional_graph(csr_array(np.eye(2, dtype=np.float32)), Ratio())
     joint_sums.LARGE = large
@@ -42,7 +42,7 @@ def ours(threads: int) -> Callable[[csr_array], csr_array]:
 
 
 def by_hand(targets: csr_array) -> csr_array:
-    """The same graph as one would write it with SciPy: count, divide, threshold."""
+    """Return the same graph as one would write it with SciPy: count, divide, threshold."""
     graph = csr_array(targets.T @ targets)
     graph = csr_array(diags_array(1 / np.maximum(graph.diagonal(), 1)) @ graph)
     graph.data[graph.data <= 0.1] = 0
@@ -51,7 +51,7 @@ def by_hand(targets: csr_array) -> csr_array:
 
 
 def without_numba(threads: int) -> Callable[[csr_array], csr_array]:
-    """The label graph as it is where numba is not installed."""
+    """Return our label graph as it is where numba is not installed."""
     joint_sums.LARGE = 2**62
     return lambda targets: cooccurrence.conditional_graph(targets, Ratio(), delta=0.1, threads=threads)
 
@@ -81,7 +81,7 @@ def measure(folder: Path, method: str) -> dict[str, float]:
 
 
 def compare(shape: str, breadth: float, methods: list[str], rounds: int) -> dict[str, Any]:
-    """All methods on one shape, in turn; of several rounds the fastest counts."""
+    """Measure all methods on one shape, in turn; of several rounds the fastest counts."""
     points, labels, per_point, _ = PAPER_SHAPES[shape]
     made = synthetic(points, labels, labels_per_point=per_point, texts=False, breadth=breadth)
     targets = made.splits.train.targets

@@ -59,14 +59,14 @@ def fused_step(labels: int, batch: int, block: int, dtype: torch.dtype, tiles: T
 
 
 def rotating(update: FusedUpdate | TableUpdate, labels: int, batch: int, block: int) -> Work:
-    """Steps on four batches in turn."""
+    """Return a function that steps on four batches in turn."""
     source = material(labels, batch, block)
     batches = [next(source) for _ in range(4)]
     return lambda n: update.step(*batches[n % 4], None, 1.0, False)
 
 
 def stepped(step: Work, labels: int, batch: int) -> Line:
-    """Peak memory of a step, its time alone and without pause, and its share of a product in turn with it."""
+    """Measure a step: peak memory, time alone and without pause, share of a product in turn with it."""
     step(0)
     torch.cuda.reset_peak_memory_stats()
     step(1)
@@ -78,7 +78,7 @@ def stepped(step: Work, labels: int, batch: int) -> Line:
 
 
 def parts(update: FusedUpdate, x: Tensor, chunks: tuple[Chunk, ...]) -> dict[str, float]:
-    """Milliseconds of what is done for the first block."""
+    """Return the milliseconds of what is done for the first block."""
     chunk, points = chunks[0], x.to(update.dtype)
     labels = slice(0, chunk.size)
     rows, bias = update.table.rows.data[labels], update.table.bias.data[labels]
@@ -99,14 +99,14 @@ def parts(update: FusedUpdate, x: Tensor, chunks: tuple[Chunk, ...]) -> dict[str
 
 
 def plain_step(labels: int, batch: int, block: int) -> Line:
-    """The same by `TableUpdate`, without fused kernels."""
+    """Measure a step of `TableUpdate`, without fused kernels."""
     torch.cuda.empty_cache()
     update = TableUpdate(table(labels, torch.float32), SGD, binary_cross_entropy, torch.bfloat16)
     return stepped(rotating(update, labels, batch, block), labels, batch)
 
 
 def linear_step(labels: int, batch: int) -> Line:
-    """PyTorch's Linear under autocast with its fused AdamW, as most would write it."""
+    """Measure a step of PyTorch's Linear under autocast with its fused AdamW, as most would write it."""
     torch.cuda.empty_cache()
     layer = nn.Linear(DIM, labels, device="cuda")
     optimiser = torch.optim.AdamW(layer.parameters(), fused=True)
@@ -142,7 +142,7 @@ BLOCKS = (8_448, 16_896, 33_792, 67_584, 135_168)  # 128 x 132 / 2 and on: whole
 
 
 def sweep(labels: int, batch: int) -> Iterator[Line]:
-    """Shapes of tiles at one size of block, then sizes of blocks with the best of them."""
+    """Yield shapes of tiles at one size of block, then sizes of blocks with the best of them."""
     tried = [fused_step(labels, batch, BLOCKS[2], torch.float16, tiles) for tiles in TILES]
     yield from tried
     best = min(tried, key=lambda line: float(line["ms"]))
@@ -151,7 +151,7 @@ def sweep(labels: int, batch: int) -> Iterator[Line]:
 
 
 def products(block: int, batch: int) -> Line:
-    """Milliseconds of the products of one block and nothing else, by PyTorch; scores also of float8."""
+    """Return the milliseconds of the products of one block alone, by PyTorch; scores also of float8."""
     points, rows = (torch.randn(n, DIM, device="cuda").half() * DIM**-0.5 for n in (batch, block))
     scores, velocity = (torch.empty(block, width, device="cuda").half() for width in (batch, DIM))
     small, one = [each.to(torch.float8_e4m3fn) for each in (points, rows)], torch.ones((), device="cuda")
@@ -174,7 +174,7 @@ def products(block: int, batch: int) -> Line:
 
 
 def lines(chosen: argparse.Namespace) -> Iterator[Line]:
-    """What the command measures, line by line."""
+    """Yield what the command measures, line by line."""
     if chosen.what == "check":
         options = RowOptions("sgd", rate=0.05, momentum=0.0)
         shapes = ((5_003, 256, 5_003), (9_001, 333, 2_048), (300, 1_000, 128))
@@ -195,7 +195,7 @@ def lines(chosen: argparse.Namespace) -> Iterator[Line]:
 
 
 def steps(fused_block: int) -> Iterator[Line]:
-    """The table: labels x batch, fused, plain and PyTorch's own."""
+    """Yield the table: labels x batch, fused, plain and PyTorch's own."""
     for labels, batch in product(LABELS, BATCHES):
         for dtype in (torch.float16, FLOAT8, torch.float32):
             yield fused_step(labels, batch, fused_block, dtype)
@@ -205,7 +205,7 @@ def steps(fused_block: int) -> Iterator[Line]:
 
 
 def _with_share(line: Line, top: Line) -> Line:
-    """Beside the share of a product in turn, where there is one: alone, of a rested card's product."""
+    """Add the share of a rested card's product; it is the line's share where none was measured in turn."""
     alone = line["ms"] / line.get("alone_ms", line["ms"]) * line["tflops"] / top["matmul_tflops"]
     return {"share": alone, **line, "share_of_rested": alone}
 
@@ -227,7 +227,7 @@ def main() -> None:
 
 
 def _short(line: Line) -> str:
-    """The line with numbers of four digits."""
+    """Return the line with numbers of four digits."""
     return json.dumps(json.loads(json.dumps(line), parse_float=lambda text: float(f"{float(text):.4g}")))
 
 

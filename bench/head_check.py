@@ -22,7 +22,7 @@ DIM = 768
 
 
 def material(labels: int, batch: int, block: int, soft: bool = True) -> Iterator[tuple[Tensor, Any]]:
-    """Endless batches: points of length about 1, and five targets each."""
+    """Yield endless batches: points of length about 1, and five targets each."""
     random = np.random.default_rng(0)
     while True:
         columns = random.integers(0, labels, (batch, 5))
@@ -36,7 +36,7 @@ def material(labels: int, batch: int, block: int, soft: bool = True) -> Iterator
 
 
 def table(labels: int, dtype: torch.dtype) -> Table:
-    """A head on the card."""
+    """Return a head on the card."""
     with torch.device("meta"):
         head = Table(labels, DIM)
     head.to_empty(device="cuda")
@@ -49,7 +49,7 @@ def table(labels: int, dtype: torch.dtype) -> Table:
 def check(
     options: RowOptions, labels: int, batch: int, block: int, soft: bool, dtype: torch.dtype = torch.float32
 ) -> Line:
-    """Largest relative errors of one step against float64, twice: an error that moves is a race.
+    """Return the largest relative errors of one step against float64, twice: an error that moves is a race.
 
     Of rows only where they are of float32: others are right on average.
     """
@@ -82,7 +82,7 @@ def check(
 def reference(
     x: Tensor, chunks: tuple[Chunk, ...], head: Table, options: RowOptions
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """One step of SGD in float64 and one piece."""
+    """Return one step of SGD in float64 and one piece."""
     points = x.half().double()
     rows, bias = head.rows.data.half().double(), head.bias.data.double()
     targets = torch.zeros(len(x), head.num_labels, dtype=torch.float64, device=x.device)

@@ -28,14 +28,22 @@ KINDS = {
 }
 # Files that use kinds by choice and need not know all of them: data, systems, trials, studies, the demo; also
 # by their names in older trees.
-USERS = ("data/", "systems.py", "runs/auto.py", "runs/choose.py", "cli/remember.py", "lab", "experiments")
+USERS: tuple[str, ...] = (
+    "data/",
+    "systems.py",
+    "runs/auto.py",
+    "runs/choose.py",
+    "cli/remember.py",
+    "lab",
+    "experiments",
+)
 USERS += ("report/demo",)
 Trees = dict[str, tuple[str, str, ast.AST]]  # path, text and syntax of each module, by dotted name
 
 
 def read_modules(root: Path) -> Trees:
     """Return the modules of the package."""
-    found = {}
+    found: Trees = {}
     for path in sorted((root / "gandalf").rglob("*.py")):
         parts, text = path.relative_to(root).with_suffix("").parts, path.read_text("utf-8")
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

@@ -33,7 +33,7 @@ class Load:
     processor: float = 0.0  # seconds of it that the generator took
 
     def as_dict(self) -> dict[str, float | dict[str, int]]:
-        """Requests a second and the percentiles of their milliseconds."""
+        """Return requests a second and the percentiles of their milliseconds."""
         p50, p95, p99 = (1e3 * np.percentile(self.latencies or [0.0], [50, 95, 99])).tolist()
         refused = (
             {}
@@ -130,7 +130,7 @@ class _Clients:
         return True
 
     def _hang_up(self, one: Connection) -> None:
-        """A server hangs up on who was silent for long; who was just asking asks again elsewhere."""
+        """Drop a connection that the server has closed; repeat its request, if any, on another."""
         self._all.unregister(one.socket)
         one.socket.close()
         if one in self._idle:
@@ -151,12 +151,12 @@ class _Clients:
 
 
 def bodies(texts: Sequence[str], k: int = 10) -> list[bytes]:
-    """Requests for predictions."""
+    """Return requests for predictions."""
     return [json.dumps({"text": text, "k": k}).encode() for text in texts]
 
 
 def closed_loop(host: str, port: int, asked: Sequence[bytes], clients: int, seconds: float) -> Load:
-    """So many clients, each asking again as soon as it is answered."""
+    """Ask by so many clients, each again as soon as it is answered."""
     load = _Clients(host, port, asked)
     end = time.perf_counter() + seconds
     for _ in range(clients):
@@ -168,7 +168,7 @@ def closed_loop(host: str, port: int, asked: Sequence[bytes], clients: int, seco
 
 
 def open_loop(host: str, port: int, asked: Sequence[bytes], rate: float, seconds: float) -> Load:
-    """Requests at random times, whether or not others were answered; the clock starts when one is due."""
+    """Ask at random times, whether or not others were answered; the clock starts when a request is due."""
     waits = np.random.default_rng(0).exponential(1 / rate, int(rate * seconds))
     load = _Clients(host, port, asked)
     for due in (time.perf_counter() + np.cumsum(waits)).tolist():

@@ -38,7 +38,7 @@ INDEX_FILES = ("index.json", "index.safetensors")  # of hnsw, beside the model
 
 
 def train_theirs(name: str, python: str, splits: Splits, place: Path) -> None:
-    """Another trainer's model and the features it is asked for."""
+    """Train another trainer's model, and keep the features that it is asked for."""
     trainer = PEERS[name]
     data, model = place / f"{name}-data", place / f"{name}-model"
     if model.exists():
@@ -50,7 +50,7 @@ def train_theirs(name: str, python: str, splits: Splits, place: Path) -> None:
 
 
 def train_ours(system: str, splits: Splits, place: Path) -> None:
-    """A model of ours."""
+    """Train a model of ours."""
     model = place / f"{system}-model"
     if not model.exists():
         train(Splits(train=splits.train, name=splits.name), system, *SETTINGS[system], out=model)
@@ -60,7 +60,7 @@ def train_ours(system: str, splits: Splits, place: Path) -> None:
 
 
 def summary(name: str, told: dict[str, Any], model: Path, *, indexed: bool = False) -> dict[str, Any]:
-    """One line of the table."""
+    """Return a row of the table."""
     files = [file for file in model.rglob("*") if file.is_file()]
     size = sum(file.stat().st_size for file in files if indexed or file.name not in INDEX_FILES)
     at = {"ms_least": round(min(told["ms"]), 3)}
@@ -74,14 +74,14 @@ def summary(name: str, told: dict[str, Any], model: Path, *, indexed: bool = Fal
 
 
 def theirs(name: str, python: str, place: Path) -> dict[str, Any]:
-    """Another trainer's model, asked by its own interpreter."""
+    """Ask another trainer's model by its own interpreter."""
     data, model = place / f"{name}-data", place / f"{name}-model"
     told = told_by(python, THEIRS, name, str(model), str(data), str(QUERIES), threads=1)
     return summary(name, told, model)
 
 
 def ours(system: str, search: str, texts: Path, place: Path) -> dict[str, Any]:
-    """A model of ours, asked in a process of its own."""
+    """Ask a model of ours in a process of its own."""
     model = place / f"{system}-model"
     words = ("ask", str(model), "--texts", str(texts), "--search", search)
     told = told_by_child("latency", *words, threads=1)
@@ -91,7 +91,7 @@ def ours(system: str, search: str, texts: Path, place: Path) -> dict[str, Any]:
 
 
 def predictor_of(folder: str, search: str) -> Predictor:
-    """The model as it is served."""
+    """Return the model as it is served."""
     from gandalf.model import Model
     from gandalf.predict.codes import build_codes
     from gandalf.predict.hnsw_files import stored_or_built
@@ -126,7 +126,7 @@ def ask(model: str, texts: list[str], search: str) -> dict[str, Any]:
 
 
 def recall_of(predictor: Predictor, texts: list[str]) -> dict[str, Any]:
-    """Of a search that may miss labels: what it is, and its recall against exact search, of these texts."""
+    """Return a search that may miss labels and its recall against exact search; nothing for exact search."""
     from gandalf.model.exact import top_k
     from gandalf.predict.index import RECALL_AT, IndexSearch, recalled
 
@@ -141,18 +141,10 @@ def recall_of(predictor: Predictor, texts: list[str]) -> dict[str, Any]:
 # ---- the command
 
 
-def train_missing(splits: Splits, place: Path, peers: dict[str, str]) -> None:
-    """Every model that is not in the folder yet."""
-    for name, python in peers.items():
-        train_theirs(name, python, splits, place)
-    for system in OURS_ASKED:
-        train_ours(system, splits, place)
-
-
 def rows_of(
     splits: Splits, place: Path, peers: dict[str, str], without: list[str]
 ) -> Iterator[dict[str, Any]]:
-    """A line of the table for each model and each way to search it."""
+    """Yield a row of the table for each model and each way to search it."""
     texts = place / "texts.json"
     asked = [] if splits.test is None or splits.test.texts is None else splits.test.texts[:QUERIES]
     texts.write_text(json.dumps(list(asked)), "utf-8")
@@ -185,7 +177,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         place = chosen.models or Path(name)
         place.mkdir(parents=True, exist_ok=True)
-        train_missing(splits, place, peers)
+        for peer, python in peers.items():
+            train_theirs(peer, python, splits, place)
+        for system in OURS_ASKED:
+            train_ours(system, splits, place)
         if chosen.only_train:
             return
         about = {"queries": QUERIES, "machine_shared": chosen.shared, "load_average": os.getloadavg()}

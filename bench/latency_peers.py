@@ -19,7 +19,7 @@ K, WARM = 5, 20
 
 
 def omikuji_queries(model: str, data: str, number: int) -> tuple[Callable[[Any], Any], list[Any]]:
-    """The model's call and queries to it."""
+    """Return the model's call and queries to it."""
     import omikuji
 
     forest = omikuji.Model.load(model)
@@ -33,7 +33,7 @@ def omikuji_queries(model: str, data: str, number: int) -> tuple[Callable[[Any],
 
 
 def pecos_queries(model: str, data: str, number: int) -> tuple[Callable[[Any], Any], list[Any]]:
-    """The same in the mode that is made for it."""
+    """Return the call of the real-time mode and queries to it."""
     from pecos.utils import smat_util
     from pecos.xmc.xlinear.model import XLinearModel
 

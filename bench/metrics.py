@@ -29,7 +29,7 @@ K = 5
 
 
 def make(points: int, labels: int, candidates: int, seed: int = 0) -> tuple[csr_array, Splits]:
-    """Predictions that find some of the truth, and a data set with texts and a filter."""
+    """Make predictions that find some of the truth, and a data set with texts and a filter."""
     rng = np.random.default_rng(seed)
     step = labels // candidates
     ids = np.arange(candidates) * step + rng.integers(
@@ -58,7 +58,7 @@ def make(points: int, labels: int, candidates: int, seed: int = 0) -> tuple[csr_
 
 
 def time_ours(predictions: csr_array, splits: Splits) -> dict[str, Any]:
-    """Best of three for `evaluate`, once for the bootstrap."""
+    """Time `evaluate`, the best of three, and the bootstrap once."""
     seconds = []
     for _ in range(3):
         start = time.perf_counter()
@@ -72,7 +72,7 @@ def time_ours(predictions: csr_array, splits: Splits) -> dict[str, Any]:
 
 
 def time_napkinxc(predictions: csr_array, splits: Splits) -> dict[str, Any] | None:
-    """Seconds of each of its functions, or None where it is not installed."""
+    """Return the seconds of each of napkinXC's functions, or None where it is not installed."""
     try:
         from napkinxc import metrics as napkinxc
     except ImportError:

@@ -73,24 +73,24 @@ class Cut:
         return np.concatenate([self.known, self.held])
 
     def texts(self, labels: Ints) -> list[str]:
-        """Texts of labels."""
+        """Return the texts of labels."""
         _, texts = self.splits.train.need_texts("adding labels")
         return [texts[number] for number in labels]
 
     def train(self) -> Dataset:
-        """Training points as if the held-out labels did not exist."""
+        """Return training points as if the held-out labels did not exist."""
         found = keep_labels(self.splits.train, self.known)
         return found[np.flatnonzero(np.diff(found.targets.indptr))]
 
     def examples(self, rng: np.random.Generator) -> list[list[str]]:
-        """A few training texts of each held-out label, as its owner might know them."""
+        """Draw a few training texts of each held-out label, as its owner might know them."""
         texts, _ = self.splits.train.need_texts("adding labels")
         columns = self.splits.train.targets[:, self.held].tocsc()
         points = [columns.indices[slice(*columns.indptr[at : at + 2])] for at in range(len(self.held))]
         return [[texts[point] for point in rng.permutation(each)[:GIVEN]] for each in points]
 
     def neighbours(self) -> list[list[int]]:
-        """The known labels that a held-out one shares most training points with, by their new numbers."""
+        """Return the known labels that share most training points with a held-out one, by new numbers."""
         targets = self.splits.train.targets.astype(bool).astype(np.float32)
         together = (targets[:, self.held].T @ targets[:, self.known]).tocsr()
         found = []
@@ -101,7 +101,7 @@ class Cut:
 
 
 def trained(points: Dataset, name: str, folder: Path) -> Model:
-    """Astec trained on the points; a model that is in the folder already is not trained again."""
+    """Return astec trained on the points; load a model that is in the folder already."""
     if not folder.is_dir():
         save_model(
             gandalf.train(Splits(train=points, name=name), "astec", seed=SEED, device="cpu").model, folder
@@ -110,7 +110,7 @@ def trained(points: Dataset, name: str, folder: Path) -> Model:
 
 
 def figures(ids: Ints, test: Dataset, unseen: npt.NDArray[np.bool_]) -> dict[str, float]:
-    """Of the labels ranked for each test point, best first; the last labels are those held out.
+    """Score the labels ranked for each test point, best first; the last labels are those held out.
 
     `unseen` says of each of those whether its text is none of the training points' either.
     """
@@ -134,13 +134,13 @@ def figures(ids: Ints, test: Dataset, unseen: npt.NDArray[np.bool_]) -> dict[str
 
 
 def predicted(model: Model, test: Dataset) -> Ints:
-    """The best labels of the test points."""  # shape: (N, TOP)
+    """Return the best labels of the test points."""  # shape: (N, TOP)
     texts, _ = test.need_texts("predicting")
     return Predictor(model).predict(texts, TOP, test.exclude)[0]
 
 
 def zero_shot(encode: Callable[[Sequence[str]], torch.Tensor], test: Dataset) -> Ints:
-    """All labels, known and new, ranked by the cosine of their text and the point's, without any row."""
+    """Rank all labels, known and new, by the cosine of their text and the point's, without any row."""
     texts, label_texts = test.need_texts("predicting")
     points, labels = (torch.nn.functional.normalize(encode(each)) for each in (texts, label_texts))
     head = Table(len(label_texts), labels.shape[1])
@@ -149,7 +149,7 @@ def zero_shot(encode: Callable[[Sequence[str]], torch.Tensor], test: Dataset) ->
 
 
 def pretrained() -> Callable[[Sequence[str]], torch.Tensor]:
-    """Vectors of texts by the transformer that NGAME and Renee begin with, as it comes."""
+    """Return a function of texts to vectors: the transformer that NGAME and Renee begin with, as it comes."""
     folder, tokens = model_folder(None), pretrained_tokens(None, 32)
     encoder = build_encoder({"kind": "transformer", "config": read_config(folder)}, tokens.size)
     assert isinstance(encoder, Transformer)
@@ -159,7 +159,7 @@ def pretrained() -> Callable[[Sequence[str]], torch.Tensor]:
 
 
 def in_parts(model: Model, texts: Sequence[str]) -> dict[str, Model]:
-    """Models with labels added by text in simpler ways, to tell what each part is worth."""
+    """Return models with labels added by text in simpler ways, to tell what each part is worth."""
     known, rng = known_labels(model), np.random.default_rng(SEED)
     row_map = fit_row_map(known.vectors, known.rows, rng)
     evidence = Evidence.of_texts(model.vectors(texts).numpy())
@@ -173,7 +173,7 @@ def in_parts(model: Model, texts: Sequence[str]) -> dict[str, Model]:
 
 
 def given(model: Model, texts: Sequence[str], rows: Floats, biases: Floats) -> Model:
-    """The model with labels of these rows."""
+    """Return the model with labels of these rows."""
     added = model.add_labels(texts)
     with torch.no_grad():
         added.head.rows[-len(texts) :] = torch.from_numpy(rows).float()
@@ -182,7 +182,7 @@ def given(model: Model, texts: Sequence[str], rows: Floats, biases: Floats) -> M
 
 
 def measured(cut: Cut, without: Model, full: Model) -> dict[str, dict[str, float]]:
-    """Figures of each way to come by the held-out labels."""
+    """Return the figures of each way to come by the held-out labels."""
     assert cut.splits.test is not None
     test = keep_labels(cut.splits.test, cut.order)
     texts, examples = cut.texts(cut.held), cut.examples(np.random.default_rng(SEED))
@@ -230,13 +230,13 @@ def main() -> None:
 
 
 def validation(splits: Splits) -> Splits:
-    """Training points held out in place of the test split."""
+    """Return the set with training points held out in place of the test split."""
     parts = holdout(splits.train, 0.1, SEED + 1)
     return replace(splits, train=parts.rest, test=parts.held)
 
 
 def points_with(cut: Cut) -> int:
-    """Test points that have a held-out label."""
+    """Count the test points that have a held-out label."""
     assert cut.splits.test is not None
     return int((np.diff(cut.splits.test.targets[:, cut.held].indptr) > 0).sum())
 

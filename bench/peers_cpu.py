@@ -56,7 +56,7 @@ class Row:
 
 
 def wanted(chosen: argparse.Namespace) -> Iterator[tuple[Row, Trainer, str]]:
-    """Rows with their trainers and interpreters, in the order in which they are run."""
+    """Yield rows with their trainers and interpreters, in the order in which they are run."""
     for name in chosen.trainers:
         trainer = PEERS[name]
         python = interpreter(name, trainer, chosen.venvs)
@@ -78,7 +78,7 @@ def wanted(chosen: argparse.Namespace) -> Iterator[tuple[Row, Trainer, str]]:
 def measured_row(
     row: Row, trainer: Trainer, python: str, several: list[Splits], threads: int
 ) -> dict[str, Any]:
-    """One line of the table: the means of a run on each of the splits, which may be the same ones."""
+    """Return a row of the table: the means of a run on each of the splits, which may be the same ones."""
     found = []
     for seed, splits in enumerate(several):
         made = POINTS.get(row.points, POINTS["D"])(splits.train)
@@ -97,12 +97,12 @@ def measured_row(
 
 
 def seeded(trainer: Trainer, seed: int) -> Trainer:
-    """One of ours, with a seed of its own."""
+    """Return one of our trainers with a seed of its own."""
     return replace(trainer, arguments=(*trainer.arguments, f"seed={seed}"))
 
 
 def means(found: list[Figures]) -> tuple[Figures, Figures]:
-    """The mean of each figure, and how far its highest and lowest lie apart; nothing where it has none."""
+    """Return the mean of each figure and the gap of its highest and lowest value; None without values."""
     values = {name: [each[name] for each in found] for name in found[0]}
     known = {name: [value for value in of_name if value is not None] for name, of_name in values.items()}
     return (
@@ -128,7 +128,7 @@ def kept(name: str, threads: int, shared: bool, row: dict[str, Any]) -> None:
 
 
 def cut(whole: Splits, seed: int) -> Splits:
-    """What runs of `bench.engine` with that seed are trained and scored on when they are for validation."""
+    """Return what `bench.engine` trains and scores its validation runs with that seed on."""
     given, scored = validation_parts(whole, "validation", seed)
     return Splits(train=given.train, test=scored.test, name=whole.name)
 
@@ -160,7 +160,7 @@ def main() -> None:
 
 
 def options() -> argparse.Namespace:
-    """The command line."""
+    """Return the command line."""
     parser = argument_parser(__doc__)
     parser.add_argument("data", help="a folder in any layout, or man")
     parser.add_argument("--venvs", type=Path, help="folder of environments, each named as its trainer")

@@ -49,7 +49,7 @@ Row = dict[str, Any]
 
 
 def by_points(rows: Iterable[Row], stored: Iterable[Line] = ()) -> list[str]:
-    """One line for each trainer, a column for each kind of points; ours last."""
+    """Return a line for each trainer, a column for each kind of points; ours last."""
     found = list(rows)
     lines = _head([*POINTS])
     for name in PEERS:
@@ -64,7 +64,7 @@ def by_points(rows: Iterable[Row], stored: Iterable[Line] = ()) -> list[str]:
 
 
 def of_systems(stored: Iterable[Line]) -> list[str]:
-    """Lines of the study of all systems, which learn from every training point."""
+    """Return lines of the study of all systems, which learn from every training point."""
     groups: dict[tuple[str, str], dict[str, list[Line]]] = {}
     for line in stored:
         column = COLUMNS.get(variant_name(Run.of(line["run"])) or "")
@@ -80,7 +80,7 @@ def of_systems(stored: Iterable[Line]) -> list[str]:
 
 
 def hard_comparison() -> list[str]:
-    """The best figure that any other trainer reached with any points, and ours, on every set."""
+    """Return the best figure that any other trainer reached with any points, and ours, on every set."""
     sets = list(SETS)
     lines = ["| | " + " | ".join(SETS.values()) + " |", "|---" * (len(sets) + 1) + "|"]
     lines.append(
@@ -97,7 +97,7 @@ def hard_comparison() -> list[str]:
 
 
 def best(rows: Iterable[Row]) -> str:
-    """Each figure of whoever has most of it."""
+    """Return each figure of the trainer that has most of it."""
     found = [row for row in rows if row["trainer"] in PEERS and _usual(row)]
     known = {name: [float(row[name]) for row in found if row[name] is not None] for name in FIGURES}
     return " / ".join(f"{max(values):.1f}" if values else "-" for values in known.values())
@@ -118,7 +118,7 @@ def _stored_cell(data: str, system: str, label_points: str) -> str:
 
 
 def held_out(data: str) -> list[str]:
-    """Others and ours on the cuts of bench.engine, the means of three."""
+    """Return others and ours on the cuts of bench.engine, the means of three."""
     lines = ["| | " + " / ".join(FIGURES) + " |", "|---|---|"]
     lines += [_line(row["trainer"], [shown(row)]) for row in rows_of(f"peers_{data}_cuts")]
     stored = [line for name in ("who_gains", "fewer") for line in read_lines(ENGINE / f"{name}.jsonl")]
@@ -129,7 +129,7 @@ def held_out(data: str) -> list[str]:
 
 
 def _is_plain(line: Line, data: str, system: str, share: float) -> bool:
-    """Whether the line is of the system's recipe but for how long it meets label points."""
+    """Return True if the line is of the system's recipe but for how long it meets label points."""
     run, targets = line["run"], line["recipe"]["targets"]
     named = (line["name"], run["system"], run["split"], run["targets"], targets["label_epochs"])
     others = [word for word in run["settings"] if not word.startswith("targets.label_epochs=")]
@@ -137,7 +137,7 @@ def _is_plain(line: Line, data: str, system: str, share: float) -> bool:
 
 
 def costs(rows: Iterable[Row]) -> list[str]:
-    """What runs that had the machine to themselves took, with all the points that there are."""
+    """Return the costs of runs on an unshared machine, with all the points that there are."""
     lines = ["| | train, s | predict a text, ms | peak MB | model, MB |", "|---|---|---|---|---|"]
     for row in rows:
         if row["points"] in (OWN, "D + calibrated") and not row["machine_shared"]:
@@ -148,7 +148,7 @@ def costs(rows: Iterable[Row]) -> list[str]:
 
 
 def by_soft(rows: Iterable[Row]) -> list[str]:
-    """One line for each trainer, a column for each way in which soft targets reach it; ours take weights."""
+    """Return a line for each trainer, a column for each way of soft targets; ours take weights."""
     found = [{**row, "soft": "weights"} if row["points"] == OWN else row for row in rows]
     columns = [name for name in SOFT if any(row["soft"] == name for row in found)]
     lines = _head(columns)
@@ -161,7 +161,7 @@ def by_soft(rows: Iterable[Row]) -> list[str]:
 
 
 def apart(rows: Iterable[Row]) -> list[str]:
-    """How far several runs of one row lie apart at most, a line for each trainer."""
+    """Return how far several runs of one row lie apart at most, a line for each trainer."""
     lines = []
     repeated = [row for row in rows if "runs" in row]
     for name in dict.fromkeys(row["trainer"] for row in repeated):
@@ -172,7 +172,7 @@ def apart(rows: Iterable[Row]) -> list[str]:
 
 
 def shown(row: Row | None) -> str:
-    """The figures of a row."""
+    """Return the figures of a row."""
     if row is None:
         return ""
     return " / ".join("-" if row[name] is None else f"{row[name]:.1f}" for name in FIGURES)
@@ -199,33 +199,33 @@ def _usual(row: Row) -> bool:
 
 
 def rows_of(name: str) -> list[Row]:
-    """The rows that were kept under the name; none where no such run was made."""
+    """Return the rows that were kept under the name; none where no such run was made."""
     path = RESULTS / f"{name}.json"
     found: list[Row] = json.loads(path.read_text("utf-8"))["results"]["rows"] if path.is_file() else []
     return found
 
 
 def lines_of(data: str) -> list[Line]:
-    """The lines of the studies of label points and of all systems on the data."""
+    """Return the lines of the studies of label points and of all systems on the data."""
     lines = [line for name in ("main", "systems") for line in read_lines(ENGINE / f"{name}.jsonl")]
     wanted = keys_of((*main_study(), *systems_study()), {line["key"] for line in lines})
     return [line for line in lines if line["name"] == data and line["key"] in wanted]
 
 
 def section(tables: Callable[[str], list[str]]) -> str:
-    """A table for each data set that has one."""
+    """Return a table for each data set that has one."""
     found = {title: tables(name) for name, title in SETS.items()}
     return "\n\n".join(f"{title}:\n\n" + "\n".join(lines) for title, lines in found.items() if lines)
 
 
 def point_tables(data: str) -> list[str]:
-    """With and without label points, on the test split."""
+    """Return the tables with and without label points, on the test split."""
     rows = rows_of(f"peers_{data}")
     return by_points(rows, lines_of(data)) + apart(rows) if rows else []
 
 
 def soft_tables(data: str) -> list[str]:
-    """Each way for soft targets, on held-out training points."""
+    """Return the tables of each way for soft targets, on held-out training points."""
     rows = rows_of(f"peers_{data}_validation")
     return by_soft(rows) + apart(rows) if rows else []
 

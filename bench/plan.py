@@ -71,7 +71,7 @@ class Plan:
 
 
 def table(plans: Iterable[Plan]) -> str:
-    """The plans as Markdown."""
+    """Return the plans as Markdown."""
     head = (
         "| GPUs | batch | memory of a GPU | sent by a rank, a step | head | encoder | messages | an epoch |\n"
         "|---|---|---|---|---|---|---|---|\n"

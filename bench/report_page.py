@@ -37,7 +37,7 @@ CONTROL = "LF-WordNetRelated-64K"  # two systems without evidence of a plateau: 
 
 
 def answer(found: list[Verdict]) -> str:
-    """Three sentences: of all texts, of new texts, and what the verdicts rest on."""
+    """Return three sentences: of all texts, of new texts, and what the verdicts rest on."""
     judged = [each for each in found if each.says not in ("not tested", "reduced")]
     by_part = {part: Counter(each.says for each in judged if each.part == part) for part in ("all", "new")}
     marks = Counter(each.basis.mark for each in judged)
@@ -56,7 +56,7 @@ def _told(counts: Counter[str]) -> str:
 
 
 def short_report(results: Results) -> str:
-    """The page of verdicts."""
+    """Return the page of verdicts."""
     found = [each for each in verdicts(results) if each.data != CONTROL]
     places = [place for place in results.study("convergence") if "?" not in place.data]
     return "\n".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from pathlib import Path
 
 from bench.studies import OWN_BASELINE, Run, keys_of, systems_study, variant_name
@@ -65,27 +66,35 @@ def systems_section(lines: list[Line]) -> Iterator[str]:
         yield systems_table([line for line in found if line["name"] == data]) + "\n"
 
 
-def gains_table(lines: list[Line]) -> str:
-    """Return what label points add to each system's own baseline; a loss beyond noise is bold."""
-    rows = []
+def gains(lines: list[Line], points: str, name: str) -> dict[tuple[str, str], tuple[float, float]]:
+    """Return what label points add to each system's own baseline, and its noise, by data set and system."""
+    found = {}
     for data in dict.fromkeys(line["name"] for line in lines):
         groups = grouped([line for line in lines if line["name"] == data])
-        samples = samples_of(groups, {name: COLUMNS[name] for name in GAINED})
+        samples = {row: Sample.of(of_row, COLUMNS[name]) for row, of_row in groups.items()}
         for system in NETWORKS:
-            own = (system, OWN_BASELINE.get(system, "D"))
-            cells = [
-                _gain(samples[name], own, (system, points)) for points in ("G", "default") for name in GAINED
-            ]
-            if any(cells):
-                of_system = (line for row, of in groups.items() if row[0] == system for line in of)
-                rows.append([marked(f"{data}, {system}", of_system), *cells])
+            own, other = (system, OWN_BASELINE.get(system, "D")), (system, points)
+            if own in samples and other in samples:
+                found[data, system] = gain(samples, other, own)
+    return found
+
+
+def gains_table(lines: list[Line]) -> str:
+    """Return what label points add to each system's own baseline; a loss beyond noise is bold."""
+    columns = [gains(lines, points, name) for points in ("G", "default") for name in GAINED]
+    rows = []
+    for data, system in product(dict.fromkeys(line["name"] for line in lines), NETWORKS):
+        if any((data, system) in column for column in columns):
+            of_system = [line for line in lines if (line["name"], line["run"]["system"]) == (data, system)]
+            cells = [_gain_cell(column.get((data, system))) for column in columns]
+            rows.append([marked(f"{data}, {system}", of_system), *cells])
     return table(["", *(f"{points}: {name}" for points in ("+ G", "+ default") for name in GAINED)], rows)
 
 
-def _gain(samples: dict[Row, Sample], own: Row, other: Row) -> str:
-    if own not in samples or other not in samples:
+def _gain_cell(found: tuple[float, float] | None) -> str:
+    if found is None:
         return ""
-    more, half = gain(samples, other, own)
+    more, half = found
     return number(more, half, bold=more < -half, sign="+")
 
 

@@ -50,7 +50,7 @@ class Asked:
 
 
 def good(rng: random.Random, texts: Sequence[str], number: int, remove: bool = False) -> Asked:
-    """A request that is in order; or one that removes the example that the last one added."""
+    """Return a request that is in order; or one that removes the example that the last one added."""
     one = {"text": rng.choice(texts), "k": rng.randint(1, 100)}
     kinds = (
         ("POST", "/predict", one, 200),
@@ -77,7 +77,7 @@ def _example(rng: random.Random, texts: Sequence[str], number: int) -> dict[str,
 
 
 def bad(rng: random.Random, texts: Sequence[str]) -> Asked:
-    """A request that is not."""
+    """Return a request that no server should answer with success."""
     one = json.dumps({"text": rng.choice(texts)}).encode()
     return rng.choice(
         [
@@ -168,7 +168,7 @@ class Mixed:
 
 
 def _status(connection: http.client.HTTPConnection, asked: Asked) -> int:
-    """What is answered; asked once more where a connection that had been kept was closed, and then 0."""
+    """Return the status of the answer; ask again on a closed connection, then return 0."""
     for _ in range(2):
         try:
             connection.request(asked.method, asked.path, asked.body or None, asked.headers)
@@ -181,7 +181,7 @@ def _status(connection: http.client.HTTPConnection, asked: Asked) -> int:
 
 
 def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
-    """How many there were, and their middle, 99th percentile and longest, in milliseconds."""
+    """Return the number of requests and their middle, 99th percentile and longest milliseconds."""
     middle, last, most = 1_000 * np.percentile(seconds, [50, 99, 100])
     return {"requests": len(seconds), "p50": round(middle, 1), "p99": round(last, 1), "most": round(most, 1)}
 

@@ -26,7 +26,7 @@ Search = Callable[[torch.Tensor], Array]
 
 
 def in_process(model: Model, folder: Path, texts: list[str]) -> dict[str, Any]:
-    """Milliseconds a query, alone and in batches, and recall of every search; graphs are kept."""
+    """Return milliseconds a query, alone and in batches, and recall of every search; keep graphs."""
     x = model.vectors(texts)
     exact = top_k(x, model.head, K)[0]
     found = {"exact": _timed(lambda some: top_k(some, model.head, K)[0], x, exact)}
@@ -57,7 +57,7 @@ def _flat(rows: Array) -> Search:
 
 
 def _hnswlib(rows: Array, folder: Path, x: torch.Tensor, exact: Array) -> dict[str, Any]:
-    """With half our links, its own default, and as wide a search as the same recall asks for."""
+    """Measure hnswlib with half our links, its default, as wide as the same recall asks for."""
     try:
         import hnswlib
     except ImportError:

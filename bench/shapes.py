@@ -22,7 +22,7 @@ from gandalf.graph.cooccurrence import counts_together, frequencies
 
 
 def shape(targets: csr_array) -> dict[str, float]:
-    """The figures of one set."""
+    """Return the figures of one set."""
     joint, frequency = counts_together(targets), frequencies(targets)
     row = np.repeat(np.arange(targets.shape[1]), np.diff(joint.indptr))
     off = joint.indices != row

@@ -9,6 +9,7 @@ from bench.result_tables import (
     COLUMNS,
     MEANING,
     Evidence,
+    gains,
     gains_table,
     grouped,
     is_former,
@@ -16,7 +17,7 @@ from bench.result_tables import (
     trained_section,
 )
 from bench.studies import OWN_BASELINE
-from bench.tables import WHO_GAINS, Column, Line, Sample, figure, gain, number, table
+from bench.tables import WHO_GAINS, Column, Line, Sample, figure, number, table
 from gandalf.lab.results import ResultPlace, Results
 from gandalf.lab.study_pages import table_text
 from gandalf.lab.study_tables import length_table
@@ -42,7 +43,8 @@ TITLE = """\
 # Results
 
 Written by `python -m bench.results_page` from the lines in `bench/results/engine/`; not by hand. Every
-figure of every row stands in [bench/results/results.md](../../bench/results/results.md).
+figure of these rows: [results.md](../../bench/results/results.md). Every study:
+[report.md](../../bench/results/report.md).
 """
 READING = """\
 D: the training points alone. Z1: and label points whose one target is the label itself. G: and the paper's.
@@ -57,7 +59,7 @@ the noise of seeds alone; test points drawn anew move a difference more
 def short_page(
     lines: list[Line], others: Mapping[str, dict[str, list[Line]]], folder: Path, known: Evidence
 ) -> str:
-    """The page: lines of all systems, rows of one system by set, and what tells who is at a plateau."""
+    """Return the page from lines of all systems, rows of one system by set, and who is at a plateau."""
     lengths = Results.read(folder)
     places = [place for place in lengths.study("convergence") if _is_whole(place)]
     return "\n".join(
@@ -81,20 +83,20 @@ def _is_whole(place: ResultPlace) -> bool:
 
 
 def answer(lines: list[Line], known: Evidence) -> str:
-    """Three sentences: what rises, how sure that is, and what falls."""
-    gains = {name: _gains(lines, COLUMNS[name], "default") for name in ("P@1", "PSP@5", "C@1")}
-    paper = _gains(lines, COLUMNS["P@1"], "G")
-    p1, every = gains["P@1"], len(gains["P@1"])
+    """Return three sentences: what rises, how sure that is, and what falls."""
+    ours = {name: gains(lines, "default", name) for name in ("P@1", "PSP@5", "C@1")}
+    paper = gains(lines, "G", "P@1")
+    p1, every = ours["P@1"], len(ours["P@1"])
     seeded = [(gain, half) for gain, half in p1.values() if half == half]
     sure = sum(gain > half for gain, half in seeded)
     settled = sum(known.get(place, "").startswith("at a plateau") for place in p1)
-    rises = {name: sum(gain > 0 for gain, _ in found.values()) for name, found in gains.items()}
-    falls = [gain for gain, _ in gains["C@1"].values() if gain < 0]
-    losers = sorted({system for (_, system), (gain, _) in gains["C@1"].items() if gain < 0})
+    rises = {name: sum(gain > 0 for gain, _ in found.values()) for name, found in ours.items()}
+    falls = [gain for gain, _ in ours["C@1"].values() if gain < 0]
+    losers = sorted({system for (_, system), (gain, _) in ours["C@1"].items() if gain < 0})
     return (
         f"**The default's label points raise the mean P@1 of {rises['P@1']} of {every} pairs of system and "
         f"set over the system's own baseline ({_range(p1)} points), and PSP@5 of {rises['PSP@5']} "
-        f"({_range(gains['PSP@5'])}); the paper's raise P@1 of {sum(g > 0 for g, _ in paper.values())}.** "
+        f"({_range(ours['PSP@5'])}); the paper's raise P@1 of {sum(g > 0 for g, _ in paper.values())}.** "
         f"The rise of P@1 is more than the noise of seeds in {sure} of the {len(seeded)} pairs that have "
         f"several; the other {every - len(seeded)} have one seed, and {every - settled} of the {every} are "
         "not shown to be at a plateau, so nothing is claimed of those. Coverage falls with the default for "
@@ -109,21 +111,8 @@ def _range(found: Mapping[tuple[str, str], tuple[float, float]]) -> str:
     return f"{min(values):+.1f} to {max(values):+.1f}"
 
 
-def _gains(lines: list[Line], column: Column, points: str) -> dict[tuple[str, str], tuple[float, float]]:
-    """Gain over the own baseline and its noise of seeds, by data set and system."""
-    found = {}
-    for data in dict.fromkeys(line["name"] for line in lines):
-        groups = grouped([line for line in lines if line["name"] == data])
-        samples = {row: Sample.of(of_row, column) for row, of_row in groups.items()}
-        for system in NETWORKS:
-            own, other = (system, OWN_BASELINE.get(system, "D")), (system, points)
-            if own in samples and other in samples:
-                found[data, system] = gain(samples, other, own)
-    return found
-
-
 def reached_table(lines: list[Line]) -> str:
-    """P@1 and PSP@5 of each system on each set, its own baseline and the default's label points."""
+    """Return P@1 and PSP@5 of each system on each set, its own baseline and the default's label points."""
     sets = list({line["name"]: None for line in sorted(lines, key=lambda line: line["figures"]["points"])})
     by_set = {data: grouped([line for line in lines if line["name"] == data]) for data in sets}
     best = {
@@ -150,7 +139,7 @@ def reached_table(lines: list[Line]) -> str:
 
 
 def first_table(groups: Mapping[str, dict[str, list[Line]]]) -> str:
-    """The rows of one system on each data set."""
+    """Return the rows of one system on each data set."""
     rows = []
     for data, by_row in groups.items():
         for row in (each for each in SHOWN if each in by_row):

@@ -18,7 +18,13 @@ __all__ = ["Column", "Line", "Sample", "best_rows", "figure", "noise", "number",
 
 FIGURES = ("P@1", "PSP@5", "C@5")
 KINDS_OF_TEXT = ("label_text", "new_text")
-LABEL_POINTS = ("targets", "scale", "label_weight", "label_epochs")  # settings of theirs that are studied
+LABEL_POINTS = (
+    "targets",
+    "keep",
+    "scale",
+    "label_weight",
+    "label_epochs",
+)  # settings of theirs that are studied
 
 
 WHO_GAINS: dict[str, Column] = {

@@ -33,7 +33,7 @@ COVERAGE = {"C@1": 1, "C@3": 3, "C@5": 5}
 
 
 def opened(folder: Path, root: Path) -> Results:
-    """The results of a folder, and the data sets that they are of."""
+    """Return the results of a folder with the data sets that they are of."""
     found = Results.read(folder)
     for place in judged(found):
         whole = open_set(place.data, source_of(place.data, root))
@@ -56,7 +56,7 @@ def judged(found: Results) -> list[ResultPlace]:
 
 
 def contrasts(found: Results, place: ResultPlace) -> Iterator[tuple[str, str, Contrast]]:
-    """The default minus the system's own baseline: texts, figure, difference."""
+    """Yield texts, figure and difference of the default minus the system's own baseline."""
     rows = found.rows(place)
     one, other = rows["default"], rows[OWN_BASELINE.get(place.system, "D")]
     for texts in PARTS:

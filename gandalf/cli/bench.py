@@ -21,7 +21,7 @@ from gandalf.data.dataset import Splits
 from gandalf.data.holdout import holdout
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
-from gandalf.lab.peers import OURS, PEERS, POINTS, Trainer, bench_report, figures, interpreter, run, told
+from gandalf.lab.peers import OURS, PEERS, POINTS, Trainer, bench_report, interpreter, run, told
 from gandalf.progress import duration_in_words
 
 SHARE, AT_MOST = 0.2, 5_000  # share and largest number of points to hold out without a test split
@@ -137,16 +137,10 @@ def _planned(names: list[str], venvs: Path | None) -> tuple[list[PlannedRun], li
 def _row(splits: Splits, trainer: Trainer, python: str, points: str, threads: int) -> dict[str, Any] | str:
     """Return the row of a trainer, or the reason why it failed; a failure must not lose the other rows."""
     try:
-        found = run(trainer, python, splits, POINTS.get(points, POINTS["D"])(splits.train), threads=threads)
+        made = POINTS.get(points, POINTS["D"])(splits.train)
+        return run(trainer, python, splits, made, threads=threads).as_row()
     except (DataError, OSError) as error:
         return str(error)
-    costs = {
-        "train_seconds": found.train_seconds,
-        "predict_ms": found.predict_ms,
-        "peak_mb": found.peak_mb,
-        "model_mb": found.model_mb,
-    }
-    return figures(found.scores) | costs
 
 
 def _time_left(started: float, done: int, planned: int) -> str:

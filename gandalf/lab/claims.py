@@ -18,6 +18,7 @@ from gandalf.lab.variants import OWN_BASELINE
 
 Says = Literal["holds", "holds partly", "fails", "reduced", "not tested"]
 P, PSP = ("P@1", "P@3", "P@5"), ("PSP@1", "PSP@3", "PSP@5")
+FIRST_AND_TAIL = ("P@1", "PSP@5")
 SLACK = 0.05  # of memory and latency: what two runs of one model differ by
 MILLION, MINUTES = 1_300_000, 2.0  # labels and time that the paper speaks of
 AVERAGE = 5.0  # percent that label points are said to gain on average
@@ -57,51 +58,16 @@ class Verdict:
         return f"{yes} of {len(told) + unknown} figures say so{contrary}{untold}"
 
 
-def z_alone(view: View) -> Iterator[Finding]:
-    """C1."""
-    return view.beats("Z", "D", PSP)
-
-
-def g_beats_d(view: View) -> Iterator[Finding]:
-    """C2."""
-    return view.beats("G", None, (*P, *PSP))
-
-
-def equal_compute(view: View) -> Iterator[Finding]:
-    """C3."""
-    return view.beats("U(G,N)", "D", (*P, *PSP))
-
-
-def soft_beats_self(view: View) -> Iterator[Finding]:
-    """C4."""
-    return view.beats("G", "Z1", (*P, *PSP))
-
-
 def tail_first(view: View) -> Iterator[Finding]:
-    """C5."""
+    """Compare tail-first with random label points, share by share."""
     for share in SHARES:
-        yield from view.beats(f"tail {share} %", f"random {share} %", ("P@1", "PSP@5"))
-
-
-def threshold(view: View) -> Iterator[Finding]:
-    """C6."""
-    return view.best("G", ("delta 0", "delta 0.2"), ("P@1", "PSP@5"))
-
-
-def ratio_is_enough(view: View) -> Iterator[Finding]:
-    """C7."""
-    return view.no_worse("G", ("random walk",), ("P@1", "PSP@5"))
+        yield from view.beats(f"tail {share} %", f"random {share} %", FIRST_AND_TAIL)
 
 
 def without_modules(view: View) -> Iterator[Finding]:
-    """C8."""
+    """Compare a base system with label points to its cousin that reads label texts."""
     yield from _systems(view, (("astec", "G"), ("eclare", "D")), as_good)
     yield from _systems(view, (("inceptionxml", "G"), ("inceptionxml-lf", "D")), as_good)
-
-
-def against_siamese(view: View) -> Iterator[Finding]:
-    """C11."""
-    return _systems(view, (("astec", "G"), ("siamesexml", "D")), better)
 
 
 def _systems(
@@ -111,14 +77,14 @@ def _systems(
     (one, first), (other, second) = rows
     for place in (each for each in view.places if each.system == one):
         for rival in (each for each in view.places if each.system == other):
-            for name in ("P@1", "PSP@5"):
+            for name in FIRST_AND_TAIL:
                 found = view.across((place, first), (rival, second), name)
                 if found is not None:
                     yield judge(found, f"{one} + {first} against {other}, {name}")
 
 
 def no_cost(view: View) -> Iterator[Finding]:
-    """C9."""
+    """Compare memory and latency with and without label points, on each kind of device."""
     measured = set[str]()
     for place in view.places:
         without, with_points = (view.results.rows(place).get(row, []) for row in "DG")
@@ -143,7 +109,7 @@ def _least(lines: Iterable[Line], key: str) -> dict[str, float]:
 
 
 def average_gain(view: View) -> Iterator[Finding]:
-    """C10."""
+    """Average the relative gain of P@1 over systems."""
     gains = {}
     for place in view.places:
         base = view.value(place, OWN_BASELINE.get(place.system, "D"), "P@1")
@@ -157,10 +123,10 @@ def average_gain(view: View) -> Iterator[Finding]:
 
 
 def linear(view: View) -> Iterator[Finding]:
-    """C12."""
+    """Fit a straight line to the figures by share of labels."""
     for place in view.places:
         names = {0: "D", **{share: f"random {share} %" for share in SHARES}, 100: "G"}
-        for name in ("P@1", "PSP@5"):
+        for name in FIRST_AND_TAIL:
             found = {share: view.value(place, row, name) for share, row in names.items()}
             known = [(share, value) for share, value in found.items() if value is not None]
             if len(known) == len(names):
@@ -177,7 +143,7 @@ def _straight(known: Sequence[tuple[int, float]], what: str) -> Finding:
 
 
 def keeps_improving(view: View) -> Iterator[Finding]:
-    """C13."""
+    """Compare what twice the steps add to D and to G."""
     for place in view.places:
         found = {row: view.contrast(place, f"{row} x 2", f"{row} x 1", "P@1") for row in "DG"}
         d, g = found["D"], found["G"]
@@ -191,7 +157,7 @@ def keeps_improving(view: View) -> Iterator[Finding]:
 
 
 def denser_gains_less(view: View) -> Iterator[Finding]:
-    """C14."""
+    """Compare gains on thinned sets, by points per label."""
     own = [place for place in view.results.places("density") if place.data.partition("?")[0] == view.data]
     for system in dict.fromkeys(place.system for place in view.places):
         found = []
@@ -209,7 +175,7 @@ def denser_gains_less(view: View) -> Iterator[Finding]:
 
 
 def quick_graph(view: View) -> Iterator[Finding]:
-    """C15."""
+    """Compare the time of the label graph with the paper's."""
     fact = view.results.facts.get(view.data, {})
     if "graph_seconds" in fact:
         seconds, labels = fact["graph_seconds"]["ratio"], fact["labels"]
@@ -219,23 +185,39 @@ def quick_graph(view: View) -> Iterator[Finding]:
         yield Finding(in_time if large else None, large and not in_time, numbers)
 
 
-# In words, the function that judges it, and whether it says something of runs at a plateau only.
-CLAIMS: dict[str, tuple[str, Callable[[View], Iterator[Finding]], bool]] = {
-    "C1": ("Z alone beats D on tail metrics", z_alone, True),
-    "C2": ("G beats D everywhere", g_beats_d, True),
-    "C3": ("U(G,N) beats D at equal compute", equal_compute, True),
-    "C4": ("soft targets beat self-annotation", soft_beats_self, True),
-    "C5": ("tail-first sub-sampling beats random", tail_first, True),
-    "C6": ("a threshold of 0.1 is best", threshold, True),
-    "C7": ("ratios are at least as good as the random walk", ratio_is_enough, True),
-    "C8": ("base + G reaches base + LTE + GALE", without_modules, True),
-    "C9": ("no extra memory, no cost at inference", no_cost, False),
-    "C10": ("5 % relative gain on average", average_gain, True),
-    "C11": ("Astec + G beats SiameseXML", against_siamese, True),
-    "C12": ("gains grow linearly with the share of labels", linear, True),
-    "C13": ("D saturates while G keeps improving with compute", keeps_improving, False),
-    "C14": ("gains shrink as points per label grow", denser_gains_less, True),
-    "C15": ("the graph takes less than two minutes at 1.3M labels", quick_graph, False),
+@dataclass(frozen=True)
+class Claim:
+    """A claim in words, and the function that judges it."""
+
+    words: str
+    judge: Callable[[View], Iterator[Finding]]
+    needs_plateau: bool = True  # says something of runs at a plateau only
+
+
+CLAIMS: dict[str, Claim] = {
+    "C1": Claim("Z alone beats D on tail metrics", lambda view: view.beats("Z", "D", PSP)),
+    "C2": Claim("G beats D everywhere", lambda view: view.beats("G", None, (*P, *PSP))),
+    "C3": Claim("U(G,N) beats D at equal compute", lambda view: view.beats("U(G,N)", "D", (*P, *PSP))),
+    "C4": Claim("soft targets beat self-annotation", lambda view: view.beats("G", "Z1", (*P, *PSP))),
+    "C5": Claim("tail-first sub-sampling beats random", tail_first),
+    "C6": Claim(
+        "a threshold of 0.1 is best", lambda view: view.best("G", ("delta 0", "delta 0.2"), FIRST_AND_TAIL)
+    ),
+    "C7": Claim(
+        "ratios are at least as good as the random walk",
+        lambda view: view.no_worse("G", ("random walk",), FIRST_AND_TAIL),
+    ),
+    "C8": Claim("base + G reaches base + LTE + GALE", without_modules),
+    "C9": Claim("no extra memory, no cost at inference", no_cost, needs_plateau=False),
+    "C10": Claim("5 % relative gain on average", average_gain),
+    "C11": Claim(
+        "Astec + G beats SiameseXML",
+        lambda view: _systems(view, (("astec", "G"), ("siamesexml", "D")), better),
+    ),
+    "C12": Claim("gains grow linearly with the share of labels", linear),
+    "C13": Claim("D saturates while G keeps improving with compute", keeps_improving, needs_plateau=False),
+    "C14": Claim("gains shrink as points per label grow", denser_gains_less),
+    "C15": Claim("the graph takes less than two minutes at 1.3M labels", quick_graph, needs_plateau=False),
 }
 WHOLE = ("C9", "C13", "C15")  # that know no kinds of text
 
@@ -254,15 +236,15 @@ def verdicts(results: Results) -> list[Verdict]:
 
 def _verdict(view: View, claim: str) -> Verdict:
     """Judge a claim; runs that were not trained to a plateau support no claim about figures."""
-    words, judge, needs_plateau = CLAIMS[claim]
-    used = replace(view, settled=needs_plateau)
-    found = list(judge(used))
+    about = CLAIMS[claim]
+    used = replace(view, settled=about.needs_plateau)
+    found = list(about.judge(used))
     says = _says(found)
-    if says == "not tested" and needs_plateau:
-        used, found = view, list(judge(view))
+    if says == "not tested" and about.needs_plateau:
+        used, found = view, list(about.judge(view))
         says = "not tested" if _says(found) == "not tested" else "reduced"
-    basis = Basis.of(used, found, needs_plateau)
-    return Verdict(claim, words, view.data, view.part, says, tuple(found), basis)
+    basis = Basis.of(used, found, about.needs_plateau)
+    return Verdict(claim, about.words, view.data, view.part, says, tuple(found), basis)
 
 
 def _says(found: Sequence[Finding]) -> Says:

@@ -10,16 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from scipy.sparse import csr_array
 
 from gandalf.data.claim import is_leftover
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.files import new_folder, written
-from gandalf.data.matching import known_points
 from gandalf.errors import DataError
 from gandalf.graph.postulate import diagnose
 from gandalf.lab.comparison import OURS, Answer, Questions, SideBySide, TrainedTreatment, Treatment
+from gandalf.lab.sets import query_rows
 from gandalf.lab.variants import VARIANTS
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import Scores
@@ -43,6 +42,11 @@ MODEL, BASELINE, PREDICTIONS = "model", "baseline", "predictions"  # folders tha
 DIM, EPOCHS = 300, 12.0  # less than the recipe: four models in some three minutes on two cores
 QUERIES, PLACES = 5, 3
 PLAIN = "D"
+OF_PAPER = {
+    PLAIN: "training points alone",
+    "Z1": "and each label's text, with that label alone",
+    "G": "the paper's Gandalf: and each label's text, with ratios of counts as targets",
+}
 AGAINST = (PLAIN, "G")  # what ours is compared with
 
 Tell = Callable[[Treatment], None]
@@ -56,17 +60,9 @@ def demo_recipe(system: str, *, seed: int = 0, steps: int | None = None) -> Reci
 def treatments(recipe: Recipe) -> tuple[Treatment, ...]:
     """Return what is done with label texts: nothing, least, what the paper does, and what the recipe says."""
     return (
-        Treatment(PLAIN, "training points alone", (f"targets.targets={VARIANTS[PLAIN].targets}",)),
-        _of_paper("Z1", "and each label's text, with that label alone"),
-        _of_paper("G", "the paper's Gandalf: and each label's text, with ratios of counts as targets"),
+        *(Treatment(name, what, VARIANTS[name].as_settings()) for name, what in OF_PAPER.items()),
         Treatment(OURS, _in_words(recipe.targets)),
     )
-
-
-def _of_paper(name: str, what: str) -> Treatment:
-    """Return the treatment of a variant of the paper, with label points to the last step."""
-    variant = VARIANTS[name]
-    return Treatment(name, what, (f"targets.targets={variant.targets}", *variant.settings))
 
 
 def _in_words(targets: Targets) -> str:
@@ -176,12 +172,10 @@ class _Queries:
                 tuple(texts), "what a person might type; which labels are right is not known"
             )
             return
-        known = known_points(test)
-        rows = np.arange(len(test)) if known is None or known.all() else np.flatnonzero(~known)
-        rows = np.unique(rows[np.linspace(0, len(rows) - 1, QUERIES).astype(np.int64)])
+        rows, only_new = query_rows(test, QUERIES)
         picked = test[rows]
         self.truth, self.exclude = picked.targets, picked.exclude
-        which = "new texts" if known is not None and not known.all() else "texts"
+        which = "new texts" if only_new else "texts"
         rule = f"{which} of the test split, at equal distances from its first to its last"
         self.questions = Questions(tuple(picked.texts or ()), rule)
 

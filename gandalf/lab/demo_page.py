@@ -19,14 +19,14 @@ from gandalf.lab.comparison import (
     sentence,
     span,
 )
-from gandalf.lab.page import Axis, Series, bar_chart, filled, legend, line_chart, nice_end
+from gandalf.lab.page import Axis, Series, bar_chart, filled, framed, legend, line_chart, nice_end
 
 TEMPLATE = "demo_page.html"
 STYLES = {"calibrated": 1, "ratio": 2, "shrunk": 3}  # of estimates: as the variants that train with them
 
 
 def demo_page(found: SideBySide, commands: Sequence[str], made_by: str) -> str:
-    """The whole page; `commands` repeat the demonstration and go on from it."""
+    """Return the whole page; `commands` repeat the demonstration and go on from it."""
     recipe = found.recipe
     slots = {
         "title": escape(f"What label texts are worth on {clean(found.data)}"),
@@ -166,7 +166,7 @@ def _curves(found: SideBySide) -> str:
     highest = nice_end(max(max(each.up) for each in series))
     chart = line_chart(series, Axis("updates", found.entries[0].steps), Axis(metric, highest))
     caption = f"{metric} while training, on the held-out training points that decide which model is saved."
-    return _figure(legend(series), chart, caption)
+    return framed(chart, caption, legend(series))
 
 
 def _reliability(found: Diagnosis) -> str:
@@ -188,8 +188,4 @@ def _reliability(found: Diagnosis) -> str:
         "Are the label texts’ targets true? On labels whose text is a training text, held out: reliable "
         "targets lie on the diagonal, and large dots stand for many pairs."
     )
-    return _figure(legend(series), chart, caption)
-
-
-def _figure(names: str, chart: str, caption: str) -> str:
-    return f"<figure>{names}{chart}<figcaption>{escape(caption)}</figcaption></figure>"
+    return framed(chart, caption, legend(series))

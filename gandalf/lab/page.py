@@ -109,6 +109,11 @@ def legend(series: Sequence[Series]) -> str:
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
+def framed(chart: str, caption: str, names: str) -> str:
+    """Return a chart with its legend and caption."""
+    return f"<figure>{names}{chart}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
 def _picture(marks: Sequence[str], said: str) -> str:
     box = f"0 0 {WIDTH:g} {HEIGHT:g}"
     return f'<svg viewBox="{box}" role="img" aria-label="{escape(said)}">{"".join(marks)}</svg>'

@@ -118,6 +118,10 @@ class Measured:
     peak_mb: float  # of the process that trains and predicts, and of those that it starts
     model_mb: float
 
+    def as_row(self) -> dict[str, Any]:
+        """Return figures and costs as a row of a table."""
+        return figures(self.scores) | {name: getattr(self, name) for name in COSTS}
+
 
 def interpreter(name: str, trainer: Trainer, venvs: Path | None = None) -> str | None:
     """Return an interpreter with the trainer: its own environment's, or this one; None without one."""

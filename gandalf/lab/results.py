@@ -208,7 +208,7 @@ class Results:
         if key not in self._scores:
             found = [self._of_line(line) for line in lines]
             every = [each for each in found if each is not None]
-            self._scores[key] = _mean(every) if every and len(every) == len(found) else None
+            self._scores[key] = mean_scores(every) if every and len(every) == len(found) else None
         return self._scores[key]
 
     def _of_line(self, line: Line) -> Scores | None:
@@ -292,13 +292,14 @@ def _shape(scores: Scores) -> tuple[int, ...]:
     return tuple(scores.contributions.gains.shape)
 
 
-def _mean(scores: list[Scores]) -> Scores:
+def mean_scores(scores: list[Scores]) -> Scores:
+    """Return the mean of several runs' scores, point by point."""
     gains = np.mean([each.contributions.gains for each in scores], axis=0)
     return replace(scores[0], contributions=replace(scores[0].contributions, gains=gains))
 
 
 def _guessed(lines: Iterable[Line]) -> Iterable[StudyRun]:
-    """Rows of lines that no plan tells of: variants of the main study, whose settings say nothing else."""
+    """Yield rows of lines that no plan names: variants of the main study without further settings."""
     for line in lines:
         run = Run.of(line["run"])
         row = "auto" if run.targets == "auto" else variant_name(run)

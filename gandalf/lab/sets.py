@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.holdout import holdout
 from gandalf.data.load import bundled, load
+from gandalf.data.matching import known_points
 from gandalf.data.synthetic import synthetic
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, TargetName, label_graph
@@ -37,7 +38,7 @@ def short_name(data: str) -> str:
 
 
 def open_set(name: str, source: str) -> Splits:
-    """The set of that name: `source` is where its folder lies, and what follows a `?` is done to it.
+    """Open the set of that name: `source` is where its folder lies, and what follows a `?` is done to it.
 
     `NAME?points=0.5` keeps a share of the training points, `NAME?pairs=0.5` a share of their labels;
     `synthetic?points=2000&labels=500&labels_per_point=4` is drawn.
@@ -86,6 +87,14 @@ def parts(splits: Splits, split: str, seed: int) -> tuple[Splits, Splits]:
         cut = holdout(splits.train, HELD_SHARE, seed, at_most=None)
         splits = replace(splits, train=cut.rest, test=cut.held)
     return replace(splits, test=None), splits
+
+
+def query_rows(test: Dataset, number: int) -> tuple[npt.NDArray[np.int64], bool]:
+    """Return rows at equal distances, of new texts if there are any; and if all of them are new texts."""
+    known = known_points(test)
+    only_new = known is not None and not known.all()
+    rows = np.flatnonzero(~known) if known is not None and only_new else np.arange(len(test))
+    return np.unique(rows[np.linspace(0, len(rows) - 1, number).astype(np.int64)]), only_new
 
 
 def data_hash(splits: Splits) -> str:

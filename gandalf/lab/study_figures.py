@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from gandalf.data.formats.texts import clean
-from gandalf.data.matching import known_points
 from gandalf.lab.blocks import Answers, Picture
 from gandalf.lab.page import Axis, Series, bar_chart, fitted, legend, line_chart, nice_end
-from gandalf.lab.results import ResultPlace, Results, RunLines, figure, mean
+from gandalf.lab.results import Column, ResultPlace, Results, RunLines, figure, mean
+from gandalf.lab.sets import query_rows
 from gandalf.lab.store import Line, read_predictions
 from gandalf.lab.studies import SHARES, STUDIES
 from gandalf.metrics.predictions import test_points
@@ -30,25 +30,26 @@ def _series(rows: RunLines) -> list[tuple[str, int, list[Line]]]:
     return [(row, at % STYLES, lines) for at, (row, lines) in enumerate(rows.items())]
 
 
+def _bars(rows: RunLines, columns: dict[str, Column], title: str, caption: str) -> Picture:
+    """Draw a group of bars for each column, a bar for each row."""
+    series = [
+        Series(row, style, [_known(mean(lines, column)) for column in columns.values()])
+        for row, style, lines in _series(rows)
+    ]
+    return Picture(bar_chart([(name,) for name in columns], series, title), caption, legend(series))
+
+
 def _kinds(results: Results, place: ResultPlace, rows: RunLines) -> Iterator[Picture]:
     parts = {"all": None, "label's text": "label_text", "new text": "new_text"}
     for name in ("P@1", "PSP@5"):
-        series = [
-            Series(row, style, [_known(mean(lines, figure(name, part))) for part in parts.values()])
-            for row, style, lines in _series(rows)
-        ]
-        said = f"{place.title}: {name} by kind of test text."
-        yield Picture(bar_chart([(each,) for each in parts], series, name), said, legend(series))
+        columns = {kind: figure(name, part) for kind, part in parts.items()}
+        yield _bars(rows, columns, name, f"{place.title}: {name} by kind of test text.")
 
 
 def _coverage(results: Results, place: ResultPlace, rows: RunLines) -> Iterator[Picture]:
-    names = ("C@1", "C@3", "C@5")
-    series = [
-        Series(row, style, [_known(mean(lines, figure(name))) for name in names])
-        for row, style, lines in _series(rows)
-    ]
-    said = f"{place.title}: share of the test split's labels that are rightly predicted at least once."
-    yield Picture(bar_chart([(name,) for name in names], series, "coverage"), said, legend(series))
+    columns = {name: figure(name) for name in ("C@1", "C@3", "C@5")}
+    caption = f"{place.title}: share of the test split's labels that are rightly predicted at least once."
+    yield _bars(rows, columns, "coverage", caption)
 
 
 def _bins(results: Results, place: ResultPlace, rows: RunLines) -> Iterator[Picture]:
@@ -150,12 +151,9 @@ def answers(results: Results) -> Iterator[Answers]:
         if splits is None:
             continue
         test = test_points(splits)
-        known, (_, label_texts) = known_points(test), test.need_texts("predictions side by side")
-        some = np.arange(len(test)) if known is None or known.all() else np.flatnonzero(~known)
-        for row in np.unique(some[np.linspace(0, len(some) - 1, QUERIES).astype(np.int64)]).tolist():
-            right = set(
-                test.targets.indices[test.targets.indptr[row] : test.targets.indptr[row + 1]].tolist()
-            )
+        _, label_texts = test.need_texts("predictions side by side")
+        for row in query_rows(test, QUERIES)[0].tolist():
+            right = set(test.targets[[row]].indices.tolist())
             given = tuple(
                 (
                     name,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 
 from gandalf.lab.blocks import Answers, Block, Cell, Picture, Section, TableBlock
-from gandalf.lab.page import filled
+from gandalf.lab.page import filled, framed
 from gandalf.lab.results import Results
 from gandalf.lab.study_report import READING, ROWS
 from gandalf.lab.study_tables import CHANCE
@@ -36,7 +36,7 @@ def _html_section(section: Section) -> str:
     figures: list[str] = []
     for block in [*section.blocks, ""]:
         if isinstance(block, Picture):
-            figures.append(_html_picture(block))
+            figures.append(framed(block.svg, block.caption, block.legend))
             continue
         if figures:
             body.append(f'<div class="pair">{"".join(figures)}</div>')
@@ -51,14 +51,10 @@ def _html_block(block: Block) -> str:
     if isinstance(block, Answers):
         return _html_answers(block)
     if isinstance(block, Picture):
-        return _html_picture(block)
+        return framed(block.svg, block.caption, block.legend)
     if block.startswith("```"):
         return f"<pre>{escape(block.strip('`').strip())}</pre>"
     return f"<p>{escape(block)}</p>" if block else ""
-
-
-def _html_picture(picture: Picture) -> str:
-    return f"<figure>{picture.legend}{picture.svg}<figcaption>{escape(picture.caption)}</figcaption></figure>"
 
 
 def _html_table(table: TableBlock) -> str:

@@ -108,7 +108,7 @@ def caption(results: Results, study: str, place: ResultPlace) -> str:
 
 
 def encoder_of(recipe: Mapping[str, Any]) -> str:
-    """Its kind, and the size of a word's vector or which transformer it is; nothing where there is none."""
+    """Return the encoder's kind, and its size or its transformer; nothing without an encoder."""
     encoder = recipe.get("encoder")
     if not encoder:
         return ""
@@ -122,7 +122,7 @@ def _epochs(lines: list[Line]) -> list[float]:
 
 
 def _spread(values: Sequence[float], form: str = ",") -> str:
-    """A number, or the least and the greatest where there are several."""
+    """Return a number, or the least and the greatest of several."""
     least, most = min(values), max(values)
     return f"{least:{form}}" if least == most else f"{least:{form}} to {most:{form}}"
 
