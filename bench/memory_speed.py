@@ -106,7 +106,7 @@ def recall(keys: DenseKeys, queries: Any, number: int) -> float:  # noqa: ANN401
     """Return the share of the nearest keys by the 8-bit codes that the four-bit codes find."""
     found, _ = keys.nearest(queries, number)
     step = max(1, (1 << 27) // len(keys))  # cosines of all keys at once
-    exact = [keys._by_all(queries[at : at + step], number)[0] for at in range(0, len(queries), step)]
+    exact = [keys._search_all(queries[at : at + step], number)[0] for at in range(0, len(queries), step)]
     pairs = zip(found, np.concatenate(exact), strict=True)
     return float(np.mean([len(np.intersect1d(*each)) / number for each in pairs]))
 

@@ -20,11 +20,12 @@ from torch import Tensor
 from bench.command import argument_parser
 from bench.machine import keep
 from gandalf import Splits, load, train
-from gandalf.train import encoder_update, head_update, loop, row_kernel
-from gandalf.train.scoring import LabelIds
+from gandalf.nets.label_text import LabelIds
+from gandalf.train import encoder_update, head_update, loop, row_kernel, row_optimisers
 from gandalf.train.workspace import put_back
 
 NEVER = 1 << 62
+PUTTING = (head_update, encoder_update, row_optimisers)  # modules that put rows back
 
 
 def _index_copy(table: Tensor, labels: LabelIds, rows: Tensor) -> None:
@@ -45,14 +46,16 @@ def timed(splits: Splits, system: str, steps: int, compiled: bool) -> dict[str, 
         losses.append(self.loss)
 
     row_kernel.LARGE = large if compiled else NEVER
-    head_update.put_back = encoder_update.put_back = put_back if compiled else _index_copy  # type: ignore[attr-defined]
+    for module in PUTTING:
+        module.put_back = put_back if compiled else _index_copy  # type: ignore[attr-defined]
     loop.Training._train_batch = watched  # type: ignore[method-assign]
     try:
         with tempfile.TemporaryDirectory() as place:
             train(splits, system, "validation.share=0", steps=steps, out=Path(place) / "model")
     finally:
         row_kernel.LARGE, loop.Training._train_batch = large, step  # type: ignore[method-assign]
-        head_update.put_back = encoder_update.put_back = put_back  # type: ignore[attr-defined]
+        for module in PUTTING:
+            module.put_back = put_back  # type: ignore[attr-defined]
     warm = sorted(times[len(times) // 10 :])
     mean = 1e3 * sum(warm) / len(warm)
     return {"compiled": compiled, "ms_a_step": round(mean, 2), "loss": losses[-1]}

@@ -177,7 +177,8 @@ def test_bench_fails_where_no_trainer_gave_a_row(tmp_path, popular, monkeypatch)
 
 def test_bench_without_its_folder_or_points_to_hold_out_says_what_to_do(tmp_path):
     missing = tmp_path / "nosuch"
-    assert fails("bench", "man", "--venvs", missing).startswith(f"{missing}: there is no such folder of env")
+    said = fails("bench", "man", "--venvs", missing)
+    assert said.startswith(f"{missing}: is no folder of virtual environments")
     (tmp_path / "one.csv").write_text("text,labels\nred fish,fish\n", "utf-8")
     said = fails("bench", tmp_path / "one.csv")
     assert "no validation share can be cut" in said and said.endswith("add a test split")
