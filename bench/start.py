@@ -15,7 +15,7 @@ from bench.default_sets import draw_points, keep_labels
 from bench.tables import three
 from gandalf.data.dataset import Splits
 from gandalf.data.load import load
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.runs.start import changed
 from gandalf.systems import recipe
 
@@ -33,7 +33,7 @@ def main() -> None:
     for number, steps in enumerate(asked.steps):
         length = (f"training.steps={steps}",) if steps else ()
         chosen = changed(recipe(asked.system), *HELD, *length, *asked.set, f"seed={asked.seed}")
-        found = train(Splits(train=points, name=asked.data), chosen)
+        found = run_training(Splits(train=points, name=asked.data), chosen)
         if not number:
             print(_line("start", found.history[0]))
         print(_line(f"{found.steps:,} updates", found.history[-1], found.seconds))

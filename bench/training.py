@@ -16,7 +16,7 @@ from gandalf.metrics.evaluate import Scores, evaluate
 from gandalf.metrics.predictions import test_points
 from gandalf.model import Part
 from gandalf.predict.predictor import Predictor
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.settings import override
 from gandalf.systems import recipe
 
@@ -26,7 +26,9 @@ Line = dict[str, Any]
 
 def trained(splits: Splits, system: str, *settings: str) -> Part:
     """Train the system on the training points, without the test split."""
-    return train(Splits(train=splits.train, name=splits.name), override(recipe(system), settings)).model
+    return run_training(
+        Splits(train=splits.train, name=splits.name), override(recipe(system), settings)
+    ).model
 
 
 def score(model: Part, splits: Splits) -> Scores:

@@ -326,3 +326,9 @@ class Recipe:
     validation: Validation = field(default_factory=Validation)
     memory: MemorySettings = field(default_factory=MemorySettings)
     search: Search = field(default_factory=Search)
+
+    @property
+    def pair_dropout(self) -> float:
+        """Dropout of the encoder in a siamese stage."""
+        dropout = self.siamese.pair_dropout
+        return self.encoder.dropout if dropout is None else dropout

@@ -75,7 +75,7 @@ def faked(monkeypatch, quality):
         tried.append(candidate)
         return answered(trial, quality(candidate), seed=len(tried))
 
-    monkeypatch.setattr(auto, "_scores", scores)
+    monkeypatch.setattr(auto, "_score_candidate", scores)
     return tried
 
 

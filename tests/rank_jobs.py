@@ -16,9 +16,9 @@ from small_runs import small_splits, weights
 from torch.nn import functional as F
 
 from gandalf.errors import DataError
+from gandalf.runs import refresh as shortlists
 from gandalf.runs import session as runs
-from gandalf.runs import stages as shortlists
-from gandalf.runs.session import Interrupted
+from gandalf.runs.watch import Interrupted
 from gandalf.train.logs import read_log
 from gandalf.train.loop import Training
 from gandalf.train.parallel import several
@@ -105,7 +105,7 @@ def nothing_is_dropped(patch=setattr) -> None:
     attention = F.scaled_dot_product_attention
     patch(F, "dropout", lambda x, *_, **__: x)
     patch(F, "scaled_dot_product_attention", lambda *x, dropout_p=0.0, **more: attention(*x, **more))
-    patch(shortlists, "_by_index", lambda *_: None)
+    patch(shortlists, "_search_index", lambda *_: None)
 
 
 def train_all(ranks, recipes, folder: Path) -> None:
@@ -113,7 +113,7 @@ def train_all(ranks, recipes, folder: Path) -> None:
     nothing_is_dropped()
     for name, recipe in recipes.items():
         keep(
-            runs.train(small_splits(), recipe, runs.RunPlace(folder / name, ranks=ranks)),
+            runs.run_training(small_splits(), recipe, runs.RunPlace(folder / name, ranks=ranks)),
             ranks,
             folder / name,
         )
@@ -131,7 +131,7 @@ def broken_off_at(ranks, recipe, folder: Path, step: int) -> None:
 
     Training._train_batch = counted
     try:
-        runs.train(small_splits(), recipe, runs.RunPlace(folder, ranks=ranks))
+        runs.run_training(small_splits(), recipe, runs.RunPlace(folder, ranks=ranks))
     except Interrupted as stopped:
         assert f"after step {step} of" in str(stopped)
         return
@@ -140,7 +140,11 @@ def broken_off_at(ranks, recipe, folder: Path, step: int) -> None:
 
 def resumed(ranks, recipe, folder: Path) -> None:
     nothing_is_dropped()
-    keep(runs.train(small_splits(), recipe, runs.RunPlace(folder, resume=True, ranks=ranks)), ranks, folder)
+    keep(
+        runs.run_training(small_splits(), recipe, runs.RunPlace(folder, resume=True, ranks=ranks)),
+        ranks,
+        folder,
+    )
 
 
 def lose_last(ranks, recipe, folder: Path, step: int) -> None:
@@ -155,7 +159,7 @@ def lose_last(ranks, recipe, folder: Path, step: int) -> None:
 
     Training._train_batch = counted
     try:
-        runs.train(small_splits(), recipe, runs.RunPlace(folder, minutes=0, ranks=ranks))
+        runs.run_training(small_splits(), recipe, runs.RunPlace(folder, minutes=0, ranks=ranks))
     except LostRankError as error:
         last = ranks.world - 1
         kept = f"at step {step}; the last checkpoint is of step {step}: run the same command with --resume"

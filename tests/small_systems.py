@@ -13,8 +13,8 @@ from gandalf.data.dataset import Splits
 from gandalf.recipe import Recipe
 from gandalf.runs.build import assemble_encoder, some_texts
 from gandalf.runs.plan import resolved
-from gandalf.runs.prepare import LabelTexts, Material, augmented, fit_tokens, loop_points
-from gandalf.runs.stages import begin
+from gandalf.runs.prepare import LabelTexts, Material, fit_tokens, points_for_loop, with_label_points
+from gandalf.runs.stages import begin_stage
 from gandalf.settings import override
 from gandalf.systems import recipe
 
@@ -53,9 +53,9 @@ def begun(splits: Splits, asked: Recipe, stage="classifier"):
     rest = splits.train
     asked = resolved(replace(asked, device="cpu"), len(rest), rest.num_labels)
     tokens = fit_tokens(rest, asked.text, asked.encoder)
-    made = augmented(rest, asked.targets, asked.seed)
-    points = loop_points(made, tokens, asked.targets)
+    made = with_label_points(rest, asked.targets, asked.seed)
+    points = points_for_loop(made, tokens, asked.targets)
     texts = LabelTexts.of(rest, tokens, asked)
-    material = Material(asked, rest, made, tokens, points, texts, None)
+    material = Material(asked, rest, made, tokens, points, rest, texts=texts)
     encoder = assemble_encoder(asked, tokens, some_texts(points, made.is_label))
-    return begin(stage, material, encoder, 0), material
+    return begin_stage(stage, material, encoder, 0), material

@@ -53,7 +53,7 @@ class TrainedOn:
 
     def background(self, model: Part) -> Background | None:
         """Return the background of explanations, or None without training data."""
-        from gandalf.runs.prepare import background_of
+        from gandalf.runs.graph import background_of
 
         return None if self.source is None else background_of(model, self.source.load())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -102,7 +102,7 @@ def train(
         recipe = options.recipe()
     with needs_extra("training"):
         from gandalf.runs.folder import RunPlace
-        from gandalf.runs.session import Interrupted
+        from gandalf.runs.watch import Interrupted
         from gandalf.train.parallel.several import joined
     with joined() as ranks, as_one(ranks):
         ranks.connect(recipe.device)
@@ -118,20 +118,28 @@ def train(
 
 
 def _train(source: Source, recipe: Recipe, place: RunPlace, overwrite: bool, json: bool) -> None:
-    from gandalf.runs.folder import by_first, claimed, is_finished, refuse_other_data, refuse_other_settings
-    from gandalf.runs.start import Told, train_claimed
+    from gandalf.runs.folder import (
+        claimed,
+        is_finished,
+        on_first_rank,
+        refuse_other_data,
+        refuse_other_settings,
+    )
+    from gandalf.runs.start import train_claimed
 
     out, ranks = place.folder, place.ranks
     assert out is not None
-    with by_first(ranks, lambda: claimed(out, resume=place.resume, overwrite=overwrite)):
+    with on_first_rank(ranks, lambda: claimed(out, resume=place.resume, overwrite=overwrite)):
         if ranks.on_first(lambda: place.resume and is_finished(out)):
             ranks.on_first(lambda: refuse_other_settings(out, recipe))
             ranks.on_first(lambda: refuse_other_data(out, source.load_original()))
             _show_finished(out, json)
             return
         splits = source.load_original()
-        told = Told() if json else Told(_show_choice, partial(typer.echo, err=True))
-        outcome = train_claimed(splits, recipe, place, told)
+        if not json:
+            say = partial(typer.echo, err=True)
+            place = replace(place, tell_targets=_show_choice, tell_search=say)
+        outcome = train_claimed(splits, recipe, place)
     if ranks.rank:
         return
     if json:

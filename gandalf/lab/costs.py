@@ -15,12 +15,13 @@ from gandalf.lab.sets import SYNTHETIC
 from gandalf.lab.store import Line
 from gandalf.lab.variants import Run, recipe_of
 from gandalf.recipe import Baselines, Recipe, Targets
+from gandalf.runs.budget import Size
 from gandalf.runs.choose import CANDIDATES, SHORT
-from gandalf.runs.cost import H200, Cost, Machine, Size, cost, here
+from gandalf.runs.cost import H200, Cost, Machine, cost, here
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.plan import resolved
 from gandalf.runs.prepare import epoch_steps
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 
 PROBE = 8  # steps
 SCORING = 1.3  # what label points and scoring add to a training
@@ -56,13 +57,13 @@ class Pace:
             siamese=replace(probe.siamese, pair_epochs=1e-6),
             baselines=replace(probe.baselines, synonyms=0, mix="none"),
         )
-        train(
+        run_training(
             replace(self.splits, test=None),
             replace(short, training=replace(short.training, steps=2)),
             RunPlace(),
         )
         started = time.perf_counter()
-        done = train(replace(self.splits, test=None), short, RunPlace())
+        done = run_training(replace(self.splits, test=None), short, RunPlace())
         return min(done.seconds, time.perf_counter() - started) / max(done.steps, 1)
 
 

@@ -32,7 +32,7 @@ from gandalf.recipe import Recipe, Targets, Validation
 from gandalf.runs.checks import check_run
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.folder import refuse_to_lose as refuse_to_lose_model
-from gandalf.runs.prepare import cut
+from gandalf.runs.prepare import split_holdout
 from gandalf.runs.start import changed, train_to_folder
 from gandalf.runs.validation import TOP, Judge, test_scores
 from gandalf.settings import to_dict
@@ -119,7 +119,7 @@ def check_demo(splits: Splits, recipe: Recipe) -> None:
 def _what_can_be_held(points: Dataset, recipe: Recipe) -> tuple[Recipe, int]:
     """Return the recipe and its number of held-out points; with too few points nothing is held out."""
     try:
-        return recipe, len(points) - len(cut(points, recipe).rest)
+        return recipe, len(points) - len(split_holdout(points, recipe)[0])
     except DataError:
         return replace(recipe, validation=replace(recipe.validation, share=0.0)), 0
 
@@ -139,8 +139,8 @@ def _trained(
 
 
 def _held_scores(model: Part, splits: Splits, recipe: Recipe) -> Scores | None:
-    parts = cut(splits.train, recipe)
-    return test_scores(model, Splits(train=parts.rest, test=parts.held, name=splits.name))
+    rest, held = split_holdout(splits.train, recipe)
+    return test_scores(model, Splits(train=rest, test=held, name=splits.name))
 
 
 def best(held: dict[str, Scores | None], options: Validation) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from gandalf.model import Part
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.choose import choose
 from gandalf.runs.folder import RunPlace
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.runs.validation import TOP, Trained, test_predictions
 from gandalf.train.machine_memory import peak_bytes, reset_peak
 
@@ -40,7 +40,7 @@ def measure(
     if asked.targets.targets == "auto":
         made = choose(given, asked)
         asked, choice = made.recipe, made.table
-    trained = train(given, asked, RunPlace(first_stages=first_stages))
+    trained = run_training(given, asked, RunPlace(first_stages=first_stages))
     ids, scores = test_predictions(trained.model, scored)
     exclude = test_points(scored).exclude
     figures = evaluate((first_after_filter(ids, exclude, TOP), scores), scored).as_dict()

@@ -1,1 +1,1 @@
-"""From a data set and a config to a trained model."""
+"""Train a model: from a data set and a recipe to a model folder."""

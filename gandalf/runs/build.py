@@ -1,4 +1,4 @@
-"""Encoder and head of a run before its first step."""
+"""Build encoder and head of a run, as they are before the first step."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from gandalf.nets.head_kind import SPREAD, head_kind
 from gandalf.nets.heads import Composed, Head, Table
 from gandalf.nets.label_text import Frozen, LabelText
 from gandalf.recipe import Encoder, Recipe
-from gandalf.runs.prepare import LabelTexts, trained_before
+from gandalf.runs.prepare import LabelTexts, starting_model
 from gandalf.text.tokens import Tokens
 from gandalf.text.vectors import static_vectors
 from gandalf.train.batches import Points
 from gandalf.train.parallel.ranks import ONE, Ranks
 from gandalf.train.precision import DTYPES
 
-TEXTS = 1 << 16  # read at once where a rank has rows of some labels alone
-SOME = 4_096  # points that say where a bag's vectors lie: their mean is within 2 % of its length
+TEXTS_AT_ONCE = 1 << 16  # read by a rank that holds rows of some labels alone
+SAMPLE = 4_096  # texts that estimate the mean vector of a bag of words, within 2 % of its length
 
 
 def encoder_options(encoder: Encoder, max_length: int) -> dict[str, Any]:
-    """Return what a model folder keeps, to build the encoder again."""
+    """Return the options that a model folder keeps, to build the encoder again."""
     if encoder.from_model is not None:
         return _options_of_model(encoder, encoder.from_model)
     chosen = encoder_kind(encoder.kind).choose(encoder, max_length)
@@ -41,7 +41,7 @@ def encoder_options(encoder: Encoder, max_length: int) -> dict[str, Any]:
 
 
 def _options_of_model(encoder: Encoder, folder: str) -> dict[str, Any]:
-    options: dict[str, Any] = trained_before(folder).config["encoder"]
+    options: dict[str, Any] = starting_model(folder).config["encoder"]
     if options["kind"] != encoder.kind:
         what = f"holds an encoder of the kind {options['kind']}, and {encoder.kind} is asked for"
         raise DataError(what, remedy=f"set encoder.kind={options['kind']}", file=Path(folder))
@@ -49,18 +49,18 @@ def _options_of_model(encoder: Encoder, folder: str) -> dict[str, Any]:
 
 
 def some_texts(points: Points, is_label: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Token ids of a few training points, the same whatever label points there are."""
-    own = np.flatnonzero(~is_label)
-    own = own if len(own) else np.arange(len(points))
-    return points.tokens[own[evenly(len(own), SOME)]].astype(np.int64)
+    """Return token ids of a sample of the training points; label points do not change it."""
+    rows = np.flatnonzero(~is_label)
+    rows = rows if len(rows) else np.arange(len(points))
+    return points.tokens[rows[evenly(len(rows), SAMPLE)]].astype(np.int64)
 
 
 def assemble_encoder(recipe: Recipe, tokens: Tokens, texts: npt.NDArray[np.int64]) -> TextEncoder:
-    """The encoder before the first step, on the recipe's device; `texts` are some that it will meet."""
+    """Return the encoder before the first step, on the recipe's device; `texts` are a sample of points."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), tokens.size)
-        _begin(encoder, recipe, tokens)
+        _start_encoder(encoder, recipe, tokens)
     encoder.to(recipe.device)
     if recipe.encoder.from_model is None:
         encoder.fit_to_texts(torch.from_numpy(texts).to(recipe.device))
@@ -75,9 +75,9 @@ def assemble_head(
     own: slice | None = None,
     ranks: Ranks = ONE,
 ) -> Head:
-    """The head before its first step: free rows as the recipe starts them, and what it mixes them with.
+    """Return the head before the first step: free rows, and what the recipe mixes with them.
 
-    With `own` it is of that range of labels alone, and starts as their part of the whole would.
+    With `own`, the head has only the rows of these labels, the same rows as in the whole head.
     """
     num_labels = points.targets.shape[1]
     own, kind = own or slice(0, num_labels), head_kind(recipe.head.kind)
@@ -86,10 +86,10 @@ def assemble_head(
         table = Table.part(num_labels, encoder.dim, own)
         START[recipe.head.start](encoder, table, points, texts, own)
         if encoder.is_centred:
-            vectors = encode_tokens(encoder, points.tokens[evenly(len(points), SOME)]).cpu()
+            vectors = encode_tokens(encoder, points.tokens[evenly(len(points), SAMPLE)]).cpu()
             start_scores(table, points, vectors, own, kind.spread, ranks)
         table.rows.data = table.rows.data.to(DTYPES[recipe.head.row_precision])
-        table = table.to(recipe.device)  # not before: it may have no room for float32
+        table = table.to(recipe.device)  # only now: the device may have no room for float32
         if kind.mix is None or texts is None or encoder.word_table is None:
             return table
         block = recipe.encoder.residual
@@ -102,10 +102,10 @@ def assemble_head(
         return Composed(table, parts, mix).to(recipe.device)
 
 
-def _begin(encoder: TextEncoder, recipe: Recipe, tokens: Tokens) -> None:
-    """Give an encoder what is known before the first step: weights of tokens, vectors, a transformer."""
+def _start_encoder(encoder: TextEncoder, recipe: Recipe, tokens: Tokens) -> None:
+    """Give an encoder the weights that the recipe starts it from: those of a model, or word vectors."""
     if recipe.encoder.from_model is not None:
-        encoder.load_state_dict(trained_before(recipe.encoder.from_model).encoder.state_dict())
+        encoder.load_state_dict(starting_model(recipe.encoder.from_model).encoder.state_dict())
         return
     encoder.start(recipe.encoder, tokens)
     if recipe.text.vectors is not None and encoder.word_table is not None:
@@ -121,34 +121,36 @@ def _begin(encoder: TextEncoder, recipe: Recipe, tokens: Tokens) -> None:
 def start_from_points(
     encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None, own: slice | None = None
 ) -> None:
-    """Let each label's row begin as the direction of its points' mean vector; without points, as drawn."""
+    """Start each row in the direction of the mean vector of its label's points."""
     of_labels = points.targets[:, own or slice(None)].T.tocsr()  # shape: (own labels, N)
-    _start(head, _combined(encoder, points.tokens, of_labels, head.num_labels == points.targets.shape[1]))
+    all_labels = head.num_labels == points.targets.shape[1]
+    _start_rows(head, _sum_vectors(encoder, points.tokens, of_labels, at_once=all_labels))
 
 
 @torch.no_grad()
 def start_from_text(
     encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None, own: slice | None = None
 ) -> None:
-    """Let each label's row begin as the direction of its text's vector."""
+    """Start each row in the direction of the vector of its label's text."""
     assert texts is not None
-    _start(head, encode_tokens(encoder, texts.tokens[own or slice(None)]).cpu().numpy())
+    _start_rows(head, encode_tokens(encoder, texts.tokens[own or slice(None)]).cpu().numpy())
 
 
 @torch.no_grad()
 def start_from_graph(
     encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None, own: slice | None = None
 ) -> None:
-    """Let each label's row begin as the direction of the mean over its and its neighbours' texts."""
+    """Start each row in the direction of the mean vector of the texts of its label and its neighbours."""
     assert texts is not None and texts.graph is not None
     graph = texts.graph[own or slice(None)].astype(np.float32)  # shape: (own labels, L)
-    _start(head, _combined(encoder, texts.tokens, graph, head.num_labels == len(texts.tokens)))
+    all_labels = head.num_labels == len(texts.tokens)
+    _start_rows(head, _sum_vectors(encoder, texts.tokens, graph, at_once=all_labels))
 
 
 def start_at_random(
     encoder: nn.Module, head: Table, points: Points, texts: LabelTexts | None, own: slice | None = None
 ) -> None:
-    """Leave the rows as they were drawn."""
+    """Leave the rows as they are, drawn at random."""
 
 
 Start = Callable[[nn.Module, Table, Points, "LabelTexts | None", "slice | None"], None]
@@ -160,11 +162,11 @@ START: dict[str, Start] = {
 }
 
 
-def _combined(
-    encoder: nn.Module, tokens: npt.NDArray[np.int32], weights: csr_array, at_once: bool
+def _sum_vectors(
+    encoder: nn.Module, tokens: npt.NDArray[np.int32], weights: csr_array, *, at_once: bool
 ) -> npt.NDArray[np.float32]:
-    """Vectors of texts, summed with these weights; some texts at a time where few rows are wanted."""
-    size = len(tokens) if at_once else TEXTS
+    """Return weighted sums of the vectors of texts; read all texts at once, or part by part."""
+    size = len(tokens) if at_once else TEXTS_AT_ONCE
     found: npt.NDArray[np.float32] | None = None
     for start in range(0, len(tokens), size):
         vectors = encode_tokens(encoder, tokens[start : start + size]).cpu().numpy()  # shape: (size, dim)
@@ -174,8 +176,8 @@ def _combined(
     return found
 
 
-def _start(head: Table, rows: npt.NDArray[np.float32]) -> None:
-    """Rows of length 1 in these directions; those without a direction stay as drawn."""
+def _start_rows(head: Table, rows: npt.NDArray[np.float32]) -> None:
+    """Set rows of length 1 in these directions; rows without a direction stay as drawn."""
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     rows /= np.maximum(length, 1e-6)
     unknown = ~(length[:, 0] > 1e-6)
@@ -195,11 +197,11 @@ def start_scores(
     spread: float = SPREAD,
     ranks: Ranks = ONE,
 ) -> None:
-    """Scale all rows by one number, and start each bias where the label's mean probability is its frequency.
+    """Scale all rows by one number, and set each bias so that the label's mean probability is its frequency.
 
-    `vectors` are those of some texts (S x dim), `own` the labels that the table is of; the one number is that
-    of all ranks' labels. For scores with the standard deviation s around m, the mean of exp(score) is
-    exp(m + s^2 / 2): the bias makes up for it.
+    `vectors` (S x dim) are of a sample of the texts, and `own` are the labels of this table. The number is
+    the same on all ranks. If scores have the mean m and the standard deviation s, the mean of exp(score) is
+    exp(m + s^2 / 2), so the bias subtracts both terms.
     """
     mean = vectors.mean(dim=0)
     centred = vectors - mean
@@ -210,11 +212,9 @@ def start_scores(
     mean_variance = total / points.targets.shape[1]
     scale = spread / max(mean_variance**0.5, 1e-6)
     table.rows.data.mul_(scale)
-    frequency = (_count(points, own) + 0.5) / (len(points) + 1)  # 0.5: a label without points has odds, too
+    sums = np.asarray(points.targets.sum(axis=0), dtype=np.float32).ravel()[own]
+    frequency = (torch.from_numpy(sums) + 0.5) / (
+        len(points) + 1
+    )  # 0.5: even a label without points has odds
     shift = table.rows.data @ mean + 0.5 * scale**2 * variance
     table.bias.data.copy_(torch.logit(frequency) - shift)
-
-
-def _count(points: Points, own: slice) -> Tensor:
-    """Return the sum of each label's targets."""  # shape: (own labels,)
-    return torch.from_numpy(np.asarray(points.targets.sum(axis=0), dtype=np.float32).ravel()[own])

@@ -1,4 +1,4 @@
-"""Checks before a run: what no run could follow is refused before any work is done."""
+"""Refuse recipes and data before a run that could not be trained."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from gandalf.systems import recipe as recipe_of
 from gandalf.text.pretrained import need_transformers
 from gandalf.train.orders import PointOrder
 
-Limit = tuple[str, Callable[[Any], bool]]  # what a value must be, and whether it is
+Limit = tuple[str, Callable[[Any], bool]]  # the limit in words, and its test of a value
 
 
-def _at_least(least: int) -> Limit:  # of whole numbers, none of which is infinite
+def _at_least(least: int) -> Limit:
     return f"at least {least}", lambda value: least <= value
 
 
@@ -30,7 +30,7 @@ _POSITIVE: Limit = ("greater than 0 and finite", lambda value: 0 < value < math.
 _EPOCHS: Limit = ("greater than 0 and at most 1,000,000", lambda value: 0 < value <= 10**6)
 _NOT_NEGATIVE: Limit = ("at least 0 and finite", lambda value: 0 <= value < math.inf)
 _SHARE: Limit = ("in [0, 1]", lambda value: 0 <= value <= 1)
-_RATE: Limit = ("in [0, 1000]", lambda value: 0 <= value <= 1000)  # beyond, float32 soon has no numbers left
+_RATE: Limit = ("in [0, 1000]", lambda value: 0 <= value <= 1000)  # above, float32 soon overflows
 _BELOW_ONE: Limit = ("in [0, 1)", lambda value: 0 <= value < 1)
 
 FAMILIES = ("P", "nDCG", "PSP", "PSnDCG", "R", "C", "macroP")
@@ -100,31 +100,16 @@ LIMITS: dict[str, Limit] = {
 
 
 def check_run(recipe: Recipe, points: Dataset, world: int = 1) -> None:
-    """Refuse a run of so many ranks before any work is done; each way into a run calls this."""
+    """Refuse a recipe, a training set or a number of ranks that cannot be trained."""
     check_recipe(recipe)
     check_points(points)
     check_ranks(recipe, points.num_labels, world)
 
 
 def check_recipe(recipe: Recipe) -> None:
-    """Refuse settings that no run could follow."""
-    remembers = recipe.memory.kind != "none"  # then a model need not learn anything else
-    for name, value in _flat(to_dict(recipe)).items():
-        if name in LIMITS and value is not None:
-            phrase, holds = LIMITS[name]
-            if name == "training.steps" and value == 0 and remembers:
-                continue
-            if not holds(value):
-                raise DataError(f"the setting '{name}' is {value}, but it must be {phrase}")
-    if recipe.siamese.alone and recipe.siamese.kind == "none":
-        what = "without a siamese stage there would be no training at all"
-        raise DataError(what, remedy="set siamese.kind, or leave siamese.alone out")
-    if recipe.siamese.label_points and not _takes_label_points(recipe.siamese.kind):
-        what = "label points can take part in a siamese stage of the kind decoupled alone"
-        raise DataError(what, remedy="set siamese.kind=decoupled, or leave siamese.label_points out")
-    if recipe.siamese.guidance and recipe.siamese.kind == "none":
-        what = "the label graph guides a siamese stage, and there is none"
-        raise DataError(what, remedy="set siamese.kind, or leave siamese.guidance out")
+    """Refuse settings that cannot be trained, each by itself and together."""
+    _check_limits(recipe)
+    _check_siamese(recipe)
     _check_search(recipe)
     _check_frozen(recipe)
     _check_baselines(recipe)
@@ -138,6 +123,30 @@ def check_recipe(recipe: Recipe) -> None:
         )
 
 
+def _check_limits(recipe: Recipe) -> None:
+    """Refuse values outside their limits."""
+    remembers = recipe.memory.kind != "none"  # a model with a memory may learn nothing else
+    for name, value in _by_dotted_name(to_dict(recipe)).items():
+        if name not in LIMITS or value is None or (name == "training.steps" and value == 0 and remembers):
+            continue
+        phrase, holds = LIMITS[name]
+        if not holds(value):
+            raise DataError(f"the setting '{name}' is {value}, but it must be {phrase}")
+
+
+def _check_siamese(recipe: Recipe) -> None:
+    """Refuse settings of a siamese stage that is not there, or has not got them."""
+    if recipe.siamese.alone and recipe.siamese.kind == "none":
+        what = "without a siamese stage there would be no training at all"
+        raise DataError(what, remedy="set siamese.kind, or leave siamese.alone out")
+    if recipe.siamese.label_points and not _takes_label_points(recipe.siamese.kind):
+        what = "label points can take part in a siamese stage of the kind decoupled alone"
+        raise DataError(what, remedy="set siamese.kind=decoupled, or leave siamese.label_points out")
+    if recipe.siamese.guidance and recipe.siamese.kind == "none":
+        what = "the label graph guides a siamese stage, and there is none"
+        raise DataError(what, remedy="set siamese.kind, or leave siamese.guidance out")
+
+
 def _takes_label_points(kind: str) -> bool:
     if kind == "none":
         return False
@@ -147,7 +156,7 @@ def _takes_label_points(kind: str) -> bool:
 
 
 def check_encoder(encoder: Encoder) -> None:
-    """Refuse an encoder for which something is not installed."""
+    """Refuse an encoder whose libraries or weights are not installed."""
     kind = encoder_kind(encoder.kind)
     if encoder.from_model is None:
         kind.require(encoder)
@@ -193,7 +202,7 @@ def _check_search(recipe: Recipe) -> None:
 
 
 def _check_frozen(recipe: Recipe) -> None:
-    """Refuse to freeze what has learnt nothing, or what is not there."""
+    """Refuse to freeze an encoder that has learnt nothing, or rows without label texts."""
     encoder = recipe.encoder
     begins = (encoder.from_model, recipe.text.vectors)
     knows_nothing = not any(begins) and not encoder_kind(encoder.kind).pretrained
@@ -206,7 +215,7 @@ def _check_frozen(recipe: Recipe) -> None:
 
 
 def _check_baselines(recipe: Recipe) -> None:
-    """Refuse what these methods have no meaning for."""
+    """Refuse settings that MixUp and GLaS cannot be combined with."""
     baselines, targets, head = recipe.baselines, recipe.targets, recipe.head
     for name in ("label_weight", "own_weight"):
         if baselines.mix != "none" and getattr(targets, name) != getattr(Targets(), name):
@@ -222,7 +231,7 @@ def _check_baselines(recipe: Recipe) -> None:
 
 
 def _check_trees(recipe: Recipe) -> None:
-    """Refuse settings of encoder, head and their updates where label trees are trained in their place."""
+    """Refuse settings of a network if label trees are trained instead."""
     if recipe.trees.kind == "none":
         return
     found, default = to_dict(recipe), to_dict(Recipe())
@@ -238,6 +247,7 @@ def _check_trees(recipe: Recipe) -> None:
 
 
 def _check_pretrained(recipe: Recipe) -> None:
+    """Refuse settings of words for a transformer, which has tokens and vectors of its own."""
     if recipe.text.kind != "pretrained":
         what = f"a transformer reads the tokens that it was trained with, not {recipe.text.kind} of the texts"
         raise DataError(what, remedy="set text.kind=pretrained")
@@ -249,15 +259,12 @@ def _check_pretrained(recipe: Recipe) -> None:
         raise DataError(what, remedy="leave text.vectors out, or name another model: encoder.model=...")
 
 
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _by_dotted_name(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in config.items():
-        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
+        is_table = isinstance(value, Mapping)
+        found |= _by_dotted_name(value, f"{prefix}{name}.") if is_table else {prefix + name: value}
     return found
-
-
-_YET = "does not run over several ranks yet"
-_ALONE = "leave torchrun out"
 
 
 def check_ranks(recipe: Recipe, num_labels: int, world: int) -> None:
@@ -267,25 +274,24 @@ def check_ranks(recipe: Recipe, num_labels: int, world: int) -> None:
     if world > num_labels:
         what = f"{world} ranks cannot share {num_labels} labels: each needs one of its own"
         raise DataError(what, remedy=f"start {num_labels} ranks at most")
-    refused = {
-        f"the system {recipe.system} {_YET}": recipe.trees.kind != "none",
-        f"the choice of targets (--targets auto) {_YET}": recipe.targets.targets == "auto",
-        f"the GLaS regulariser {_YET}": recipe.baselines.glas != 0,
-        f"the fit of a memory {_YET}": recipe.memory.kind != "none",
-    }
-    remedies = (
-        _ALONE,
-        f"name the targets, or {_ALONE}",
-        f"set baselines.glas=0, or {_ALONE}",
-        "set memory.kind=none, and add a memory to the model afterwards: gandalf remember",
-    )
-    for (what, holds), remedy in zip(refused.items(), remedies, strict=True):
-        if holds:
-            raise DataError(what, remedy=remedy)
+    alone = "leave torchrun out"
+    later = "set memory.kind=none, and add a memory to the model afterwards: gandalf remember"
+    for is_set, what, remedy in (
+        (recipe.trees.kind != "none", f"the system {recipe.system}", alone),
+        (
+            recipe.targets.targets == "auto",
+            "the choice of targets (--targets auto)",
+            f"name the targets, or {alone}",
+        ),
+        (recipe.baselines.glas != 0, "the GLaS regulariser", f"set baselines.glas=0, or {alone}"),
+        (recipe.memory.kind != "none", "the fit of a memory", later),
+    ):
+        if is_set:
+            raise DataError(f"{what} does not run over several ranks yet", remedy=remedy)
 
 
 def check_shares(order: PointOrder, world: int) -> None:
-    """Refuse batches with less than a point for each rank."""
+    """Refuse batches with fewer points than ranks."""
     smallest = min(order.batch, *(len(phase.points) for phase in order.phases))
     if smallest < world:
         what = f"{world} ranks cannot share a batch of {smallest}: each needs a point of its own"

@@ -1,23 +1,32 @@
-"""What a run will cost: updates, memory and time, before anything is read or trained."""
+"""Forecast the updates, memory and time of a run, before anything is read or trained."""
 
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-import numpy as np
-import torch
-
-from gandalf.data.dataset import Dataset, Splits
+from gandalf.data.dataset import Splits
 from gandalf.data.forecast import Forecast, StepCost
 from gandalf.data.words import split_words
 from gandalf.errors import DataError
 from gandalf.nets.encoders import encoder_kind
 from gandalf.nets.head_kind import head_kind
 from gandalf.recipe import Recipe
+from gandalf.runs.budget import (
+    MOVED,
+    PASSES,
+    START_SECONDS,
+    STEP_SECONDS,
+    TEXT_SECONDS,
+    TOKEN_OPERATIONS,
+    USED,
+    Size,
+    search_minutes,
+    speed,
+    text_tokens,
+)
 from gandalf.runs.build import encoder_options
 from gandalf.runs.plan import block_that_fits, on_device, resolved, resolved_device, run_shape
 from gandalf.systems import frozen
@@ -26,157 +35,23 @@ from gandalf.train.machine_memory import available_bytes
 from gandalf.train.pairs.kind import pair_kind
 from gandalf.train.run_memory import memory_plan
 
-# Minutes by default for so many points, straight between them on a logarithmic scale. A label counts as a
-# quarter of a point: its text is read, but it is met by other points' updates.
-MINUTES = {3_000: 0.6, 12_000: 3.0, 130_000: 12.0, 600_000: 30.0}
-MACHINE, PATIENCE = 150e9, 4.0  # speed of the machine they are for; how much longer a slower one may take
-PROBE = (256, 512, 8_192)  # points, numbers, labels of the product that tells how fast the machine is
-# What an update costs beside its three products, in operations of that speed: a number of a row that Adam
-# moves, and the share of the products' speed that is reached. Measured on two cores.
-MOVED, USED = 600, 0.6
-STEP_SECONDS, START_SECONDS = 2e-3, 4.0  # gathering words; vocabulary, graph, loading of libraries
-# MiniLM: operations of that speed for a token, and the fewest seconds for a text, which its tokens and the
-# way to a GPU take. Measured on two cores over titles of 7 to 17 tokens, and on a GPU.
-TOKEN_OPERATIONS, TEXT_SECONDS = 27e6, 1 / 20_000
-CHARACTERS_PER_TOKEN, MARKS = 4, 2  # of English titles; a text begins and ends with a mark
-TRANSFORMER_DIM = 384
-# Times what an update with free rows takes where rows hold label texts that are read once an epoch: 1.0 to
-# 1.4 of what was planned, on sets of 5,000 to 18,000 labels.
-FROZEN_ROWS = 1.25
-SHORTLIST = 5_000  # labels that a batch meets by shortlist, about
-FEWEST_EPOCHS = 2.0  # with fewer a network has hardly begun
-
-
-@dataclass(frozen=True)
-class Size:
-    """How much there is to learn from."""
-
-    points: int
-    labels: int
-    characters: float = 30.0  # of a text, on average
-    other_texts: int = 0  # of labels, beside their names
-
-    @classmethod
-    def of(cls, points: Dataset) -> Size:
-        """Return the size of a training set."""
-        texts = [*(points.texts or ()), *points.all_label_texts]
-        others = points.num_label_texts - points.num_labels
-        return cls(len(points), points.num_labels, sum(map(len, texts)) / max(len(texts), 1), others)
-
-    @property
-    def both(self) -> int:
-        """Number of points of an epoch."""
-        return self.points + self.labels + self.other_texts
-
-    @property
-    def minutes(self) -> float:
-        """What a search may take if nobody says otherwise, on a machine that is fast enough."""
-        sizes, minutes = np.log(list(MINUTES)), np.log(list(MINUTES.values()))
-        return float(np.exp(np.interp(np.log(self.points + self.labels / 4), sizes, minutes)))
-
-
-class Clock:
-    """The time that is left of a budget."""
-
-    def __init__(self, minutes: float, spent: float = 0.0) -> None:
-        self.seconds, self._started = 60 * minutes, time.perf_counter() - spent
-
-    @property
-    def spent(self) -> float:
-        """Seconds since the start."""
-        return time.perf_counter() - self._started
-
-    @property
-    def left(self) -> float:
-        """Seconds that are left, never below 0."""
-        return max(self.seconds - self.spent, 0.0)
-
-
-def speed(device: str) -> float:
-    """Return the operations a second of a matrix product, as an update makes it, the median of several."""
-    points, dim, labels = PROBE
-    low = torch.bfloat16 if device == "cuda" else torch.float32
-    x, rows = (torch.ones(size, dim, device=device, dtype=low) for size in (points, labels))
-    taken = []
-    for _ in range(20):
-        started = time.perf_counter()
-        float((x @ rows.T)[0, 0])  # a GPU is done when a number has come back
-        taken.append(time.perf_counter() - started)
-    # Not the shortest: on cores that other work shares, a network is never given that speed.
-    return 2 * points * dim * labels / float(np.median(taken))
-
-
-def patience(operations: float) -> float:
-    """Return how many times longer than by `MINUTES` a search takes on a machine of this speed."""
-    return min(max(MACHINE / operations, 1.0), PATIENCE)
-
-
-def search_minutes(asked: float | None, size: Size, operations: float) -> float:
-    """Return what a search may take: what was asked for, or what the data needs at this speed."""
-    return asked or size.minutes * patience(operations)
-
-
-def epoch_seconds(recipe: Recipe, size: Size, operations: float) -> float:
-    """Return what an epoch of the recipe, whose device and batch are resolved, takes at this speed."""
-    encoder = recipe.encoder
-    labels = min(SHORTLIST, size.labels) if recipe.labels.kind == "shortlist" else size.labels
-    numbers = labels * (TRANSFORMER_DIM if encoder_kind(encoder.kind).pretrained else encoder.dim)
-    step = (6 * recipe.training.batch * numbers / USED + MOVED * numbers) / operations
-    if recipe.head.rows == "frozen":
-        step *= FROZEN_ROWS
-    reading = 0.0
-    if encoder_kind(encoder.kind).pretrained and not encoder.frozen:
-        reading = 3 * reading_seconds(recipe, size, operations)  # forwards, and backwards for twice that
-    return size.both / recipe.training.batch * (step + STEP_SECONDS) + reading
-
-
-def reading_seconds(recipe: Recipe, size: Size, operations: float) -> float:
-    """Return what the transformer takes to read every text once, at this speed."""
-    tokens = MARKS + size.characters / CHARACTERS_PER_TOKEN
-    if recipe.text.max_length:  # 0: as the texts need it
-        tokens = min(tokens, recipe.text.max_length)
-    return size.both * max(tokens * TOKEN_OPERATIONS / operations, TEXT_SECONDS)
-
-
-def start_seconds(recipe: Recipe, size: Size, operations: float) -> float:
-    """Return what comes before the first update: a frozen transformer reads all texts once."""
-    reading = (
-        reading_seconds(recipe, size, operations) if encoder_kind(recipe.encoder.kind).pretrained else 0.0
-    )
-    return START_SECONDS + 3e-5 * size.both + reading
-
-
-def fit_epochs(recipe: Recipe, size: Size, seconds: float, operations: float) -> Recipe | None:
-    """Return the recipe with as many epochs as the seconds allow, or None if those are too few."""
-    here = resolved(recipe, size.points, size.labels)
-    each = epoch_seconds(here, size, operations) * (1 + recipe.training.last_stretch)
-    epochs = (seconds - start_seconds(here, size, operations)) / max(each, 1e-9)
-    if epochs < FEWEST_EPOCHS:
-        return None
-    chosen = round(min(recipe.training.epochs, epochs), 2)
-    # The batch is that of the full length: a smaller one would make a shorter run as long again.
-    return replace(recipe, training=replace(recipe.training, epochs=chosen, batch=here.training.batch))
-
-
-LEARNT = 3  # to learn from a text is to read it forwards, and backwards for twice that
-
 
 @dataclass(frozen=True)
 class Machine:
-    """How fast a machine is, as far as a run's time depends on it."""
+    """Speed and memory of a machine, as far as a run depends on them."""
 
     name: str
     device: Literal["cpu", "cuda"]
-    operations: float  # a second, in an update's products
-    moving: float  # operations that it takes to move a number of a row
-    step: float  # seconds of an update, whatever its size
-    text: float  # least seconds in which a transformer reads a text
+    operations: float  # a second, in the products of an update
+    moving: float  # operations to move a number of a row
+    step: float  # seconds of an update besides products and rows
+    text: float  # fewest seconds in which a transformer reads a text
     memory: int | None  # bytes
 
 
 # One H200 by its log (docs/lab/gpu_log.md): plain steps of 131,073 to 1.3 million labels of 768 numbers, with
 # 1,024 to 4,096 points, are met to a tenth; 6 ms of everything else; 80 us to learn from a title with MiniLM.
-H200 = Machine("one H200", "cuda", 600e12, 9_300.0, 6e-3, 80e-6 / LEARNT, 139 << 30)
+H200 = Machine("one H200", "cuda", 600e12, 9_300.0, 6e-3, 80e-6 / PASSES, 139 << 30)
 
 
 @lru_cache(maxsize=1)
@@ -191,7 +66,7 @@ def here() -> Machine:
 
 @dataclass(frozen=True)
 class Cost:
-    """A run's updates, the most memory it needs at once, and its seconds."""
+    """Updates, peak memory in bytes, and seconds of a run."""
 
     steps: int
     memory: int
@@ -199,7 +74,7 @@ class Cost:
 
 
 def cost(recipe: Recipe, size: Size, words: int, machine: Machine) -> Cost:
-    """Return what a run of the recipe costs on a set of this size, with so many words, on a machine."""
+    """Return the cost of a run on a machine, for a set of this size with so many different words."""
     precise = replace(recipe, training=replace(recipe.training, precision="bfloat16"))
     found = on_device(precise, machine.device, size.points, size.labels)
     shape = run_shape(found, _vocabulary(found, words), size.labels)
@@ -213,13 +88,13 @@ def cost(recipe: Recipe, size: Size, words: int, machine: Machine) -> Cost:
     step = head_kind(recipe.head.kind).slower * (products + machine.step)
     learnt = steps * shape.batch * _read_seconds(found, size, machine)
     if encoder_kind(recipe.encoder.kind).pretrained:
-        learnt = learnt * LEARNT if not recipe.encoder.frozen else size.both * learnt / (steps * shape.batch)
+        learnt = learnt * PASSES if not recipe.encoder.frozen else size.both * learnt / (steps * shape.batch)
     pair_steps, pair_seconds = _pairs(found, size, shape.dim, machine)
     return Cost(steps + pair_steps, memory_plan(shape).total, steps * step + learnt + pair_seconds)
 
 
 def _vocabulary(recipe: Recipe, words: int) -> int:
-    """Return the size of the word table: a transformer has its own."""
+    """Return the size of the word table; a transformer has a vocabulary of its own."""
     if not encoder_kind(recipe.encoder.kind).pretrained:
         return min(max(words, 1), recipe.text.max_tokens)  # texts may hold no word at all
     options = encoder_options(recipe.encoder, recipe.text.max_length)
@@ -227,7 +102,7 @@ def _vocabulary(recipe: Recipe, words: int) -> int:
 
 
 def _pairs(recipe: Recipe, size: Size, dim: int, machine: Machine) -> tuple[int, float]:
-    """Return updates and seconds of the stage on pairs: each update reads points and labels."""
+    """Return updates and seconds of the siamese stage, whose updates read points and labels."""
     stage = recipe.siamese
     if stage.kind == "none":
         return 0, 0.0
@@ -235,37 +110,35 @@ def _pairs(recipe: Recipe, size: Size, dim: int, machine: Machine) -> tuple[int,
     batch = min(stage.pair_batch, pairs)
     steps = math.ceil(pairs / batch * stage.pair_epochs)
     texts = pair_kind(stage.kind).texts(batch, size.labels)
-    reading = LEARNT * texts * _read_seconds(recipe, size, machine)
+    reading = PASSES * texts * _read_seconds(recipe, size, machine)
     return steps, steps * (machine.step + 6 * batch * texts * dim / machine.operations + reading)
 
 
 def _read_seconds(recipe: Recipe, size: Size, machine: Machine) -> float:
-    """Return how long a transformer reads a text; other encoders are part of an update."""
+    """Return the seconds in which a transformer reads a text; 0 for other encoders."""
     if not encoder_kind(recipe.encoder.kind).pretrained:
         return 0.0
-    tokens = MARKS + size.characters / CHARACTERS_PER_TOKEN
-    tokens = min(tokens, recipe.text.max_length or tokens)
-    return max(tokens * TOKEN_OPERATIONS * USED / machine.operations, machine.text)
+    return max(text_tokens(recipe, size) * TOKEN_OPERATIONS * USED / machine.operations, machine.text)
 
 
 SYSTEM = "astec"
-_TRAINING = "training"  # how rows and assumptions begin that a run's own plan replaces
+_TRAINING = "training"  # rows and assumptions of a forecast that begin so are replaced here
 
 
 def with_runs(found: Forecast, splits: Splits) -> Forecast:
-    """Return the forecast with the costs of a run as the run itself plans them; a run needs texts."""
+    """Return the forecast with the costs of a run as the run itself plans them; without texts, as it is."""
     if not splits.train.texts:
         return found
-    runs, said = _runs(splits)
+    runs, assumption = _runs(splits)
     kept = [each for each in found.costs if not each.step.startswith(_TRAINING)]
     graph = [each for each in kept if each.step == "graph"]
     others = [each for each in kept if each.step != "graph"]
     assumptions = [each for each in found.assumptions if not each.startswith(_TRAINING)]
-    return replace(found, costs=(*graph, *runs, *others), assumptions=(said, *assumptions))
+    return replace(found, costs=(*graph, *runs, *others), assumptions=(assumption, *assumptions))
 
 
 def _runs(splits: Splits) -> tuple[list[StepCost], str]:
-    """Return costs of the search and of one system, and what they rest on."""
+    """Return the costs of a search and of one system, and what they assume."""
     size, recipe = Size.of(splits.train), recipe_of(SYSTEM)
     texts = [*(splits.train.texts or ()), *splits.train.all_label_texts]
     words = len({word for text in texts for word in split_words(text)})
@@ -277,16 +150,13 @@ def _runs(splits: Splits) -> tuple[list[StepCost], str]:
         StepCost(f"train --system {SYSTEM}", one.seconds + START_SECONDS, one.memory),
         StepCost(f"train --system {SYSTEM}, one H200", there.seconds + START_SECONDS, there.memory),
     ]
-    ready = resolved(recipe, size.points, size.labels)
-    epochs, batch = recipe.training.epochs, ready.training.batch
-    said = (
-        f"train: the run's own plan; {SYSTEM} makes {one.steps:,} updates ({epochs:g} epochs, batch {batch})"
-    )
-    return rows, said
+    epochs, batch = recipe.training.epochs, resolved(recipe, size.points, size.labels).training.batch
+    length = f"{one.steps:,} updates ({epochs:g} epochs, batch {batch})"
+    return rows, f"train: the run's own plan; {SYSTEM} makes {length}"
 
 
 def _memory(recipe: Recipe, size: Size, words: int) -> int:
-    """Return what a part of the search takes; 0 where its transformer is not installed."""
+    """Return the memory of a part of the search; 0 if its transformer is not installed."""
     try:
         return cost(recipe, size, words, here()).memory
     except DataError:

@@ -1,4 +1,4 @@
-"""Folder of a run: what it keeps there, who may write in it, and what is there already."""
+"""Keep a run in a folder: log and checkpoints, one writer at a time, and nothing of others lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from gandalf.data.claim import LOCK, is_leftover, only_writer, remove
 from gandalf.data.dataset import Splits
@@ -39,52 +39,62 @@ from gandalf.train.parallel.ranks import ONE, Ranks
 from gandalf.wide.wide_model import SETTINGS
 from gandalf.wide.wide_model import WORDS as TREE_WORDS
 
+if TYPE_CHECKING:
+    from gandalf.model import Part
+
+
+def _ignore(told: object) -> None:
+    pass
+
 
 @dataclass(frozen=True)
 class RunPlace:
-    """Where a run keeps its log and checkpoints, and how often; without a folder it keeps nothing."""
+    """Where a run keeps its log and checkpoints, and whom it tells; without a folder it keeps nothing."""
 
     folder: Path | None = None
     resume: bool = False
     minutes: float = 5.0  # between checkpoints
-    trackers: tuple[str, ...] = ()  # names in `TRACKERS`: who else is told of loss and figures
-    first_stages: Path | None = None  # folder of encoders that siamese stages left, for runs that share one
+    trackers: tuple[str, ...] = ()  # names in `TRACKERS`
+    first_stages: Path | None = None  # folder of first stages that several runs share
     title: str = ""  # of the bar; by default the system's name
-    ranks: Ranks = ONE  # who train together
-    tell: Callable[[str], None] | None = None  # is told of memory, and of texts cut or empty
-    listeners: tuple[Listener, ...] = ()  # are told of loss and validation as the run goes on
-    until: float | None = None  # `time.monotonic` at which the updates end, however many are left
+    ranks: Ranks = ONE  # processes that train together
+    tell: Callable[[str], None] | None = None  # is told of memory, and of long or empty texts
+    listeners: tuple[Listener, ...] = ()  # are told of loss and validations
+    tell_targets: Callable[[dict[str, Any]], None] = _ignore  # is told how targets were chosen
+    tell_search: Callable[[str], None] = _ignore  # is told what a search tries and finds
+    take_first_model: Callable[[Part], None] = _ignore  # is given the first usable model of a search
+    until: float | None = None  # `time.monotonic` at which the updates end
 
     @property
     def checkpoints(self) -> Checkpoints | None:
-        """The run's checkpoints."""
+        """The checkpoints of the run; None without a folder."""
         return None if self.folder is None else Checkpoints(self.folder / CHECKPOINTS, ranks=self.ranks)
 
     @property
     def token_table(self) -> Path | None:
-        """Where very many token ids are put while the run goes on: each rank makes its own."""
+        """File for very many token ids while the run goes on; each rank has its own."""
         name = f"tokens-{self.ranks.rank}.npy" if self.ranks.rank else "tokens.npy"
         return None if self.folder is None else self.folder / CHECKPOINTS / name
 
     @property
     def block_before(self) -> int | None:
-        """Labels met at a time by the run that is to be resumed; None: there is none."""
+        """Block size in the checkpoint to resume from; None without such a checkpoint."""
         found = self.checkpoints.state() if self.checkpoints is not None and self.resume else {}
         return found.get("block")
 
-    def say(self, plan: str) -> None:
-        """Tell how much memory the run will take: several ranks tell it once."""
+    def tell_plan(self, plan: str) -> None:
+        """Tell how much memory the run will take; several ranks tell it once."""
         if self.ranks.world > 1:
             self.ranks.say_once(f"on each of {self.ranks.world} ranks {plan}")
         elif self.tell is not None:
             self.tell(plan)
 
-    def say_cut(self, cut: int, texts: int, length: int) -> None:
-        """Tell how many texts are longer than what is read of them, if any are."""
+    def tell_cut(self, cut: int, texts: int, length: int) -> None:
+        """Tell how many texts are cut to `length` tokens, if any are."""
         if cut and self.tell is not None and not self.ranks.rank:
             self.tell(cut_sentence(cut, texts, length))
 
-    def say_empty(self, texts: Sequence[str]) -> None:
+    def tell_empty(self, texts: Sequence[str]) -> None:
         """Tell how many training texts are empty, if more than half are."""
         empty = count_empty(texts)
         if 2 * empty > len(texts) and self.tell is not None and not self.ranks.rank:
@@ -93,13 +103,13 @@ class RunPlace:
 
     @property
     def log(self) -> Path | None:
-        """Where the log is written: by the first rank, for all."""
+        """Folder of the log; None on every rank but 0."""
         return None if self.ranks.rank else self.folder
 
 
 @contextmanager
-def by_first(ranks: Ranks, make: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
-    """Something for the first rank alone to enter and leave; the others go on when it has entered."""
+def on_first_rank(ranks: Ranks, make: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+    """Enter a context on rank 0 alone; the other ranks wait until it is entered."""
     with ExitStack() as stack:
         ranks.on_first(lambda: stack.enter_context(make()))
         yield
@@ -107,11 +117,11 @@ def by_first(ranks: Ranks, make: Callable[[], AbstractContextManager[None]]) -> 
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """The folder, made if it is not there, for this run alone; folders that it leaves empty are removed."""
+    """Hold the folder for this run alone; make it first, and remove it again if it stays empty."""
     if folder.exists() and not folder.is_dir():
         what = "is a file, but a folder is needed"
         raise DataError(what, remedy="choose another name", file=folder)
-    made = not folder.exists()  # else it is the user's
+    made = not folder.exists()  # otherwise the folder is the user's
     with only_writer(folder, parents=True):
         try:
             folder.mkdir(exist_ok=True)
@@ -121,13 +131,13 @@ def alone_in(folder: Path) -> Iterator[None]:
             yield
         finally:
             if made:
-                with suppress(OSError):  # which is what keeps a folder with something in it
+                with suppress(OSError):  # the folder is not empty
                     folder.rmdir()
 
 
 CHOICE = "choice.json"  # beside the checkpoints
 MARK = "# The recipe of this run of gandalf train."
-OWN = {
+RUN_FILES = {
     *(RECIPE, LOG, CHECKPOINTS),
     *(CONFIG, WEIGHTS, LABELS, METRICS, CARD, words.FILE, subwords.FILE, subwords.TOKENIZER),
     *(TREE_WORDS, SETTINGS, PARTS),
@@ -139,7 +149,7 @@ State = Literal["new", "unfinished", "finished", "foreign"]
 
 
 def state_of(folder: Path) -> State:
-    """Whether the folder is free for a run, or holds one, finished or not, or something else."""
+    """Return whether the folder is free, or holds an unfinished run, a finished run or something else."""
     if folder.exists() and not folder.is_dir():
         raise DataError("is a file, but a folder is needed", remedy="choose another OUT", file=folder)
     names = _names(folder)
@@ -153,7 +163,7 @@ def state_of(folder: Path) -> State:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether the folder holds a finished run; what one that was killed at its very end left is removed."""
+    """Return True if the folder holds a finished run; remove checkpoints that a kill at its end left."""
     if state_of(folder) != "finished":
         return False
     remove(folder / CHECKPOINTS)
@@ -161,7 +171,7 @@ def is_finished(folder: Path) -> bool:
 
 
 def refuse_other_settings(folder: Path, recipe: Recipe) -> None:
-    """Refuse to call a finished run done where other settings are asked for."""
+    """Refuse to resume a finished run with other settings."""
     path = folder / RECIPE
     if not path.is_file():
         return  # a model without its recipe, such as one made in Python
@@ -172,7 +182,7 @@ def refuse_other_settings(folder: Path, recipe: Recipe) -> None:
 
 
 def refuse_other_data(folder: Path, splits: Splits) -> None:
-    """Refuse to call a finished run done where other data are given, as far as name and size tell."""
+    """Refuse to resume a finished run with other data; name and size of the data are compared."""
     config = read_json(folder / CONFIG).get("config")
     before = config.get("data") if isinstance(config, dict) else None
     if isinstance(before, dict) and (changed := changes(before, splits.about)):
@@ -186,7 +196,7 @@ def _other_run(folder: Path, differing: str) -> DataError:
 
 
 def refuse_to_lose(folder: Path, *, resume: bool, overwrite: bool) -> None:
-    """Never write over what another command or a person put there, nor over a run unless told to."""
+    """Refuse to overwrite files of other commands or people, and a run unless the caller asks for it."""
     if resume and overwrite:
         raise DataError("a run cannot both be resumed and begin anew", remedy="leave out one of the two")
     state = state_of(folder)
@@ -206,29 +216,29 @@ def refuse_to_lose(folder: Path, *, resume: bool, overwrite: bool) -> None:
 
 @contextmanager
 def claimed(folder: Path, *, resume: bool, overwrite: bool) -> Iterator[None]:
-    """The folder for one run alone, and sure to hold nothing that the run would lose."""
+    """Hold the folder for this run alone; refuse a folder whose files the run would overwrite."""
     with alone_in(folder):
-        refuse_to_lose(folder, resume=resume, overwrite=overwrite)  # as the last run has left it
+        refuse_to_lose(folder, resume=resume, overwrite=overwrite)
         yield
 
 
 def remove_first_model(folder: Path) -> None:
-    """Remove the first usable model, `config.json` before the others: a kill leaves an unfinished run."""
+    """Remove the first usable model, `config.json` first, so that a kill leaves an unfinished run."""
     remove(folder / CONFIG)
     for name in first_model_names(folder):
         remove(folder / name)
 
 
 def first_model_names(folder: Path) -> list[str]:
-    """Return the files that only the first usable model of a search has."""
+    """Return the files in the folder that only the first usable model of a search has."""
     return [name for name in _names(folder) if name in (TREE_WORDS, SETTINGS) or _TREE.fullmatch(name)]
 
 
 @contextmanager
 def prepared_folder(folder: Path, recipe: Recipe, fresh: bool) -> Iterator[None]:
-    """The folder, ready for a run; if the body fails before any training, nothing is left in it."""
+    """Prepare the folder for a run; if the body fails before any training, leave nothing in it."""
     try:
-        # config.json first and the recipe last: whatever a kill leaves here is an unfinished run.
+        # config.json first and the recipe last, so that a kill leaves an unfinished run.
         for name in sorted(_names(folder), key=lambda name: (name != CONFIG, name == RECIPE)):
             if is_leftover(name) or (fresh and _is_part_of_a_run(name)):
                 remove(folder / name)
@@ -246,9 +256,9 @@ def prepared_folder(folder: Path, recipe: Recipe, fresh: bool) -> Iterator[None]
 
 
 def _names(folder: Path) -> list[str]:
-    """What is in the folder; the lock is nobody's, and goes with the run that took it."""
+    """Return the names in the folder without the lock, which its writer removes."""
     return [path.name for path in folder.iterdir() if path.name != LOCK] if folder.is_dir() else []
 
 
 def _is_part_of_a_run(name: str) -> bool:
-    return name in OWN or is_leftover(name) or name.startswith(EVENTS) or bool(_TREE.fullmatch(name))
+    return name in RUN_FILES or is_leftover(name) or name.startswith(EVENTS) or bool(_TREE.fullmatch(name))

@@ -1,4 +1,4 @@
-"""What a run takes on this machine: device, precision, block of labels, memory and time."""
+"""Plan a run on this machine: device, precision, batch, blocks of labels, memory."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from gandalf.train.run_memory import (
     rank_bytes,
 )
 
-MANY_LABELS = 20_000  # on a CPU, more than these are met by shortlist
-SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}  # of a batch against a block: what fits a cache, what fills a card
-USUAL_BLOCK = 4_096  # labels, at least, if memory allows
-MANY_POINTS = 50_000  # training points and labels: from here on a GPU is given larger batches
+MANY_LABELS = 20_000  # on a CPU, with more labels a batch meets a shortlist
+SCORES = {"cpu": 1 << 23, "cuda": 1 << 27}  # of a batch and a block: they fit a CPU's cache, they fill a GPU
+USUAL_BLOCK = 4_096  # labels of a block, at least, if memory allows
+MANY_POINTS = 50_000  # training points and labels: with more, a GPU gets larger batches
 SMALLEST_BATCH, BATCH, LARGE_BATCH = 32, RATED_FOR, 1_024
-UPDATES = 300  # at least these, where a smaller batch can give them
+UPDATES = 300  # fewest updates of a run, as far as a smaller batch allows them
 
 
 def resolved(recipe: Recipe, num_points: int, num_labels: int) -> Recipe:
-    """The recipe with every `auto` about hardware replaced by what it means here."""
+    """Return the recipe with device, precision, batch and labels chosen for this machine."""
     return on_device(recipe, resolved_device(recipe.device), num_points, num_labels)
 
 
 def on_device(recipe: Recipe, device: Literal["cpu", "cuda"], num_points: int, num_labels: int) -> Recipe:
-    """Return the recipe as it is on a device, which need not be here if the precision is given."""
+    """Return the recipe for a device; with a given precision, the device need not be in this machine."""
     precision = recipe.training.precision
     if precision == "auto":
         precision = "bfloat16" if _has_bfloat16(device) else "float32"
@@ -77,7 +77,7 @@ def _batch(recipe: Recipe, device: str, epoch: int) -> int:
 
 
 def check_kernel(recipe: Recipe) -> None:
-    """Refuse fused kernels that a resolved recipe cannot have, before any work is done."""
+    """Refuse fused kernels that a resolved recipe cannot use."""
     head, why = recipe.head, None
     if recipe.siamese.alone:
         why = "there is no stage that trains rows"
@@ -90,7 +90,7 @@ def check_kernel(recipe: Recipe) -> None:
 
 
 def resolved_device(name: Device) -> Literal["cpu", "cuda"]:
-    """Return the device that a setting means here, or refuse one that is not there."""
+    """Return the device that a setting means on this machine; refuse a GPU that is not there."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
@@ -99,7 +99,7 @@ def resolved_device(name: Device) -> Literal["cpu", "cuda"]:
 
 
 def _has_bfloat16(device: str) -> bool:
-    """Whether matrix products in bfloat16 are done by the hardware, not emulated."""
+    """Return True if the hardware multiplies matrices in bfloat16, rather than emulate it."""
     if device == "cuda":
         return torch.cuda.get_device_capability()[0] >= 8
     try:
@@ -109,12 +109,15 @@ def _has_bfloat16(device: str) -> bool:
     return "avx512_bf16" in flags or "amx_bf16" in flags
 
 
-POINTS, WORDS = 8, 16  # what one point keeps depends on neither; batch norms want some points
+POINTS, WORDS = (
+    8,
+    16,
+)  # to count what a point keeps, which depends on neither; batch norms want several points
 
 
 def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
-    """The numbers that decide how much memory the run takes."""
-    with torch.device("meta"):  # shapes without numbers
+    """Return the sizes that decide how much memory the run takes."""
+    with torch.device("meta"):  # tensors have shapes, but no memory
         encoder = build_encoder(encoder_options(recipe.encoder, recipe.text.max_length), vocabulary)
     block, shortlist = recipe.labels.block or labels, recipe.labels.kind == "shortlist"
     if shortlist:
@@ -140,23 +143,24 @@ def run_shape(recipe: Recipe, vocabulary: int, labels: int) -> RunShape:
 def fit_blocks(
     recipe: Recipe, shape: RunShape, ranks: Ranks, asked: int | None, before: int | None = None
 ) -> tuple[Recipe, RunShape, str]:
-    """The run with blocks of labels that fit on every rank, and what it will take, in words.
+    """Choose blocks of labels that fit on every rank; return recipe, shape and the plan in words.
 
-    Blocks that were asked for stay. A run that is resumed keeps those it had `before` where they fit.
+    A block size that was `asked` for stays. A resumed run keeps the block size `before` if it fits.
     """
     free = rank_bytes(recipe.device, ranks.local_world)
     own = shape.block if asked or shape.shortlist else block_that_fits(shape, free, before)
-    each = ranks.values_of_all((own, free))  # by all of them, whatever each was asked for
-    found = replace(shape, block=min(block for block, _ in each))
+    of_ranks = ranks.values_of_all((own, free))  # all ranks must call this, even with a given block size
+    found = replace(shape, block=min(block for block, _ in of_ranks))
     if not shape.shortlist:
         recipe = replace(recipe, labels=replace(recipe.labels, block=found.block))
-    return recipe, found, plan_in_words(found, [size for _, size in each], shape.block)
+    return recipe, found, plan_in_words(found, [size for _, size in of_ranks], shape.block)
 
 
 def block_that_fits(shape: RunShape, free: int | None, before: int | None = None) -> int:
-    """The block of `before` if it fits, or the first half of the usual one that leaves memory to spare.
+    """Return the block size `before` if it fits, else the first halving of the usual one with room to spare.
 
-    Where none leaves any, the first that fits at all; where none does, the usual: it is not the blocks.
+    Otherwise return the first block size that fits at all, or the usual one if none fits: then a smaller
+    block would not help.
     """
     if free is None or (before and memory_plan(replace(shape, block=before)).total <= free):
         return before or shape.block
@@ -164,24 +168,24 @@ def block_that_fits(shape: RunShape, free: int | None, before: int | None = None
     while blocks[-1] > SMALLEST_BLOCK:
         blocks.append(max(blocks[-1] // 2, SMALLEST_BLOCK))
     shapes = [replace(shape, block=block) for block in blocks]
-    spared = (each.block for each in shapes if fits(each, free))
+    roomy = (each.block for each in shapes if fits(each, free))
     fitting = (each.block for each in shapes if memory_plan(each).total <= free)
-    return next(chain(spared, fitting), shape.block)
+    return next(chain(roomy, fitting), shape.block)
 
 
 def plan_in_words(shape: RunShape, free: Sequence[int | None], usual: int) -> str:
-    """What a run of this shape will take, and what is free where that is known: the least of all ranks."""
-    met = f"{counted(min(shape.block, shape.labels), 'label')} at a time"
+    """Return the memory that a run of this shape will take, and the least memory that is free on a rank."""
+    block = f"{counted(min(shape.block, shape.labels), 'label')} at a time"
     fewer = f" in place of {usual:,}, for which there is no room" if shape.block < usual else ""
     known = [size for size in free if size is not None]
-    there = f"; {format_bytes(min(known))} are free" if known else ""
-    return f"{memory_plan(shape)}; {met}{fewer}{there}"
+    available = f"; {format_bytes(min(known))} are free" if known else ""
+    return f"{memory_plan(shape)}; {block}{fewer}{available}"
 
 
 def _activations(recipe: Recipe) -> int:
-    """Values for each point that the encoder keeps for the way back, counted on shapes alone where it can be.
+    """Return how many values the encoder keeps of each point until the backward pass.
 
-    A transformer looks into its mask, and shapes have no numbers to look at.
+    Shapes alone tell it, except for a transformer, which reads the values of its mask.
     """
     device = "cpu" if encoder_kind(recipe.encoder.kind).pretrained else "meta"
     with torch.random.fork_rng(devices=[]), torch.device(device):
@@ -192,7 +196,7 @@ def _activations(recipe: Recipe) -> int:
 
 
 def rank_shape(shape: RunShape, world: int) -> RunShape:
-    """What one rank of a run of this shape holds: its labels, and activations of its points."""
+    """Return the shape of one rank's share of a run: its labels, and activations of its points."""
     points = -(-shape.batch // world)
     return replace(
         shape,

@@ -24,10 +24,10 @@ from gandalf.predict.inputs import check_labels
 from gandalf.recipe import Recipe
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.graph import any_label_graph
-from gandalf.runs.mix import Asked, Fitted, fit_mix, held_points
-from gandalf.runs.session import train
-from gandalf.runs.trees import FIGURES
-from gandalf.runs.validation import HeldAnswers, Trained
+from gandalf.runs.mix import PartAnswers, answer_held_out_points
+from gandalf.runs.mix_weights import FittedMix, fit_mix
+from gandalf.runs.session import run_training
+from gandalf.runs.validation import HeldAnswers, Trained, key_figures, objective
 from gandalf.wide.mixing import PROPOSED
 
 LabelValues = Literal["none", "own", "graph"]  # no label keys; the label itself; its row of the label graph
@@ -42,7 +42,7 @@ TOO_KIND = (
 
 @dataclass(frozen=True)
 class MemoryOptions:
-    """What may be chosen from: each combination is tried on held-out points."""
+    """Options of a memory; each combination of them is tried on held-out points."""
 
     label_values: tuple[LabelValues, ...] = LABEL_VALUES
     temperatures: tuple[float, ...] = TEMPERATURES
@@ -52,44 +52,39 @@ class MemoryOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class MemoryTrial:
     """A memory that was tried on the held-out points."""
 
     label_values: LabelValues
     voting: Voting
-    fitted: Fitted
+    fitted: FittedMix
 
     @property
     def weight(self) -> float:
         """Weight of the memory; 0 if it adds nothing to the model."""
-        return dict(zip(self.fitted.names, self.fitted.weights, strict=True)).get(MEMORY, 0.0)
-
-    @property
-    def value(self) -> float:
-        """What is maximised: the mean of P@1 and PSP@5."""
-        return (self.fitted.scores["P@1"] + self.fitted.scores["PSP@5"]) / 2
+        return self.fitted.shares.get(MEMORY, 0.0)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for `metrics.json`."""
-        figures = {name: self.fitted.scores[name] for name in FIGURES}
         voting = {"temperature": self.voting.temperature, "doubt": self.voting.doubt}
+        figures = key_figures(self.fitted.scores)
         return {"label_values": self.label_values, **voting, "weight": self.weight, **figures}
 
 
 @dataclass(frozen=True, eq=False)
 class Remembered:
-    """A model with a memory, or as it was if no memory adds anything, and what was tried."""
+    """A model with a memory, or without if no memory improves it, and the memories that were tried."""
 
     model: Part
     alone: Scores  # of the model without a memory, on the held-out points
-    trials: tuple[Trial, ...]  # the best first
-    points: int  # that were held out
+    trials: tuple[MemoryTrial, ...]  # the best first
+    points: int  # number of held-out points
     seen: bool  # True if the model may have learnt from these points
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for `metrics.json`."""
         return {
-            "alone": {name: self.alone[name] for name in FIGURES},
+            "alone": key_figures(self.alone),
             "chosen": self.trials[0].as_dict(),
             "tried": [trial.as_dict() for trial in self.trials],
             "held_out_points": self.points,
@@ -104,21 +99,21 @@ def remember(
     share: float | None = None,
     seed: int | None = None,
 ) -> Remembered:
-    """Return the model with a memory of the training points; the test split is not read.
+    """Return the model with a memory of the training points; never read the test split.
 
-    The keys that are tried are those of the points that are not held out. The memory that is kept has keys of
-    all points. A memory that the model has already is replaced, and the examples in it are kept.
+    The memories that are tried have no keys of the held-out points. The memory that is kept has keys of all
+    points. It replaces a memory that the model has already, but keeps the examples in it.
     """
     plain, options = without_memory(model), options or MemoryOptions()
     check_labels(splits, plain)
-    asked = held_points({MODEL: plain}, splits, share, seed)
-    found = add_memory(plain, splits, asked, options)
+    answers = answer_held_out_points({MODEL: plain}, splits, share, seed)
+    found = add_memory(plain, splits, answers, options)
     return replace(found, model=with_examples_of(found.model, model))
 
 
 def train_with_memory(splits: Splits, recipe: Recipe, place: RunPlace | None = None) -> Trained:
-    """Train by the recipe, and add a memory if the recipe asks for one and held-out points gain by it."""
-    trained = train(splits, recipe, place)
+    """Train by the recipe; add a memory if the recipe asks for one and it improves held-out points."""
+    trained = run_training(splits, recipe, place)
     if recipe.memory.kind == "none":
         return trained
     if trained.held is None:
@@ -126,45 +121,49 @@ def train_with_memory(splits: Splits, recipe: Recipe, place: RunPlace | None = N
         raise DataError(what, remedy="set validation.share to 0.05, or memory.kind to none")
     graph = GraphOptions(targets="shrunk", seed=recipe.seed)
     options = MemoryOptions(neighbours=recipe.memory.neighbours, graph=graph)
-    asked = Asked(trained.held.splits, {MODEL: trained.held}, seen=bool(recipe.training.last_stretch))
-    found = add_memory(trained.model, splits, asked, options)
+    seen = bool(recipe.training.last_stretch)
+    answers = PartAnswers(trained.held.splits, {MODEL: trained.held}, seen)
+    found = add_memory(trained.model, splits, answers, options)
     forget_texts(found.model)
-    answers = found.trials[0].fitted.answers
-    return replace(trained, model=found.model, memory=found.as_dict(), held=answers)
+    held = found.trials[0].fitted.answers
+    return replace(trained, model=found.model, memory=found.as_dict(), held=held)
 
 
 def forget_texts(model: Part) -> None:
-    """Drop the vectors that a frozen transformer has kept of the texts that it has read."""
+    """Drop the vectors of texts that frozen transformers have kept."""
     for network in networks(model):
         network.encoder.forget()
 
 
-def add_memory(model: Part, splits: Splits, asked: Asked, options: MemoryOptions) -> Remembered:
-    """Fit a memory on held points whose answers by the model are known."""
+def add_memory(model: Part, splits: Splits, answers: PartAnswers, options: MemoryOptions) -> Remembered:
+    """Fit a memory on held-out points that the model has answered."""
     reader = options.reader or (model.lead_name if isinstance(model, Mix) else None)
-    vectors = _Vectors(reader_of(model, reader), asked)
-    trials = sorted(_trials(vectors, asked, options), key=lambda trial: (-trial.value, trial.weight))
+    vectors = _Vectors(reader_of(model, reader), answers)
+    trials = sorted(
+        _try_memories(vectors, answers, options),
+        key=lambda trial: (-objective(trial.fitted.scores), trial.weight),
+    )
     best = trials[0]
     found = model
     if best.weight:
         memory = vectors.memory(best, splits.train, options)
         found = ModelWithMemory(model, memory, best.weight, best.fitted.calibration, reader)
-    alone = asked.answers[MODEL].evaluated()
-    return Remembered(found, alone, tuple(trials), len(asked.held), asked.seen)
+    alone = answers.answers[MODEL].evaluated()
+    return Remembered(found, alone, tuple(trials), len(answers.held), answers.seen)
 
 
 class _Vectors:
-    """Vectors of training points that are not held out, of the held points and of the label texts."""
+    """Vectors of the rest of the training points, of the held-out points and of the label texts."""
 
-    def __init__(self, model: Part, asked: Asked) -> None:
-        self.rest, self.held, self.labels = asked.splits.train, asked.held, list(model.label_texts)
+    def __init__(self, model: Part, answers: PartAnswers) -> None:
+        self.rest, self.held, self.labels = answers.splits.train, answers.held, list(model.label_texts)
         self.of_rest = as_queries(model.unit_vectors(_texts(self.rest)))
         self.of_held = as_queries(model.unit_vectors(_texts(self.held)))
         self.texts = point_texts(self.rest)  # of the labels
         self.of_labels = as_queries(model.unit_vectors(list(self.texts.texts or ())))
 
     def block(self, label_values: LabelValues, graph: csr_array | None, every: bool = False) -> Block:
-        """Return the keys of the rest, or of every point, and of the labels if these have values."""
+        """Return the keys of the rest, with `every` of all points, and of labels if they have values."""
         points = [(self.of_rest, self.rest)] + ([(self.of_held, self.held)] if every else [])
         vectors = [each for each, _ in points]
         values = [each.targets for _, each in points]
@@ -178,30 +177,30 @@ class _Vectors:
         stacked = csr_array(vstack(values, format="csr").astype(np.float32))
         return Block(reduce(join_keys, map(keys_of, vectors)), stacked, tuple(records))
 
-    def memory(self, chosen: Trial, train: Dataset, options: MemoryOptions) -> Memory:
-        """Return the memory that was chosen, with keys of every point."""
+    def memory(self, chosen: MemoryTrial, train: Dataset, options: MemoryOptions) -> Memory:
+        """Return the chosen memory with keys of all points."""
         graph = any_label_graph(train, options.graph).matrix if chosen.label_values == "graph" else None
         return Memory((self.block(chosen.label_values, graph, every=True),), chosen.voting)
 
 
-def _trials(vectors: _Vectors, asked: Asked, options: MemoryOptions) -> Iterator[Trial]:
-    """Yield every combination of values of label keys, temperature and doubt."""
+def _try_memories(vectors: _Vectors, answers: PartAnswers, options: MemoryOptions) -> Iterator[MemoryTrial]:
+    """Try every combination of values of label keys, temperature and doubt."""
     graph = any_label_graph(vectors.rest, options.graph).matrix if "graph" in options.label_values else None
-    found: dict[bool, NearestKeys] = {}  # by whether there are label keys: the search takes longest
+    searched: dict[bool, NearestKeys] = {}  # with and without label keys, since the search takes longest
     for label_values in options.label_values:
         memory = Memory((vectors.block(label_values, graph),), Voting(neighbours=options.neighbours))
         with_labels = label_values != "none"
-        if with_labels not in found:
-            found[with_labels] = memory.nearest(vectors.of_held)
-        near = found[with_labels]
+        if with_labels not in searched:
+            searched[with_labels] = memory.nearest(vectors.of_held)
+        near = searched[with_labels]
         for voting in _votings(near, options):
-            answers = _answers(Memory(memory.blocks, voting), near, asked)
-            fitted = fit_mix({MODEL: asked.answers[MODEL], MEMORY: answers})
-            yield Trial(label_values, voting, fitted)
+            of_memory = _memory_answers(Memory(memory.blocks, voting), near, answers)
+            fitted = fit_mix({MODEL: answers.answers[MODEL], MEMORY: of_memory})
+            yield MemoryTrial(label_values, voting, fitted)
 
 
 def _votings(near: NearestKeys, options: MemoryOptions) -> Iterator[Voting]:
-    """Yield votings without doubt, and with a doubt as near as the nearest key of half the points."""
+    """Yield votings without doubt, and votings whose doubt is the median cosine of the nearest keys."""
     nearest = near.cosines[:, 0][np.isfinite(near.cosines[:, 0])]
     middle = round(float(np.median(nearest)), 3) if len(nearest) else None
     for temperature in options.temperatures:
@@ -209,12 +208,12 @@ def _votings(near: NearestKeys, options: MemoryOptions) -> Iterator[Voting]:
             yield Voting(temperature, options.neighbours, doubt)
 
 
-def _answers(memory: Memory, near: NearestKeys, asked: Asked) -> HeldAnswers:
-    """Return what the memory says by itself, where its doubt speaks for the model."""
-    model = asked.answers[MODEL]
+def _memory_answers(memory: Memory, near: NearestKeys, answers: PartAnswers) -> HeldAnswers:
+    """Return the answers of the memory by itself; the share of its doubt goes to the model's answers."""
+    model = answers.answers[MODEL]
     proposed = (model.ids, model.probabilities)
-    ids, logits = memory.best_with(proposed, near, 1.0, PROPOSED, asked.held.exclude)
-    return HeldAnswers(asked.splits, ids, logits, Calibration())
+    ids, logits = memory.best_with(proposed, near, 1.0, PROPOSED, answers.held.exclude)
+    return HeldAnswers(answers.splits, ids, logits, Calibration())
 
 
 def _texts(points: Dataset) -> Sequence[str]:

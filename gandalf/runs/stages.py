@@ -1,52 +1,45 @@
-"""Stages of a run: pairs if the recipe says so, the classifier, the held-out points; and their hooks."""
+"""Build the stages of a run from its recipe: pairs if there are any, the classifier, all points."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from filelock import FileLock
 from scipy.sparse import csr_array
 from scipy.special import logit
-from torch import Tensor
 
 from gandalf.data.dataset import Dataset
 from gandalf.graph.label_graph import GraphOptions, label_graph
-from gandalf.model.exact import top_k
 from gandalf.nets.encoder import TextEncoder
 from gandalf.nets.encoders import encode_tokens, encoder_kind
-from gandalf.nets.heads import Composed, Encoded, Head, Table
+from gandalf.nets.heads import Composed, Encoded, Head
 from gandalf.recipe import MixName, Recipe
 from gandalf.runs.build import assemble_head
 from gandalf.runs.checks import check_order, check_shares
 from gandalf.runs.prepare import (
-    LabelTexts,
+    Ints,
     Material,
-    augmented,
-    loop_points,
-    order,
-    plain,
-    with_own_labels,
+    point_order,
+    points_for_loop,
+    with_label_points,
+    with_own_label_points,
+    without_label_points,
 )
+from gandalf.runs.refresh import refresh_means, refresh_shortlist
 from gandalf.runs.validation import Validate
-from gandalf.settings import to_dict
 from gandalf.train.batches import Points
-from gandalf.train.checkpoint import Checkpoints, fingerprint
 from gandalf.train.encoder_update import EncoderOptions
 from gandalf.train.glas import Glas
 from gandalf.train.guidance import Guidance
 from gandalf.train.labels import Every, LabelSelection, Shortlist
-from gandalf.train.loop import Hook, Training
+from gandalf.train.loop import Hook, Periodic, Training
 from gandalf.train.mixup import MixPairs, MixUp, each_other, first_with_second_half
 from gandalf.train.orders import ClusteredOrder, Order, Phase
 from gandalf.train.pairs.kind import PairStage, VectorCache, pair_kind, pair_stage, pairs_with_same_text
-from gandalf.train.parallel.gather import merge_best_labels
 from gandalf.train.parallel.shards import per_label
 from gandalf.train.precision import DTYPES
 from gandalf.train.rates import PAIRS_RATED_FOR, at_batch
@@ -54,20 +47,25 @@ from gandalf.train.row_optimisers import RowOptions
 from gandalf.train.stage import Stage
 
 StageName = Literal["siamese", "classifier", "all-points"]
-TEXTS_AT_ONCE = 4_096  # that a transformer reads where every label's text is met: each is read twice
-STRETCH_RATE = 0.2  # of the classifier's rates: held-out points join a model that is nearly done
+TEXTS_AT_ONCE = 4_096  # read by a transformer, where an update meets every label text
+ALL_POINTS_RATE = 0.2  # of the classifier's rates: held-out points join a model that is nearly done
+GUIDING_TARGETS = "shrunk"  # of the graph that guides pairs, whatever the targets of label points are
+MIXES: dict[MixName, Callable[[int, np.random.Generator], MixPairs]] = {
+    "mixup": each_other,
+    "label-mixup": first_with_second_half,
+}
 
 
 class StageState:
-    """What else a stage must remember: hard negatives, clusters, validations so far and the best weights."""
+    """What a checkpoint keeps of a stage besides its weights: hard negatives, clusters, validations."""
 
-    def __init__(self, mined: object, validate: Validate | None, cache: VectorCache | None = None) -> None:
-        self.shortlist = mined if isinstance(mined, Shortlist) else None
-        self.clustered = mined if isinstance(mined, ClusteredOrder) else None
+    def __init__(self, drawn_by: object, validate: Validate | None, cache: VectorCache | None = None) -> None:
+        self.shortlist = drawn_by if isinstance(drawn_by, Shortlist) else None
+        self.clustered = drawn_by if isinstance(drawn_by, ClusteredOrder) else None
         self.validate, self.cache = validate, cache
 
     def state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Tensors and numbers for a checkpoint."""
+        """Return tensors and numbers for a checkpoint."""
         tensors: dict[str, torch.Tensor] = {}
         if self.shortlist is not None and self.shortlist.hardest is not None:
             tensors["hardest"] = torch.from_numpy(self.shortlist.hardest)
@@ -81,7 +79,7 @@ class StageState:
         return tensors, {"validations": self.validate.history, "deciding": self.validate.points}
 
     def load(self, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
-        """Take back what `state` gave."""
+        """Restore what `state` returned."""
         if self.shortlist is not None and "hardest" in tensors:
             self.shortlist.refresh(tensors["hardest"].numpy())
         if self.clustered is not None:
@@ -98,225 +96,138 @@ class StageState:
 
 
 @dataclass(frozen=True, eq=False)
-class Running:
-    """A stage under way."""
+class ActiveStage:
+    """A stage in training, with its validation and what it refreshes."""
 
     name: StageName
     training: Training
     validate: Validate | None
     state: StageState
-    epoch: int  # updates between two lines of progress, times some
-    refreshing: list[Hook] = field(default_factory=list)  # what is made anew from time to time
+    epoch: int  # updates in an epoch of this stage
+    refreshing: list[Hook] = field(default_factory=list)
 
     @property
     def over(self) -> bool:
-        """Whether all steps are done, or no more are wanted."""
+        """Return True after the last step, or if patience has run out."""
         stopped = self.validate is not None and self.validate.over
         return stopped or self.training.step == self.training.steps
 
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The validations so far."""
+        return [] if self.validate is None else self.validate.history
+
 
 def stages_of(recipe: Recipe) -> tuple[StageName, ...]:
-    """The stages that the recipe asks for, in their order."""
+    """Return the stages of a recipe in their order."""
     if recipe.siamese.alone:
         return ("siamese",)
     first: tuple[StageName, ...] = () if recipe.siamese.kind == "none" else ("siamese",)
-    last: tuple[StageName, ...] = ("all-points",) if has_stretch(recipe) else ()
+    learns_held_out_points = recipe.training.last_stretch and recipe.validation.share
+    last: tuple[StageName, ...] = ("all-points",) if learns_held_out_points else ()
     return (*first, "classifier", *last)
 
 
-def has_stretch(recipe: Recipe) -> bool:
-    """Return True if held-out points are learnt from at the end."""
-    return bool(recipe.training.last_stretch and recipe.validation.share)
+def begin_stage(
+    name: StageName, material: Material, encoder: TextEncoder, steps_before: int, head: Head | None = None
+) -> ActiveStage:
+    """Return a stage at its first step; `head` is the classifier's, which the stage all-points trains on.
 
-
-def pair_dropout(recipe: Recipe) -> float:
-    """What the encoder drops in a siamese stage."""
-    own = recipe.siamese.pair_dropout
-    return recipe.encoder.dropout if own is None else own
-
-
-def begin(
-    name: StageName, material: Material, encoder: TextEncoder, before: int, head: Head | None = None
-) -> Running:
-    """Return a stage at its first step, after so many steps of others; `head` is that of the stage before.
-
-    Only the last stretch goes on with a head. A resumed stretch has none and makes it anew: the checkpoint
-    fills it.
+    A resumed stage all-points gets no head: it makes one, and the checkpoint fills it.
     """
-    running = BEGIN[name](material, encoder, before, head)
-    state = running.training.head.state_dict(prefix="head/")
+    if name == "siamese":
+        stage = _begin_siamese(material, encoder, steps_before)
+    elif name == "classifier":
+        stage = _begin_classifier(material, encoder, steps_before)
+    else:
+        head = _new_head(material, encoder) if head is None else head
+        stage = _begin_all_points(material, encoder, steps_before, head)
+    state = stage.training.head.state_dict(prefix="head/")
     material.ranks.synchronise([tensor for name, tensor in state.items() if not per_label(name)])
-    return running
+    return stage
 
 
-def _classifier(material: Material, encoder: TextEncoder, before: int, head: Head | None) -> Running:
+# ---- stages that train rows
+
+
+def _begin_classifier(material: Material, encoder: TextEncoder, steps_before: int) -> ActiveStage:
     recipe = material.recipe
     encoder.set_dropout(recipe.encoder.dropout)
-    head = assemble_head(recipe, encoder, material.points, material.texts, material.own, material.ranks)
-    labels = _labels(recipe, head_labels(material), material.ranks.world)
-    points = _with_words(material.points, head, material.texts)
-    training = Training(encoder, head, points, _stage(material, labels), before, material.ranks)
-    validate = _validate(material, material.epoch, recipe.validation.patience)
-    return _running("classifier", material, training, labels, validate)
+    head, labels = _new_head(material, encoder), _label_selection(material)
+    points = _with_label_words(material.points, head, material)
+    training = Training(encoder, head, points, _row_stage(material, labels), steps_before, material.ranks)
+    validate = _validation(material, material.epoch, recipe.validation.patience)
+    return _active_row_stage("classifier", material, training, labels, validate)
 
 
-def _all_points(material: Material, encoder: TextEncoder, before: int, head: Head | None) -> Running:
-    """Learn from all training points at low rates, the held-out ones among them, as in the last phase.
+def _begin_all_points(material: Material, encoder: TextEncoder, steps_before: int, head: Head) -> ActiveStage:
+    """Begin to learn from all training points at low rates, as in the classifier's last phase.
 
     A classifier that met label points to its end goes on meeting them, or it would unlearn rare labels.
     """
-    recipe, every = material.recipe, material.every
-    assert every is not None
-    if head is None:
-        head = assemble_head(recipe, encoder, material.points, material.texts, material.own, material.ranks)
-    to_the_end = recipe.targets.label_epochs == 1
-    made = augmented(every, recipe.targets, recipe.seed, recipe.device) if to_the_end else plain(every)
-    made = with_own_labels(made, every, recipe.targets, recipe.seed)
-    points = loop_points(made, material.tokens, recipe.targets)
-    labels = _labels(recipe, head_labels(material), material.ranks.world)
-    stage = _stage(material, labels)
-    steps = max(1, round(recipe.training.last_stretch * stage.order.steps))
-    training = Training(
-        encoder,
-        head,
-        _with_words(points, head, material.texts),
-        replace(
-            stage,
-            order=Order(
-                [Phase(made.phases[0 if to_the_end else 1], steps)], recipe.training.batch, recipe.seed + 1
-            ),
-            encoder=stage.encoder.slowed(STRETCH_RATE),
-            head=stage.head.slowed(STRETCH_RATE),
-            schedule="linear",
-            warm_up=0.0,
-        ),
-        before,
-        material.ranks,
+    recipe, labels = material.recipe, _label_selection(material)
+    classifier = _row_stage(material, labels)
+    steps = max(1, round(recipe.training.last_stretch * classifier.order.steps))
+    points, rows = _all_points(material)
+    stage = replace(
+        classifier,
+        order=Order([Phase(rows, steps)], recipe.training.batch, recipe.seed + 1),
+        encoder=classifier.encoder.slowed(ALL_POINTS_RATE),
+        head=classifier.head.slowed(ALL_POINTS_RATE),
+        schedule="linear",
+        warm_up=0.0,
     )
-    return _running("all-points", material, training, labels, None)
+    points = _with_label_words(points, head, material)
+    training = Training(encoder, head, points, stage, steps_before, material.ranks)
+    return _active_row_stage("all-points", material, training, labels, None)
 
 
-def head_labels(material: Material) -> int:
-    """Return the number of labels of all ranks."""
-    return int(material.points.targets.shape[1])
+def _all_points(material: Material) -> tuple[Points, Ints]:
+    """Return all training points with their label points, and the rows that the stage all-points meets."""
+    recipe, every = material.recipe, material.all_points
+    meets_label_points = recipe.targets.label_epochs == 1
+    if meets_label_points:
+        augmented = with_label_points(every, recipe.targets, recipe.seed, recipe.device)
+    else:
+        augmented = without_label_points(every)
+    augmented = with_own_label_points(augmented, every, recipe.targets, recipe.seed)
+    points = points_for_loop(augmented, material.tokens, recipe.targets)
+    return points, augmented.phases[0 if meets_label_points else 1]
 
 
-def _with_words(points: Points, head: Head, texts: LabelTexts | None) -> Points:
-    """Return the points with the words of label texts, where rows are made of those."""
-    if isinstance(head, Composed) and texts is not None:
-        return replace(points, label_words=texts.words())
+def _new_head(material: Material, encoder: TextEncoder) -> Head:
+    points, own = material.points, material.own_labels
+    return assemble_head(material.recipe, encoder, points, material.texts, own, material.ranks)
+
+
+def _label_selection(material: Material) -> LabelSelection:
+    options, num_labels = material.recipe.labels, material.num_labels
+    if options.kind == "shortlist":
+        return Shortlist(num_labels, options.random, material.recipe.seed)
+    return Every(num_labels, options.block or num_labels, material.ranks.world)
+
+
+def _with_label_words(points: Points, head: Head, material: Material) -> Points:
+    """Return the points with the words of label texts if the head makes rows of them."""
+    if isinstance(head, Composed) and material.texts is not None:
+        return replace(points, label_words=material.texts.words())
     return points
 
 
-def _running(
-    name: StageName, material: Material, training: Training, labels: LabelSelection, validate: Validate | None
-) -> Running:
-    """Return a stage that trains rows, with what must be made anew from time to time."""
-    recipe, epoch, head = material.recipe, material.epoch, training.head
-    refreshing: list[Hook] = []
-    if isinstance(labels, Shortlist):
-        every, dtype = max(1, recipe.labels.refresh * epoch), DTYPES[recipe.training.precision]
-        refreshing.append(Refresh(labels, recipe.labels.hard, every, dtype))
-    if isinstance(head, Composed) and recipe.head.rows == "frozen":
-        refreshing.insert(0, RefreshRows(head, epoch))
-    return Running(name, training, validate, StageState(labels, validate), epoch, refreshing)
-
-
-def _siamese(material: Material, encoder: TextEncoder, before: int, head: Head | None) -> Running:
-    recipe, texts = material.recipe, material.texts
-    assert texts is not None
-    encoder.set_dropout(pair_dropout(recipe))
-    tokens = torch.from_numpy(texts.tokens[material.own]).to(recipe.device)
-    head = Encoded(encoder, tokens, encoder.dim)
-    made = _pairs(material, texts)
-    check_shares(made.order, material.ranks.world)
-    stage, refreshing = _pair_stage(recipe, made), list(made.refreshing)
-    if (guide := guidance(material.rest, recipe.siamese.guidance)) is not None:
-        guide.refresh(encode_tokens(encoder, texts.tokens))
-        stage = replace(stage, guidance=guide)
-        refreshing.append(RefreshMeans(guide, texts.tokens, made.epoch))
-    points = replace(material.points, label_tokens=texts.tokens)
-    if made.targets is not None:
-        points = replace(points, targets=made.targets)
-    training = Training(encoder, head, points, stage, before, material.ranks)
-    validate = _validate(material, made.epoch, patience=0, keep=False)  # another stage changes the encoder
-    state = StageState(made.order, validate, made.seen)
-    return Running("siamese", training, validate, state, made.epoch, refreshing)
-
-
-def _pairs(material: Material, texts: LabelTexts) -> PairStage:
-    """Return the parts of the siamese stage that the recipe names."""
-    points, options = material.points, material.recipe.siamese
-    alike = (
-        pairs_with_same_text(points.tokens, texts.tokens)
-        if pair_kind(options.kind).meets_every_label
-        else None
-    )
-    return pair_stage(options, points.targets, ~material.made.is_label, material.recipe.seed, alike)
-
-
-def _pair_stage(recipe: Recipe, made: PairStage) -> Stage:
-    options, encoder, training = recipe.siamese, recipe.encoder, recipe.training
-    return Stage(
-        made.order,
-        made.labels,
-        pairs=made.loss,
-        encoder=EncoderOptions(
-            encoder.optimiser,
-            at_batch(options.pair_rate, encoder.optimiser, options.pair_batch, PAIRS_RATED_FOR),
-            options.pair_words_rate,
-            encoder.weight_decay,
-        ),
-        schedule=options.pair_schedule,
-        warm_up=options.pair_warm_up,
-        clip=training.clip,
-        dtype=DTYPES[training.precision],
-        seed=recipe.seed,
-        micro_batch=_pair_micro_batch(recipe),
-        seen=made.seen,
-    )
-
-
-def _pair_micro_batch(recipe: Recipe) -> int:
-    """Return how many texts are read at once: all label texts together would not fit."""
-    every = pair_kind(recipe.siamese.kind).meets_every_label and encoder_kind(recipe.encoder.kind).pretrained
-    return recipe.training.micro_batch or (TEXTS_AT_ONCE if every else 0)
-
-
-Begin = Callable[[Material, TextEncoder, int, Head | None], Running]
-BEGIN: dict[StageName, Begin] = {
-    "siamese": _siamese,
-    "classifier": _classifier,
-    "all-points": _all_points,
-}
-
-
-def _validate(material: Material, epoch: int, patience: int, keep: bool = True) -> Validate | None:
-    if material.held is None:
-        return None
-    options = replace(material.recipe.validation, patience=patience)
-    return Validate(material.held, options, max(1, round(options.every * epoch)), keep)
-
-
-def _labels(recipe: Recipe, num_labels: int, world: int) -> LabelSelection:
-    if recipe.labels.kind == "shortlist":
-        return Shortlist(num_labels, recipe.labels.random, recipe.seed)
-    return Every(num_labels, recipe.labels.block or num_labels, world)
-
-
-def _stage(material: Material, labels: LabelSelection) -> Stage:
+def _row_stage(material: Material, labels: LabelSelection) -> Stage:
+    """Return order, labels, rates and further options of a stage that trains rows."""
     recipe = material.recipe
     encoder, head, training = recipe.encoder, recipe.head, recipe.training
-    met = order(material.made, recipe, material.epoch)
-    check_order(met, encoder)
-    check_shares(met, material.ranks.world)
+    order = point_order(material.augmented, recipe, material.epoch)
+    check_order(order, encoder)
+    check_shares(order, material.ranks.world)
     return Stage(
-        met,
+        order,
         labels,
         encoder=EncoderOptions(
             encoder.optimiser,
             at_batch(encoder.rate, encoder.optimiser, training.batch),
-            encoder.words_rate,  # by Adam, whatever moves the layers
+            encoder.words_rate,  # always of Adam
             encoder.weight_decay,
         ),
         head=RowOptions(
@@ -333,168 +244,108 @@ def _stage(material: Material, labels: LabelSelection) -> Stage:
         seed=recipe.seed,
         micro_batch=training.micro_batch,
         frozen=encoder.frozen,
-        mix=mix_of(recipe),
-        glas=glas_of(material.rest, recipe),
+        mix=_mixup(recipe),
+        glas=glas_regulariser(material.rest, recipe.baselines.glas),
     )
 
 
-PAIRS: dict[MixName, Callable[[int, np.random.Generator], MixPairs]] = {
-    "mixup": each_other,
-    "label-mixup": first_with_second_half,
-}
-
-
-def mix_of(recipe: Recipe) -> MixUp | None:
-    """How the vectors of a batch are mixed."""
+def _mixup(recipe: Recipe) -> MixUp | None:
     options = recipe.baselines
-    return None if options.mix == "none" else MixUp(PAIRS[options.mix], options.mix_alpha, recipe.seed)
+    return None if options.mix == "none" else MixUp(MIXES[options.mix], options.mix_alpha, recipe.seed)
 
 
-def glas_of(rest: Dataset, recipe: Recipe) -> Glas | None:
-    """The regulariser with the similarities of the training points' labels."""
-    if not recipe.baselines.glas:
+def glas_regulariser(rest: Dataset, weight: float) -> Glas | None:
+    """Return the regulariser with the similarities of the training points' labels; None without a weight."""
+    if not weight:
         return None
     targets = label_graph(rest, GraphOptions(targets="glas", delta=0.0)).matrix
-    # GLaS targets are sigmoids of S, so that S is their logit.
+    # GLaS targets are sigmoids of S, so S is their logit.
     data = logit(targets.data.astype(np.float64)).astype(np.float32)
-    similarity = csr_array((data, targets.indices, targets.indptr), shape=targets.shape)
-    return Glas(similarity, recipe.baselines.glas)
+    return Glas(csr_array((data, targets.indices, targets.indptr), shape=targets.shape), weight)
 
 
-@contextmanager
-def kept(folder: Path, material: Material) -> Iterator[Checkpoints]:
-    """Where the encoder of this run's first stage lies, or is to lie; who else wants it waits meanwhile."""
-    key = _key(material)
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / f"{key}.lock"):
-        yield Checkpoints(folder / key)
+def _active_row_stage(
+    name: StageName, material: Material, training: Training, labels: LabelSelection, validate: Validate | None
+) -> ActiveStage:
+    recipe, epoch, head = material.recipe, material.epoch, training.head
+    refreshing: list[Hook] = []
+    if isinstance(head, Composed) and recipe.head.rows == "frozen":
+        refreshing.append(Periodic(epoch, lambda _: head.refresh()))
+    if isinstance(labels, Shortlist):
+        steps, dtype = max(1, recipe.labels.refresh * epoch), DTYPES[recipe.training.precision]
+        refreshing.append(Periodic(steps, partial(refresh_shortlist, labels, recipe.labels.hard, dtype)))
+    return ActiveStage(name, training, validate, StageState(labels, validate), epoch, refreshing)
 
 
-def _key(material: Material) -> str:
-    """What the stage depends on: settings of its own, the points that take part in it, label texts."""
-    recipe, points, texts = material.recipe, material.points, material.texts
+# ---- the stage that trains the encoder on pairs
+
+
+def _begin_siamese(material: Material, encoder: TextEncoder, steps_before: int) -> ActiveStage:
+    recipe, texts = material.recipe, material.texts
     assert texts is not None
-    own = np.flatnonzero(~material.made.is_label | recipe.siamese.label_points)
-    targets = points.targets[own]
-    encoder = replace(recipe.encoder, rate=0.0, words_rate=0.0, frozen=False, dropout=pair_dropout(recipe))
-    settings = {
-        "seed": recipe.seed,
-        "device": recipe.device,
-        "text": to_dict(recipe.text),
-        "encoder": to_dict(encoder),
-        "siamese": to_dict(replace(recipe.siamese, pair_dropout=None)),
-        "precision": recipe.training.precision,
-        "clip": recipe.training.clip,
-        "validation": to_dict(recipe.validation),
-    }
-    arrays = (targets.data, targets.indices, targets.indptr, points.tokens[own], texts.tokens)
-    return fingerprint(settings, *(np.ascontiguousarray(each).data for each in arrays))[:24]
+    encoder.set_dropout(recipe.pair_dropout)
+    tokens = torch.from_numpy(texts.tokens[material.own_labels]).to(recipe.device)
+    pairs = _pairs(material)
+    check_shares(pairs.order, material.ranks.world)
+    stage, refreshing = _pair_stage(recipe, pairs), list(pairs.refreshing)
+    if recipe.siamese.guidance:
+        graph = label_graph(material.rest, GraphOptions(GUIDING_TARGETS)).matrix
+        guidance = Guidance(graph, recipe.siamese.guidance)
+        guidance.refresh(encode_tokens(encoder, texts.tokens))
+        stage = replace(stage, guidance=guidance)
+        refreshing.append(Periodic(pairs.epoch, partial(refresh_means, guidance, texts.tokens)))
+    points = replace(material.points, label_tokens=texts.tokens)
+    if pairs.targets is not None:
+        points = replace(points, targets=pairs.targets)
+    head = Encoded(encoder, tokens, encoder.dim)
+    training = Training(encoder, head, points, stage, steps_before, material.ranks)
+    validate = _validation(
+        material, pairs.epoch, patience=0, keep=False
+    )  # the next stage changes the encoder
+    state = StageState(pairs.order, validate, pairs.seen)
+    return ActiveStage("siamese", training, validate, state, pairs.epoch, refreshing)
 
 
-# Of the index: lists by the root of L, those searched, k-means rounds, rows that k-means wants for each list.
-LISTS_PER_ROOT, PROBES, ROUNDS, PER_LIST = 4, 8, 5, 39
-BestLabels = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]  # ids and scores, N x number
-ASKED = 1 << 16  # points looked up at once
+def _pairs(material: Material) -> PairStage:
+    """Return order, labels and loss of the pairs that the recipe names."""
+    points, options, texts = material.points, material.recipe.siamese, material.texts
+    assert texts is not None
+    every = pair_kind(options.kind).meets_every_label
+    same_text = pairs_with_same_text(points.tokens, texts.tokens) if every else None
+    is_point = ~material.augmented.is_label
+    return pair_stage(options, points.targets, is_point, material.recipe.seed, same_text)
 
 
-class Refresh:
-    """Hook that gives a shortlist new hard negatives every few steps."""
-
-    def __init__(self, shortlist: Shortlist, hard: int, every: int, dtype: torch.dtype) -> None:
-        self.shortlist, self.hard, self.steps, self.dtype = shortlist, hard, every, dtype
-
-    def every(self, training: Training) -> int:
-        """Number of steps between two look-ups."""
-        return self.steps
-
-    def __call__(self, training: Training) -> bool:
-        """Look up; never ends the training."""
-        if self.hard and training.step < training.steps:
-            tokens, ranks = training.points.tokens, training.ranks
-            vectors = ranks.gather(
-                encode_tokens(training.encoder, tokens[ranks.share(len(tokens))]), len(tokens)
-            )
-            head, own = training.head.plain(), ranks.share(self.shortlist.num_labels)
-            hard = min(self.hard, self.shortlist.num_labels)
-            ids, scores = _likeliest(vectors, head, hard, self.dtype)
-            some = (slice(start, start + ASKED) for start in range(0, len(ids), ASKED))
-            found = [merge_best_labels(ranks, ids[rows], scores[rows], own)[0] for rows in some]
-            self.shortlist.refresh(np.concatenate(found).astype(np.int32))
-        return False
+def _pair_stage(recipe: Recipe, pairs: PairStage) -> Stage:
+    options, encoder, training = recipe.siamese, recipe.encoder, recipe.training
+    return Stage(
+        pairs.order,
+        pairs.labels,
+        pairs=pairs.loss,
+        encoder=EncoderOptions(
+            encoder.optimiser,
+            at_batch(options.pair_rate, encoder.optimiser, options.pair_batch, PAIRS_RATED_FOR),
+            options.pair_words_rate,
+            encoder.weight_decay,
+        ),
+        schedule=options.pair_schedule,
+        warm_up=options.pair_warm_up,
+        clip=training.clip,
+        dtype=DTYPES[training.precision],
+        seed=recipe.seed,
+        micro_batch=_pair_micro_batch(recipe),
+        seen=pairs.seen,
+    )
 
 
-class RefreshRows:
-    """Hook that makes the frozen rows of label texts anew every few steps."""
-
-    def __init__(self, head: Composed, every: int) -> None:
-        self.head, self.steps = head, every
-
-    def every(self, training: Training) -> int:
-        """Number of steps between two refreshes."""
-        return self.steps
-
-    def __call__(self, training: Training) -> bool:
-        """Make them; never ends the training."""
-        self.head.refresh()
-        return False
+def _pair_micro_batch(recipe: Recipe) -> int:
+    """Return how many texts are read at once: all label texts together would not fit into memory."""
+    every = pair_kind(recipe.siamese.kind).meets_every_label and encoder_kind(recipe.encoder.kind).pretrained
+    return recipe.training.micro_batch or (TEXTS_AT_ONCE if every else 0)
 
 
-def likeliest(vectors: Tensor, head: Table, number: int, dtype: torch.dtype) -> npt.NDArray[np.int32]:
-    """The labels with the highest scores: by an index on a CPU, by exact products on a GPU."""
-    return _likeliest(vectors, head, min(number, head.num_labels), dtype)[0].astype(np.int32)
-
-
-def _likeliest(vectors: Tensor, head: Table, number: int, dtype: torch.dtype) -> BestLabels:
-    """The same with their scores; -1 and no score where there are fewer labels."""
-    if vectors.device.type == "cpu" and (found := _by_index(vectors, head, number)) is not None:
-        return found
-    return top_k(vectors, head, number, precision=dtype)
-
-
-def _by_index(vectors: Tensor, head: Table, number: int) -> BestLabels | None:
-    """Approximately, by faiss; None where that is not installed."""
-    try:
-        import faiss
-    except ImportError:
+def _validation(material: Material, epoch: int, patience: int, keep: bool = True) -> Validate | None:
+    if material.held is None:
         return None
-    # The bias is one more number of the row, and 1 one more of the vector.
-    rows = np.hstack([head.rows.data.numpy(), head.bias.data.numpy()[:, None]])
-    lists = max(1, min(int(LISTS_PER_ROOT * len(rows) ** 0.5), len(rows) // PER_LIST))
-    flat = faiss.IndexFlatIP(rows.shape[1])
-    index = faiss.IndexIVFFlat(flat, rows.shape[1], lists, faiss.METRIC_INNER_PRODUCT)
-    index.cp.niter = ROUNDS
-    index.train(rows)
-    index.add(rows)
-    index.nprobe = PROBES
-    found = [index.search(_with_one(part.numpy()), number) for part in torch.split(vectors, ASKED)]
-    ids = np.concatenate([each for _, each in found])  # shape: (N, number)
-    return ids, np.where(ids >= 0, np.concatenate([each for each, _ in found]), -np.inf)
-
-
-def _with_one(vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    return np.hstack([vectors, np.ones((len(vectors), 1), dtype=np.float32)])
-
-
-GRAPH = "shrunk"  # targets of the graph that guides, whatever those of the label points are
-
-
-def guidance(rest: Dataset, weight: float) -> Guidance | None:
-    """Return the guidance by the graph of these training points; None without a weight."""
-    return Guidance(label_graph(rest, GraphOptions(GRAPH)).matrix, weight) if weight else None
-
-
-class RefreshMeans:
-    """Hook that makes the means of neighbours anew from time to time."""
-
-    def __init__(self, guide: Guidance, tokens: npt.NDArray[np.int32], every: int) -> None:
-        self.guide, self.tokens, self.steps = guide, tokens, every
-
-    def every(self, training: Training) -> int:
-        """Return the number of steps between two refreshes."""
-        return self.steps
-
-    def __call__(self, training: Training) -> bool:
-        """Make them; never end the training."""
-        if training.step < training.steps:
-            self.guide.refresh(encode_tokens(training.encoder, self.tokens))
-        return False
+    options = replace(material.recipe.validation, patience=patience)
+    return Validate(material.held, options, max(1, round(options.every * epoch)), keep)

@@ -1,4 +1,4 @@
-"""Ways into a run: from Python, into a folder, with targets or the whole model to be chosen first."""
+"""Start a run: from Python or into a folder; choose its targets or the whole model first if asked to."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ from gandalf.model.facts import TEXT_COLUMN
 from gandalf.model.trees import Trees
 from gandalf.model_folder import CHECKPOINTS, SEARCH, read_json
 from gandalf.recipe import Recipe
-from gandalf.runs.candidates import Teller
+from gandalf.runs.baselines import note_if_behind, score_baselines
 from gandalf.runs.checks import check_run
 from gandalf.runs.folder import (
     CHOICE,
     RunPlace,
-    by_first,
     claimed,
     first_model_names,
     is_finished,
+    on_first_rank,
     prepared_folder,
     remove_first_model,
 )
 from gandalf.runs.remember import train_with_memory
 from gandalf.runs.search import search
-from gandalf.runs.trees import beaten, yardsticks
 from gandalf.runs.validation import Trained, test_scores
 from gandalf.settings import from_dict, override, to_dict
 from gandalf.systems import AUTO, default_system
@@ -48,25 +47,17 @@ from gandalf.train.machine_memory import peak_bytes
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a run left in its folder, and the figures that stand in `metrics.json`."""
+    """A trained model, its figures, and what `metrics.json` holds."""
 
     trained: Trained
     scores: Scores | None  # on the test split
     metrics: dict[str, Any]
     notes: tuple[str, ...] = ()
-    search: dict[str, Any] | None = None  # what was tried, and why this was chosen
+    search: dict[str, Any] | None = None  # the table of a search
 
 
-@dataclass(frozen=True)
-class Told:
-    """Who is told of a run while it goes on."""
-
-    choice: Callable[[dict[str, Any]], None] = lambda table: None  # the table that targets were chosen from
-    search: Callable[[str], None] = lambda line: None  # what a search tries and finds
-
-
-WHOLE_NAMES = {"targets": "targets.targets"}  # the last part of this name is a table's too
-_NOT_FINITE = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}  # JSON's names, and those of settings
+FULL_NAMES = {"targets": "targets.targets"}  # where the short name is also a table of settings
+_NOT_FINITE = {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}  # as JSON and as settings write them
 
 
 def train(
@@ -98,38 +89,38 @@ def train(
     if recipe is None:
         recipe = default_system([*settings, *changes])
     start = recipe_of(recipe) if isinstance(recipe, str) else recipe
-    asked = changed(start, *settings, **changes)
+    wanted = changed(start, *settings, **changes)
     if out is None and (resume or overwrite):
         raise DataError("without a folder there is nothing to resume or overwrite", remedy="name it: out=...")
     folder = None if out is None else Path(out)
     place = RunPlace(folder, resume, tell=tell, listeners=tuple(listeners), trackers=tuple(trackers))
     if out is not None:
-        return train_to_folder(splits, asked, place, overwrite=overwrite).trained
-    if asked.system == AUTO:
-        return search(splits, asked, place).trained
-    if asked.targets.targets == "auto":
+        return train_to_folder(splits, wanted, place, overwrite=overwrite).trained
+    if wanted.system == AUTO:
+        return search(splits, wanted, place).trained
+    if wanted.targets.targets == "auto":
         from gandalf.runs.choose import choose
 
-        asked = choose(splits, asked).recipe
-    return train_with_memory(splits, asked, place)
+        wanted = choose(splits, wanted).recipe
+    return train_with_memory(splits, wanted, place)
 
 
 def changed(recipe: Recipe, *settings: str, **changes: object) -> Recipe:
-    """The recipe with some settings changed: first the keywords, then those written as `key=value`."""
-    given = [f"{WHOLE_NAMES.get(name, name)}={_written(value)}" for name, value in changes.items()]
+    """Return the recipe after changes: first the keywords, then the settings written as `key=value`."""
+    given = [f"{FULL_NAMES.get(name, name)}={_as_setting(value)}" for name, value in changes.items()]
     return override(recipe, [*given, *settings])
 
 
-def _written(value: object) -> str:
+def _as_setting(value: object) -> str:
     if value is None:
         return "none"
     if isinstance(value, str | Path):
         return str(value)
-    text = json.dumps(value, default=_number)
+    text = json.dumps(value, default=_plain_number)
     return _NOT_FINITE.get(text, text)
 
 
-def _number(value: Any) -> Any:  # noqa: ANN401  NumPy's and torch's numbers, which JSON does not know
+def _plain_number(value: Any) -> Any:  # noqa: ANN401  a number of NumPy or PyTorch, which JSON does not know
     if hasattr(value, "item"):
         return value.item()
     raise DataError(f"a setting cannot be {value!r:.60}")
@@ -139,8 +130,8 @@ def _as_splits(data: Any, table: dict[str, Any]) -> Splits:  # noqa: ANN401  wha
     if not isinstance(data, Splits | Dataset):
         splits = load(data, **cast(TableArguments, table))
     elif table:
-        said, kind = argument(next(iter(table))), type(data).__name__
-        what = f"{said} says how data is read, and a {kind} is read already"
+        option, kind = argument(next(iter(table))), type(data).__name__
+        what = f"{option} says how data is read, and a {kind} is read already"
         raise DataError(what, remedy="give it to gandalf.load")
     else:
         splits = Splits(train=data) if isinstance(data, Dataset) else data
@@ -150,10 +141,8 @@ def _as_splits(data: Any, table: dict[str, Any]) -> Splits:  # noqa: ANN401  wha
     return splits
 
 
-def train_to_folder(
-    splits: Splits, recipe: Recipe, place: RunPlace, *, overwrite: bool = False, told: Told | None = None
-) -> Outcome:
-    """Train by the recipe, choosing its targets first where it says `auto`, and leave a model folder."""
+def train_to_folder(splits: Splits, recipe: Recipe, place: RunPlace, *, overwrite: bool = False) -> Outcome:
+    """Train by the recipe and write a model folder; choose targets first if they are `auto`."""
     folder = place.folder
     if folder is None:
         raise DataError("a run that is to leave a model needs a folder")
@@ -161,90 +150,89 @@ def train_to_folder(
         if place.resume and is_finished(folder):
             what = "is finished, and there is nothing to resume"
             raise DataError(what, remedy="load it with load_model", file=folder)
-        return train_claimed(splits, recipe, place, told or Told())
+        return train_claimed(splits, recipe, place)
 
 
-def train_claimed(splits: Splits, recipe: Recipe, place: RunPlace, told: Told) -> Outcome:
-    """Train in a folder that is claimed already and holds no finished run, unless it may be removed.
+def train_claimed(splits: Splits, recipe: Recipe, place: RunPlace) -> Outcome:
+    """Train into a folder that is claimed already; remove what a former run left there, unless it is resumed.
 
-    Of several ranks the first writes what is not checkpoints.
+    Of several ranks, rank 0 writes everything but the other ranks' checkpoints.
     """
     folder, ranks = place.folder, place.ranks
     assert folder is not None
     check_run(recipe, splits.train, ranks.world)
-    place.say_empty(splits.train.texts or ())
+    place.tell_empty(splits.train.texts or ())
     if recipe.system == AUTO:
-        return _searched(splits, recipe, place, told)
-    with by_first(ranks, lambda: prepared_folder(folder, recipe, fresh=not place.resume)):
-        chosen, table = _chosen(splits, recipe, folder)
+        return _search_in(folder, splits, recipe, place)
+    with on_first_rank(ranks, lambda: prepared_folder(folder, recipe, fresh=not place.resume)):
+        chosen, table = _with_chosen_targets(splits, recipe, folder)
         if table is not None:
-            told.choice(table)
+            place.tell_targets(table)
         trained = train_with_memory(splits, chosen, place)
     if ranks.rank:
         return Outcome(trained, None, {})
-    beside, notes = _yardsticks(trained, recipe.seed)
-    more = {} if table is None else {"choice": table}
-    return _finished(folder, trained, splits, more | beside, notes)
+    baselines, notes = _compare_with_baselines(trained, recipe.seed)
+    choice = {} if table is None else {"choice": table}
+    return _finish(folder, trained, splits, choice | baselines, notes)
 
 
-def _searched(splits: Splits, recipe: Recipe, place: RunPlace, told: Told) -> Outcome:
-    """Search for the best model; the first usable one is in the folder while the search goes on."""
-    folder = place.folder
-    assert folder is not None
+def _search_in(folder: Path, splits: Splits, recipe: Recipe, place: RunPlace) -> Outcome:
+    """Search for the best model; while the search goes on, the folder holds the first usable model."""
     with prepared_folder(folder, recipe, fresh=not place.resume):
         mark = folder / CHECKPOINTS / SEARCH
         mark.parent.mkdir(exist_ok=True)
         with written(mark) as file:
             json.dump({"asked": to_dict(recipe)}, file)
-        found = search(splits, recipe, place, Teller(told.search, partial(_write_first, folder)))
-    if isinstance(found.trained.model, Trees):  # its files have the names of the first model's
+        place = replace(place, take_first_model=partial(_write_first_model, folder))
+        found = search(splits, recipe, place)
+    if isinstance(found.trained.model, Trees):  # its files have the same names as the first model's
         remove_first_model(folder)
-    outcome = _finished(folder, found.trained, splits, {"search": found.table}, found.notes)
+    outcome = _finish(folder, found.trained, splits, {"search": found.table}, found.notes)
     if not isinstance(found.trained.model, Trees):
         for name in first_model_names(folder):
             remove(folder / name)
     return replace(outcome, search=found.table)
 
 
-def _write_first(folder: Path, part: Part) -> None:
+def _write_first_model(folder: Path, part: Part) -> None:
     remove_first_model(folder)
     write_model(part, folder)
 
 
-def _finished(
+def _finish(
     folder: Path, trained: Trained, splits: Splits, more: dict[str, Any], notes: tuple[str, ...]
 ) -> Outcome:
     """Score the model on the test split, write it, and remove what only an unfinished run needs."""
-    scores, failed = _scores(trained, splits)
+    scores, failed = _test_scores(trained, splits)
     if splits.text_column is not None:
         trained.model.config[TEXT_COLUMN] = splits.text_column  # where `gandalf predict` looks for texts
     metrics = _metrics(trained, scores) | more
     stale = () if isinstance(trained.model, Trees) else first_model_names(folder)
     write_model(trained.model, folder, metrics=metrics, stale=stale)
     sync_folder(folder, spare=(CHECKPOINTS,))
-    remove(folder / CHECKPOINTS)  # only now: until the model is on the disk, they are all there is
+    remove(folder / CHECKPOINTS)  # only now that the model is on the disk
     return Outcome(trained, scores, metrics, (*notes, *failed))
 
 
-def _yardsticks(trained: Trained, seed: int) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return what cheap models reach on the same held-out points, and a note where they are ahead."""
+def _compare_with_baselines(trained: Trained, seed: int) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the baselines' figures on the same held-out points, and a note if a baseline is ahead."""
     if trained.held is None:
         return {}, ()
-    rivals, notes = yardsticks([trained.held.splits], seed)
-    behind = beaten(trained.held.evaluated(), rivals)
-    found = {"baselines": [each.as_dict() for each in rivals]}
+    baselines, notes = score_baselines([trained.held.splits], seed)
+    behind = note_if_behind(trained.held.evaluated(), baselines)
+    found = {"baselines": [each.as_dict() for each in baselines]}
     return found, (*notes, *([] if behind is None else [behind]))
 
 
-def _chosen(splits: Splits, recipe: Recipe, folder: Path) -> tuple[Recipe, Any]:
-    """The recipe with its targets chosen, and the table they were chosen from; once for a run."""
+def _with_chosen_targets(splits: Splits, recipe: Recipe, folder: Path) -> tuple[Recipe, Any]:
+    """Return the recipe with chosen targets and the table of the choice; a resumed run keeps its choice."""
     if recipe.targets.targets != "auto":
         return recipe, None
     path, asked = folder / CHECKPOINTS / CHOICE, to_dict(recipe)
     if path.is_file():
-        made = read_json(path)
-        if made.get("asked") == json.loads(json.dumps(asked)):
-            return from_dict(Recipe, made["recipe"], file=path), made["table"]
+        kept = read_json(path)
+        if kept.get("asked") == json.loads(json.dumps(asked)):
+            return from_dict(Recipe, kept["recipe"], file=path), kept["table"]
     from gandalf.runs.choose import choose
 
     choice = choose(splits, recipe)
@@ -254,8 +242,8 @@ def _chosen(splits: Splits, recipe: Recipe, folder: Path) -> tuple[Recipe, Any]:
     return choice.recipe, choice.table
 
 
-def _scores(trained: Trained, splits: Splits) -> tuple[Scores | None, tuple[str, ...]]:
-    """Figures on the test split; what is wrong with that must not cost a trained model."""
+def _test_scores(trained: Trained, splits: Splits) -> tuple[Scores | None, tuple[str, ...]]:
+    """Return the figures on the test split; return a note if it fails, so that the model is still written."""
     try:
         return test_scores(trained.model, splits), ()
     except (DataError, MemoryError, torch.OutOfMemoryError) as error:
@@ -264,7 +252,7 @@ def _scores(trained: Trained, splits: Splits) -> tuple[Scores | None, tuple[str,
 
 
 def _metrics(trained: Trained, scores: Scores | None) -> dict[str, Any]:
-    """Test figures as `gandalf evaluate --json` prints them, and the course of the training beside them."""
+    """Return test figures as `gandalf evaluate --json` prints them, and the course of the training."""
     training = {
         "points": trained.points,
         "label_points": trained.label_points,

@@ -1,4 +1,4 @@
-"""Figures of a model: while it learns, of held-out points afterwards, against others, and of a test split."""
+"""Score a model: on held-out points while it learns and afterwards, against others, on the test split."""
 
 from __future__ import annotations
 
@@ -31,33 +31,35 @@ from gandalf.train.loop import Training
 from gandalf.train.parallel.gather import merge_best_labels
 from gandalf.train.parallel.ranks import ONE, Ranks
 
-PLACES = 20  # labels looked at of each point; the filter has been applied before
-MOST_KEPT = 2 << 30  # bytes of weights that are copied without being asked for
-FIGURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "C@5")
+PLACES = 20  # labels of each point that figures look at, after the filter
+MOST_KEPT = 2 << 30  # bytes of weights that are copied even without patience
+FIGURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5", "C@5")  # of a validation
+DECIDING = ("P@1", "PSP@5")  # figures whose mean decides; PSP@5 counts rare labels more
+KEY_FIGURES = (*DECIDING, "C@5")  # that tables and messages show
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """Held-out points as the model reads them."""
+class HeldOutPoints:
+    """Held-out points as a network reads them."""
 
     splits: Splits  # the rest as `train`, the held points as `test`
-    tokens: npt.NDArray[np.int32]  # N x T
+    tokens: npt.NDArray[np.int32]  # H x T
 
     @staticmethod
-    def of(rest: Dataset, held: Dataset, tokens: Tokens, name: str) -> Held:
-        """Points held out of a data set of that name, which the propensities' constants go by."""
-        return Held(Splits(train=rest, test=held, name=name), token_table(tokens, held.texts or []))
+    def of(rest: Dataset, held: Dataset, tokens: Tokens, name: str) -> HeldOutPoints:
+        """Return the points held out of a data set; its name decides the constants of propensities."""
+        return HeldOutPoints(Splits(train=rest, test=held, name=name), token_table(tokens, held.texts or []))
 
     @property
     def targets(self) -> csr_array:
-        """What the held points are asked for."""
+        """The targets of the held-out points."""
         assert self.splits.test is not None
         return self.splits.test.targets
 
-    def top(
+    def best_labels(
         self, encoder: nn.Module, head: Table, k: int = PLACES, ranks: Ranks = ONE
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """The best labels of the held points, its filter applied."""  # shape: (N, k), (N, k)
+        """Return the k best labels of each point and their scores, after the filter."""  # shape: (H, k) each
         assert self.splits.test is not None
         num_labels, exclude = self.targets.shape[1], self.splits.test.exclude
         own = ranks.share(num_labels)
@@ -67,32 +69,32 @@ class Held:
         return merge_best_labels(ranks, *top_k(vectors, head, min(k, num_labels), exclude=exclude), own)
 
     def scores(self, encoder: nn.Module, head: Table, ranks: Ranks = ONE) -> Scores:
-        """All figures."""
-        return evaluate(self.top(encoder, head, ranks=ranks), self.splits)
+        """Return all figures."""
+        return evaluate(self.best_labels(encoder, head, ranks=ranks), self.splits)
 
 
 class Validate:
-    """Hook that scores the held points, keeps the best weights and, with patience, stops in time.
+    """Hook that scores the held-out points, keeps the best weights and, with patience, ends the stage.
 
-    The start is the first of the validations, so no run ends worse than it began. Without patience the last
+    The first validation scores the start, so no run ends worse than it began. Without patience the last
     weights stay unless earlier ones were better by more than the standard error of the figure: the best of
     many validations on few points is luck.
     """
 
-    def __init__(self, held: Held, options: Validation, every: int, keep: bool = True) -> None:
+    def __init__(self, held: HeldOutPoints, options: Validation, every: int, keep: bool = True) -> None:
         self.held, self.options, self.steps, self.keep = held, options, every, keep
         self.history: list[dict[str, Any]] = []
-        self.best: dict[str, Tensor] | None = None  # weights, in the host's memory
-        self.points = 0  # that decide
+        self.best: dict[str, Tensor] | None = None  # the best weights, in the host's memory
+        self.points = 0  # number of points that decide
 
     def every(self, training: Training) -> int:
-        """Number of steps between two validations."""
+        """Return the number of steps between two validations."""
         return self.steps
 
     def __call__(self, training: Training) -> bool:
-        """Score; True when the figure has not risen for too long."""
+        """Score the held-out points; return True if patience has run out."""
         scores = self.held.scores(training.encoder, training.head.plain(), training.ranks)
-        part = judged(scores, self.options.texts)
+        part = deciding_subset(scores, self.options.texts)
         if self.options.metric not in part.values:
             raise DataError(f"there is no figure {self.options.metric!r}", remedy=f"try {', '.join(FIGURES)}")
         figures = {name: scores[name] for name in FIGURES}
@@ -104,12 +106,12 @@ class Validate:
         value = part.values[self.options.metric]
         self.history.append({"step": training.all_steps, "value": value, **figures, **of_parts})
         self.points = part.points
-        if self.place == len(self.history) - 1 and self._keeps(training):
+        if self.best_place == len(self.history) - 1 and self._copies_weights(training):
             self.best = {name: tensor.cpu().clone() for name, tensor in training.weights().items()}
         return self.over
 
-    def _keeps(self, training: Training) -> bool:
-        """Return True if the best weights get a copy: always with patience, else up to MOST_KEPT bytes."""
+    def _copies_weights(self, training: Training) -> bool:
+        """Return True if the best weights are copied: always with patience, else up to MOST_KEPT bytes."""
         if not self.keep:
             return False
         size = sum(each.numel() * each.element_size() for each in training.weights().values())
@@ -124,37 +126,37 @@ class Validate:
         return len(values) - 1 - int(np.argmax(values)) >= self.options.patience
 
     @property
-    def place(self) -> int:
-        """Which validation was the best, the first of equals."""
+    def best_place(self) -> int:
+        """Place of the best validation in the history, the first of equals."""
         return int(np.argmax([each["value"] for each in self.history]))
 
     def restore(self, training: Training) -> None:
-        """Put the best weights back if they are to be kept, and mark their validation as `kept`."""
+        """Restore the best weights if the last are worse by more than noise; mark their validation `kept`."""
         if self.best is None or not self.history:
             return
-        found, last = self.history[self.place], self.history[-1]
-        value = float(found["value"])
+        best, last = self.history[self.best_place], self.history[-1]
+        value = float(best["value"])
         noise = max(value * (100 - value), 0.0) ** 0.5 / max(self.points, 1) ** 0.5
         if self.options.patience or value - float(last["value"]) > noise:
             training.load_weights(self.best)
-            found["kept"] = True
+            best["kept"] = True
 
 
-FEW = 100  # held-out points: a share with fewer decides nothing, and all points decide instead
+FEW = 100  # held-out points: a subset with fewer decides nothing
 TEXTS: dict[Judged, str] = {"new": "new texts", "label": "texts of labels", "all": "all texts"}
 
 Model = TypeVar("Model", bound=Hashable)
 
 
-def judged(scores: Scores, texts: Judged) -> SubsetFigures:
-    """The part of the points that decides, or all where it is too small to decide anything."""
+def deciding_subset(scores: Scores, texts: Judged) -> SubsetFigures:
+    """Return the figures on the subset that decides, or on all points if it has fewer than FEW."""
     part = {"new": scores.new_text, "label": scores.label_text, "all": scores.filtered}[texts]
     return scores.filtered if part is None or part.points < FEW else part
 
 
 @dataclass(frozen=True)
 class Judge:
-    """By which figure and on which of the held-out points models are compared."""
+    """Compare models by one figure, on all held-out points or a subset of them."""
 
     metric: str
     texts: Judged
@@ -162,26 +164,26 @@ class Judge:
 
     @staticmethod
     def of(scores: Scores, options: Validation) -> Judge:
-        """All points decide where there are too few of those that are to."""
-        part = judged(scores, options.texts)
+        """Return the judge that the options ask for; use all points if the subset has fewer than FEW."""
+        part = deciding_subset(scores, options.texts)
         return Judge(options.metric, "all" if part is scores.filtered else options.texts, part.points)
 
     @property
     def by(self) -> str:
-        """What decides, in words."""
+        """The figure and the points, in words."""
         return f"{self.metric} on {TEXTS[self.texts]}"
 
     def difference(self, one: Scores, other: Scores) -> Difference:
-        """One minus other, and how far that may be noise."""
+        """Return one minus other, with its confidence interval."""
         found = compare(one, other)
         part = {"new": found.new_text, "label": found.label_text, "all": found.every}[self.texts]
         assert part is not None
         return part[self.metric]
 
     def best(self, scores: Mapping[Model, Scores], start: Model) -> Model:
-        """The model that beats the one to start from by more than noise, and most so; else that one.
+        """Return the model with the largest gain over `start` beyond noise, or `start` if there is none.
 
-        Held-out points are few, and whatever came first on them would else be luck.
+        Held-out points are few, so without this rule the best model would be a matter of luck.
         """
         found = {each: self.difference(scores[each], scores[start]) for each in scores if each != start}
         better = {each: gain.difference for each, gain in found.items() if gain.low > 0}
@@ -192,7 +194,7 @@ TOP = 100  # labels predicted for each test point, after its filter
 
 
 def test_scores(model: Part, splits: Splits) -> Scores | None:
-    """How well the model does on the test split, if there is one; None otherwise."""
+    """Return the figures on the test split; None without a test split."""
     if splits.test is None:
         return None
     ids, scores = test_predictions(model, splits)
@@ -200,35 +202,39 @@ def test_scores(model: Part, splits: Splits) -> Scores | None:
 
 
 def test_predictions(model: Part, splits: Splits) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """The best labels of the test points and their scores, with some that the filter will take."""
+    """Return the best labels of the test points and their scores, before the filter if it takes few."""
     test = test_points(splits)
     texts, _ = test.need_texts("testing")
     spare = 0 if test.exclude is None else int(np.diff(test.exclude.indptr).max(initial=0))
-    # With as many labels to spare as the filter takes at most, `evaluate` applies it and tells the figures
-    # without it too. Where it takes very many, lists would be too long, and it is applied first.
+    # With `spare` more labels in each list, `evaluate` can apply the filter and also score without it. If the
+    # filter takes very many labels, the lists would be too long, so it is applied first.
     first = test.exclude if spare > TOP else None
     k = min(TOP + (spare if first is None else 0), model.num_labels)
     return Predictor(model).predict(texts, k, first)
 
 
-def test_figures(model: Part, splits: Splits) -> dict[str, Any] | None:
-    """The same as plain numbers."""
-    scores = test_scores(model, splits)
-    return None if scores is None else scores.as_dict()
+def key_figures(scores: Scores) -> dict[str, float]:
+    """Return the figures that tables show, by name."""
+    return {name: scores[name] for name in KEY_FIGURES}
+
+
+def objective(scores: Scores) -> float:
+    """Return the mean of the deciding figures, which a search and a mix maximise."""
+    return sum(scores[name] for name in DECIDING) / len(DECIDING)
 
 
 @dataclass(frozen=True, eq=False)
 class HeldAnswers:
-    """What a model said of held-out points before it learnt from them, and what is true of them."""
+    """Answers of a model to held-out points, before it learns from these points, and their targets."""
 
     splits: Splits  # the rest as `train`, the held points as `test`
-    ids: npt.NDArray[np.int64]  # best labels of each held point, the filter applied; shape: (H, k)
+    ids: npt.NDArray[np.int64]  # best labels of each held-out point after the filter; shape: (H, k)
     scores: npt.NDArray[np.float32]  # before calibration; shape: (H, k)
     calibration: Calibration
 
     @property
     def held(self) -> Dataset:
-        """The held points."""
+        """The held-out points."""
         assert self.splits.test is not None
         return self.splits.test
 
@@ -238,12 +244,14 @@ class HeldAnswers:
         return self.calibration(self.scores)
 
     def evaluated(self) -> Scores:
-        """Return all figures on the held points."""
+        """Return all figures on the held-out points."""
         return evaluate((self.ids, self.scores), self.splits)
 
 
-def answers_of(splits: Splits, ids: npt.NDArray[np.int64], scores: npt.NDArray[np.float32]) -> HeldAnswers:
-    """Return answers for the test points of `splits`, calibrated by the truth."""
+def calibrated_answers(
+    splits: Splits, ids: npt.NDArray[np.int64], scores: npt.NDArray[np.float32]
+) -> HeldAnswers:
+    """Return answers to the held-out points in `splits.test`, with a calibration fitted to their targets."""
     assert splits.test is not None
     held = splits.test
     calibration = fit_calibration(ids[:, :PLACES], scores[:, :PLACES], held.targets, held.exclude)
@@ -251,37 +259,35 @@ def answers_of(splits: Splits, ids: npt.NDArray[np.int64], scores: npt.NDArray[n
 
 
 def pooled(trials: Sequence[HeldAnswers]) -> HeldAnswers:
-    """Return the answers of models that were trained alike, each on its own held points, as of one model."""
-    one = trials[0]
+    """Join the answers of models of one recipe, each to held-out points of its own."""
+    first = trials[0]
     held = reduce(add, (each.held for each in trials))
     width = min(each.ids.shape[1] for each in trials)
     ids = np.concatenate([each.ids[:, :width] for each in trials])
     scores = np.concatenate([each.scores[:, :width] for each in trials])
-    return answers_of(replace(one.splits, test=held), ids, scores)
+    return calibrated_answers(replace(first.splits, test=held), ids, scores)
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """What a run gives: the model and the course of its training."""
+    """A trained model and the course of its training."""
 
     model: Part
-    history: list[dict[str, Any]]  # of the validations
+    history: list[dict[str, Any]]  # figures of each validation
     seconds: float
     steps: int
     details: dict[str, Any] = field(default_factory=dict)  # of the label graph
-    points: int = 0  # training points that were trained on
+    points: int = 0  # training points that the model learnt from
     label_points: int = 0
-    taken_over: dict[str, Any] | None = None  # of a first stage that another run had made
-    held: HeldAnswers | None = None  # None: no points were held out
-    memory: dict[str, Any] | None = None  # what was tried to make one; None: none was asked for
-    shortened: bool = False  # a stage ended early, since the time was up
+    taken_over: dict[str, Any] | None = None  # facts of a first stage that another run trained
+    held: HeldAnswers | None = None  # None if no points were held out
+    memory: dict[str, Any] | None = None  # memories that were tried; None if the recipe asks for none
+    shortened: bool = False  # True if a deadline ended a stage early
 
     @property
     def kept(self) -> dict[str, Any] | None:
-        """The validation of the weights that were kept: the one marked so, else the last."""
-        last = [
-            each for each in self.history if "stage" not in each
-        ]  # of earlier stages no weights were kept
+        """The validation of the weights of this model; None if its stage had no validation."""
+        last = [each for each in self.history if "stage" not in each]  # without those of earlier stages
         if not last:
             return None
         return next((each for each in last if each.get("kept")), last[-1])

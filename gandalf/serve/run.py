@@ -32,7 +32,7 @@ from gandalf.predict.hnsw import Hnsw
 from gandalf.predict.hnsw_files import stored_or_built
 from gandalf.predict.index import RECALL_AT, IndexSearch, RowsKind
 from gandalf.predict.predictor import Predictor
-from gandalf.runs.prepare import background_of
+from gandalf.runs.graph import background_of
 from gandalf.serve.api import ServerOptions
 from gandalf.serve.app import create_app
 from gandalf.serve.connection import Connection

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -33,6 +34,23 @@ class Hook(Protocol):
     def __call__(self, training: Training) -> bool:
         """Do the work; return True to end the training."""
         ...
+
+
+@dataclass(frozen=True)
+class Periodic:
+    """Hook that calls an action every so many steps, and never ends the training."""
+
+    steps: int
+    action: Callable[[Training], None]
+
+    def every(self, training: Training) -> int:
+        """Return the number of steps between two calls."""
+        return self.steps
+
+    def __call__(self, training: Training) -> bool:
+        """Call the action."""
+        self.action(training)
+        return False
 
 
 def _go_on(training: Training) -> bool:

@@ -23,7 +23,7 @@ from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.graph.matched_pairs import match
 from gandalf.recipe import Targets, Text
-from gandalf.runs.prepare import augmented, epoch_steps, fit_tokens
+from gandalf.runs.prepare import epoch_steps, fit_tokens, with_label_points
 from gandalf.systems import recipe
 
 LABELS = ["hardware", "accounts", "", "urgent"]
@@ -87,7 +87,7 @@ def test_what_cannot_be_is_refused():
 
 
 def test_a_label_without_a_text_makes_no_point_in_training():
-    made = augmented(small(others=None), Targets(targets="self"), 0)
+    made = with_label_points(small(others=None), Targets(targets="self"), 0)
     assert made.points.texts[3:] == ["hardware", "accounts", "urgent"]
     assert made.is_label.tolist() == [False] * 3 + [True] * 3
 

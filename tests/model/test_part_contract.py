@@ -23,7 +23,7 @@ from gandalf.model_folder import HASHES, SLIM_FACTS
 from gandalf.predict.explain import Explainer, cosines
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.queries import Query, answer
-from gandalf.runs.prepare import background_of
+from gandalf.runs.graph import background_of
 from gandalf.serve.app import create_app
 from gandalf.serve.journal import Journal
 from gandalf.serve.service import Served, Service

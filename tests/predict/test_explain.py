@@ -23,7 +23,7 @@ from gandalf.errors import DataError
 from gandalf.model import load_model
 from gandalf.predict.explain import MOST_WORDS, Explainer, background
 from gandalf.predict.predictor import Predictor
-from gandalf.runs.prepare import background_of
+from gandalf.runs.graph import background_of
 
 done = partial(command_line.done, "explain")
 fails = partial(command_line.fails, "explain")

@@ -16,7 +16,7 @@ triton = pytest.importorskip("triton", reason="needs Triton: make test-kernels")
 from gandalf.predict import fused, predictor  # noqa: E402
 from gandalf.predict.fused import FusedSearch  # noqa: E402
 from gandalf.predict.predictor import Predictor  # noqa: E402
-from gandalf.runs.session import train  # noqa: E402
+from gandalf.runs.session import run_training  # noqa: E402
 
 # The interpreter does things that NumPy advises against.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array:DeprecationWarning")
@@ -65,7 +65,7 @@ def test_many_points_come_in_batches_and_places_without_a_label_are_told(filtere
 
 
 def test_a_predictor_takes_it_where_it_can_and_pays(monkeypatch):
-    model = train(small_splits(), small("training.steps=3")).model
+    model = run_training(small_splits(), small("training.steps=3")).model
     texts = model.label_texts[:20]
     plain = Predictor(model).predict(texts, 4)
     made_of = []

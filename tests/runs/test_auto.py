@@ -7,7 +7,15 @@ from made_up_choice import asked, best_of, faked, hasten, made_up, topics
 
 from gandalf.runs import choose as auto
 from gandalf.runs import session as run
-from gandalf.runs.choose import CANDIDATES, DEFAULT, LIGHT_WEIGHT, Choice, TargetsCandidate, _with, choose
+from gandalf.runs.choose import (
+    CANDIDATES,
+    DEFAULT,
+    LIGHT_WEIGHT,
+    Choice,
+    TargetsCandidate,
+    choose,
+    with_targets,
+)
 from gandalf.settings import override, to_dict
 
 
@@ -68,7 +76,7 @@ def test_a_strength_is_for_those_that_shrink(monkeypatch):
     choice = choose(topics(), asked("targets.strength=3"))
     assert len(choice.tried) >= len(CANDIDATES)
     strengths = {
-        name: _with(asked("targets.strength=3"), TargetsCandidate(name)).targets.strength
+        name: with_targets(asked("targets.strength=3"), TargetsCandidate(name)).targets.strength
         for name in CANDIDATES
     }
     assert strengths == {"none": None, "self": None, "ratio": None, "shrunk": 3.0, "calibrated": 3.0}
@@ -102,9 +110,9 @@ def test_a_trial_is_the_recipe_with_the_targets_of_the_candidate_and_half_as_lon
         assert splits.test is None
         given.append(recipe)
         place_of.append(place)
-        return run.train(splits, override(recipe, ["training.steps=1"]))
+        return run.run_training(splits, override(recipe, ["training.steps=1"]))
 
-    monkeypatch.setattr(auto, "train", trained)
+    monkeypatch.setattr(auto, "run_training", trained)
     choice = choose(
         made_up(), asked("targets.delta=0.3", "seed=7", "text.max_length=5", "epochs=99", "steps=50")
     )
@@ -131,7 +139,7 @@ def test_the_candidate_stands_beside_the_bar(monkeypatch):
     monkeypatch.setattr(run, "TrainingBar", Bar)
     choice = choose(made_up(400, 40), asked("targets.label_weight=0.5"))
     assert titles == [f"trying {each.candidate}" for each in choice.tried] and len(titles) > len(CANDIDATES)
-    run.train(made_up(400, 40), asked("targets.targets=none", "training.steps=1"))
+    run.run_training(made_up(400, 40), asked("targets.targets=none", "training.steps=1"))
     assert titles[-1] == "astec"
 
 

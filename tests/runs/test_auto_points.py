@@ -16,9 +16,9 @@ from gandalf.data.holdout import holdout
 from gandalf.errors import DataError
 from gandalf.metrics.bootstrap import compare
 from gandalf.runs import choose as auto
-from gandalf.runs import session as run
-from gandalf.runs.choose import CANDIDATES, DECIDING, DEFAULT, choose
-from gandalf.runs.prepare import cut
+from gandalf.runs import prepare
+from gandalf.runs.choose import CANDIDATES, DEFAULT, WITH_INTERVAL, choose
+from gandalf.runs.prepare import split_holdout
 from gandalf.runs.start import train
 
 
@@ -32,7 +32,7 @@ def test_the_texts_that_decide(texts, monkeypatch):
         gains = {"none": 0.3 * ~known, "ratio": 0.3 * known, "self": np.full(len(known), 0.25)}
         return answered(trial, 0.5 + gains.get(candidate.targets, 0.0))
 
-    monkeypatch.setattr(auto, "_scores", scores)
+    monkeypatch.setattr(auto, "_score_candidate", scores)
     choice = choose(splits, asked(f"validation.texts={texts}"))
     assert choice.best.targets == {"new": "none", "label": "ratio", "all": "self"}[texts]
     assert choice.texts == texts
@@ -62,9 +62,9 @@ def _pairs(points):
 def spied(monkeypatch, splits, recipe):
     """The choice, and for each candidate: graph, token table, targets and weights that were trained on."""
     seen = []
-    made, fitted, looped = run.augmented, run.fit_tokens, run.loop_points
+    made, fitted, looped = prepare.with_label_points, prepare.fit_tokens, prepare.points_for_loop
 
-    def augmented(*given):
+    def with_label_points(*given):
         found = made(*given)
         graph = found.graph
         seen.append([] if graph is None else [graph.matrix.toarray(), repr(graph.details)])
@@ -75,15 +75,15 @@ def spied(monkeypatch, splits, recipe):
         seen.append([found.idf(), np.asarray(found.size)])
         return found
 
-    def loop_points(*given):
+    def points_for_loop(*given):
         found = looped(*given)
         weights = np.ones(0) if found.weights is None else found.weights
         seen.append([found.tokens, found.targets.toarray(), weights])
         return found
 
     with monkeypatch.context() as patch:
-        for name, spy in (("augmented", augmented), ("fit_tokens", fit_tokens), ("loop_points", loop_points)):
-            patch.setattr(run, name, spy)
+        for spy in (with_label_points, fit_tokens, points_for_loop):
+            patch.setattr(prepare, spy.__name__, spy)
         return choose(splits, recipe), seen
 
 
@@ -98,7 +98,7 @@ def same(one, other) -> bool:
 def test_labels_of_held_points_reach_no_target(monkeypatch):
     hasten(monkeypatch)
     whole, wanted = topics(), asked()
-    rest = cut(whole.train, wanted).rest
+    rest, _ = split_holdout(whole.train, wanted)
     trial = holdout(rest, auto.SHARE, wanted.seed + 1, at_most=auto.AT_MOST).rest
     choice, seen = spied(monkeypatch, whole, wanted)
     own = set(whole.train.ids) - set(rest.ids)  # the run's validation share
@@ -151,7 +151,7 @@ def test_figures_that_may_decide_are_those_with_an_interval():
     points = made_up().train
     halves = Splits(points[:450], points[450:])
     scores = gandalf.evaluate(halves.test.targets, halves)
-    assert set(DECIDING) == set(compare(scores, scores).every)
+    assert set(WITH_INTERVAL) == set(compare(scores, scores).every)
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.runs.checks import check_recipe
-from gandalf.runs.prepare import LEAST, NEAR, near_words
-from gandalf.runs.session import train
-from gandalf.runs.stages import PAIRS, glas_of
+from gandalf.runs.prepare import LEAST_COSINE, MOST_SYNONYMS, near_words
+from gandalf.runs.session import run_training
+from gandalf.runs.stages import MIXES, glas_regulariser
 from gandalf.train.batches import Points, make_batch
 from gandalf.train.encoder_update import EncoderOptions
 from gandalf.train.glas import Glas
@@ -45,14 +45,14 @@ def batch(labels, seed=0):
     return points, make_batch(points, np.arange(POINTS), labels, 0, torch.device("cpu"))
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", MIXES)
 @pytest.mark.parametrize(
     "labels", [Every(LABELS, 3), Shortlist(LABELS, LABELS, 0)], ids=["every", "shortlist"]
 )
 def test_mixed_targets_are_the_mixture_of_the_dense_ones(name, labels):
     points, made = batch(labels)
     dense = torch.from_numpy(points.targets.toarray())
-    mixed = MixUp(PAIRS[name], 0.4, 0)(POINTS, 3, torch.device("cpu"))
+    mixed = MixUp(MIXES[name], 0.4, 0)(POINTS, 3, torch.device("cpu"))
     share = mixed.share[:, None]
     wanted = share * dense[mixed.first] + (1 - share) * dense[mixed.second]
     found = torch.zeros_like(wanted)
@@ -64,9 +64,9 @@ def test_mixed_targets_are_the_mixture_of_the_dense_ones(name, labels):
     torch.testing.assert_close(found, wanted)
 
 
-@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("name", MIXES)
 def test_the_gradient_of_mixed_points_is_autograds(name):
-    mixed = MixUp(PAIRS[name], 0.4, 1)(POINTS, 0, torch.device("cpu"))
+    mixed = MixUp(MIXES[name], 0.4, 1)(POINTS, 0, torch.device("cpu"))
     x = torch.randn(POINTS, DIM, generator=torch.Generator().manual_seed(0), requires_grad=True)
     out = mixed.vectors(x)
     slopes = torch.randn(out.shape, generator=torch.Generator().manual_seed(1))
@@ -83,7 +83,7 @@ def test_mixup_step_is_that_of_the_dense_loss():
         head = Table(LABELS, DIM)
     before = head.rows.detach().clone().requires_grad_()
     x = encoder(torch.from_numpy(points.tokens.astype(np.int64))).detach()
-    order, mix = Order([Phase(np.arange(POINTS), 1)], POINTS, 0), MixUp(PAIRS["mixup"], 0.4, 0)
+    order, mix = Order([Phase(np.arange(POINTS), 1)], POINTS, 0), MixUp(MIXES["mixup"], 0.4, 0)
     x = x[order.rows(0)]
     mixed = mix(POINTS, 0, torch.device("cpu"))
     dense = torch.from_numpy(points.targets.toarray())[order.rows(0)]
@@ -141,14 +141,14 @@ def test_similarities_are_the_mean_of_both_conditional_probabilities():
     points = Dataset(
         csr_array(np.array([[1, 1, 0], [1, 0, 0], [1, 1, 1]], dtype=np.float32)), ["a"] * 3, ["b"] * 3
     )
-    made = glas_of(points, small("baselines.glas=2"))
+    made = glas_regulariser(points, 2.0)
     counts = np.array([[3, 2, 1], [2, 2, 1], [1, 1, 1]], dtype=np.float64)
     own = counts.diagonal()
     wanted = 0.5 * (counts / own[:, None] + counts / own[None, :])
     np.testing.assert_allclose(made.similarity.toarray(), wanted, atol=1e-5)
     graph = label_graph(points, GraphOptions(targets="glas", delta=0.0)).matrix.toarray()
     np.testing.assert_allclose(graph, expit(wanted), atol=1e-6)
-    assert glas_of(points, small()) is None
+    assert glas_regulariser(points, 0.0) is None
 
 
 def test_a_word_is_replaced_by_a_near_one_and_targets_stay():
@@ -172,8 +172,10 @@ def test_near_words_are_those_of_the_highest_cosine(tmp_path):
     vectors = {word: _vector(model, word) for word in words}
     for word, near in found.items():
         cosines = {other: float(vectors[word] @ vectors[other]) for other in words if other != word}
-        wanted = sorted((other for other in cosines if cosines[other] >= LEAST), key=lambda o: -cosines[o])
-        assert near == wanted[:NEAR]
+        wanted = sorted(
+            (other for other in cosines if cosines[other] >= LEAST_COSINE), key=lambda o: -cosines[o]
+        )
+        assert near == wanted[:MOST_SYNONYMS]
     assert set(found) == set(words) and any(found.values())
 
 
@@ -195,9 +197,11 @@ def _vector(model, word):
     ids=" ".join,
 )
 def test_runs_learn_and_are_repeated_exactly(settings):
-    one = train(small_splits(), small(*settings))
-    same(one, train(small_splits(), small(*settings)))
-    plain = train(small_splits(), small(*(each for each in settings if not each.startswith("baselines"))))
+    one = run_training(small_splits(), small(*settings))
+    same(one, run_training(small_splits(), small(*settings)))
+    plain = run_training(
+        small_splits(), small(*(each for each in settings if not each.startswith("baselines")))
+    )
     changed = weights(one)["head.rows"] - weights(plain)["head.rows"]
     assert changed.abs().max() > 1e-4
 

@@ -9,11 +9,10 @@ from importlib.util import find_spec
 import pytest
 from small_runs import small, small_splits
 
-from gandalf.runs import deadline, search
-from gandalf.runs.candidates import Teller
-from gandalf.runs.deadline import Deadline
+from gandalf.runs import candidates, search, watch
 from gandalf.runs.folder import RunPlace
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
+from gandalf.runs.watch import Deadline
 from gandalf.settings import override
 from gandalf.systems import recipe
 
@@ -57,7 +56,7 @@ class FakeTraining:
 )
 def test_steps_that_do_not_fit_are_left_out(monkeypatch, slow, after, least, most):
     clock = MadeUpClock(slow, after)
-    monkeypatch.setattr(deadline, "time", clock)
+    monkeypatch.setattr(watch, "time", clock)
     training = FakeTraining(1000, clock)
     ended = training.run(Deadline(2000.0, 10))
     assert least <= training.step <= most
@@ -67,20 +66,20 @@ def test_steps_that_do_not_fit_are_left_out(monkeypatch, slow, after, least, mos
 def test_a_run_without_a_deadline_takes_all_steps_and_one_with_too_little_time_few():
     asked = small("training.steps=400", "validation.share=0.2", "training.last_stretch=0.5")
     late = RunPlace(until=time.monotonic())
-    short = train(small_splits(), asked, late)
+    short = run_training(small_splits(), asked, late)
     assert short.shortened and short.steps < 40 and short.held is not None
-    assert not train(small_splits(), small("training.steps=4"), RunPlace()).shortened
+    assert not run_training(small_splits(), small("training.steps=4"), RunPlace()).shortened
 
 
 @pytest.mark.skipif(find_spec("omikuji") is None, reason="omikuji is an optional library: extra [parabel]")
 def test_a_search_ends_in_time_where_the_machine_becomes_slower(monkeypatch):
     words = override(recipe("astec"), ["encoder.dim=16", "training.batch=32", "training.epochs=400"])
-    monkeypatch.setattr(search._Search, "_words", lambda self: words)
+    monkeypatch.setattr(candidates, "words_recipe", lambda *_: words)
     monkeypatch.setattr(search, "LATE", 0.1)
     given = override(recipe("auto"), ["search.minutes=0.2", "device=cpu"])
     given = replace(given, search=replace(given.search, parts=("linear", "words")))
     told: list[str] = []
-    found = search.search(small_splits(), given, teller=Teller(say=told.append))
+    found = search.search(small_splits(), given, RunPlace(tell_search=told.append))
     row = next(each for each in found.tried if each.name == "words")
     assert "slower" in row.note and any("slower" in note for note in found.notes)
     assert row.scores is not None

@@ -14,7 +14,7 @@ from gandalf.errors import DataError
 from gandalf.runs import plan as shapes
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.plan import block_that_fits, fit_blocks, plan_in_words
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.train import run_memory
 from gandalf.train.checkpoint import STATE, Checkpoints
 from gandalf.train.parallel.ranks import ONE
@@ -132,7 +132,7 @@ class Needs:
 def broken_off(monkeypatch, asked, folder):
     with monkeypatch.context() as patch, pytest.raises(KilledError):
         at_step(patch, 3, killed)
-        train(small_splits(), asked, RunPlace(folder, minutes=0))
+        run_training(small_splits(), asked, RunPlace(folder, minutes=0))
 
 
 ASKED = small("text.max_length=0", "labels.kind=every", "training.steps=6", "training.precision=float32")
@@ -142,15 +142,17 @@ def test_a_run_takes_blocks_that_fit_and_goes_on_with_them(monkeypatch, tmp_path
     heard = []
     with monkeypatch.context() as patch:
         tight(patch, 40)
-        unbroken = train(small_splits(), ASKED, RunPlace(tmp_path / "unbroken", tell=heard.append))
+        unbroken = run_training(small_splits(), ASKED, RunPlace(tmp_path / "unbroken", tell=heard.append))
         assert unbroken.model.config["labels"]["block"] == 30  # 120 labels, halved twice
         broken_off(patch, ASKED, tmp_path / "broken")
     (plan,) = [line for line in heard if line.startswith("training takes about")]
     assert "; 30 labels at a time in place of 120, for which" in plan
-    resumed = train(small_splits(), ASKED, RunPlace(tmp_path / "broken", resume=True))  # with room for more
+    resumed = run_training(
+        small_splits(), ASKED, RunPlace(tmp_path / "broken", resume=True)
+    )  # with room for more
     same(unbroken, resumed)
     assert resumed.model.config["labels"]["block"] == 30
-    again = train(
+    again = run_training(
         small_splits(), ASKED, RunPlace(tmp_path / "broken")
     )  # not resumed: what it had is no matter
     assert again.model.config["labels"]["block"] == 120
@@ -162,7 +164,7 @@ def test_a_run_that_is_resumed_with_less_memory_takes_smaller_blocks(monkeypatch
     monkeypatch.setattr(shapes, "memory_plan", lambda shape: Needs(shape.block))
     monkeypatch.setattr(shapes, "rank_bytes", lambda *_: 40)
     heard = []
-    resumed = train(small_splits(), ASKED, RunPlace(tmp_path, resume=True, tell=heard.append))
+    resumed = run_training(small_splits(), ASKED, RunPlace(tmp_path, resume=True, tell=heard.append))
     assert resumed.model.config["labels"]["block"] == 30 and resumed.steps == 6
     assert "30 labels at a time in place of 120" in heard[-1]
 
@@ -170,15 +172,15 @@ def test_a_run_that_is_resumed_with_less_memory_takes_smaller_blocks(monkeypatch
 def test_blocks_that_were_chosen_stay(monkeypatch):
     tight(monkeypatch, 40)
     chosen = replace(ASKED, labels=replace(ASKED.labels, block=100))
-    assert train(small_splits(), chosen).model.config["labels"]["block"] == 100
+    assert run_training(small_splits(), chosen).model.config["labels"]["block"] == 100
 
 
 def test_blocks_that_were_chosen_are_to_be_chosen_again(monkeypatch, tmp_path):
     chosen = replace(ASKED, labels=replace(ASKED.labels, block=100))
     broken_off(monkeypatch, chosen, tmp_path)
     with pytest.raises(DataError, match=r"other settings: labels.block was 100 and is null"):
-        train(small_splits(), ASKED, RunPlace(tmp_path, resume=True))
-    train(small_splits(), chosen, RunPlace(tmp_path, resume=True))
+        run_training(small_splits(), ASKED, RunPlace(tmp_path, resume=True))
+    run_training(small_splits(), chosen, RunPlace(tmp_path, resume=True))
 
 
 def test_to_ask_for_blocks_is_another_setting_even_where_they_are_the_same(monkeypatch, tmp_path):
@@ -238,7 +240,7 @@ def test_several_ranks_tell_it_once():
     heard = []
     ranks = Ranks()
     ranks.say_once = heard.append
-    RunPlace(ranks=ranks, tell=heard.append).say("the plan")
+    RunPlace(ranks=ranks, tell=heard.append).tell_plan("the plan")
     assert heard == ["on each of 3 ranks the plan"]
 
 
@@ -251,5 +253,5 @@ def test_a_run_in_python_tells_whoever_asks_before_it_begins(monkeypatch):
 
     at_step(monkeypatch, 0, stop)
     with pytest.raises(KilledError):
-        train(small_splits(), small("text.max_length=0"), RunPlace(tell=heard.append))
+        run_training(small_splits(), small("text.max_length=0"), RunPlace(tell=heard.append))
     assert heard[-2].startswith("training takes about") and heard[-1] == "began"

@@ -16,7 +16,7 @@ from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, label_graph
 from gandalf.runs.checks import check_recipe
 from gandalf.runs.folder import RunPlace
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.train.batches import make_batch
 from gandalf.train.guidance import Guidance
 from gandalf.train.pairs.decoupled import NEITHER
@@ -45,7 +45,7 @@ def crossed(splits):
 def met_targets(splits, *settings):
     """What the stage is told of each point, and which points are label points."""
     running, material = begun(splits, small(*settings), "siamese")
-    return running, running.training.points.targets.toarray(), material.made
+    return running, running.training.points.targets.toarray(), material.augmented
 
 
 def test_label_points_take_part_by_their_targets_of_other_labels(crossed):
@@ -96,7 +96,7 @@ def test_label_points_teach(crossed):
     one, other = (graph - graph.multiply(np.eye(graph.shape[0]))).nonzero()
 
     def nearness(*settings):
-        model = train(crossed, small(*settings, "siamese.alone=true", "siamese.pair_epochs=20")).model
+        model = run_training(crossed, small(*settings, "siamese.alone=true", "siamese.pair_epochs=20")).model
         vectors = normalize(model.vectors(model.label_texts), dim=1)
         return float((vectors[one] * vectors[other]).sum(dim=1).mean() - (vectors @ vectors.T).mean())
 
@@ -105,13 +105,13 @@ def test_label_points_teach(crossed):
 
 @pytest.mark.parametrize("settings", [WITH_POINTS, GUIDED])
 def test_a_run_that_was_killed_in_the_stage_ends_as_an_unbroken_one(settings, splits, tmp_path, monkeypatch):
-    whole = train(splits, small(*settings))
+    whole = run_training(splits, small(*settings))
     place = RunPlace(tmp_path / "run", minutes=0)
     with monkeypatch.context() as broken:
         at_step(broken, 14, killed)
         with pytest.raises(KilledError):
-            train(splits, small(*settings), place)
-    same(train(splits, small(*settings), replace(place, resume=True)), whole)
+            run_training(splits, small(*settings), place)
+    same(run_training(splits, small(*settings), replace(place, resume=True)), whole)
 
 
 def test_a_transformer_reads_all_label_texts_in_parts(splits, tmp_path):
@@ -156,7 +156,7 @@ def test_guided_label_texts_lie_nearer_to_their_neighbours(kind, splits):
 
     def far(weight):
         settings = (f"siamese.kind={kind}", f"siamese.guidance={weight}", "siamese.alone=true")
-        model = train(splits, small(*PAIRS, *settings, "siamese.pair_epochs=20")).model
+        model = run_training(splits, small(*PAIRS, *settings, "siamese.pair_epochs=20")).model
         guide = Guidance(graph, 1.0)
         vectors = normalize(model.vectors(model.label_texts), dim=1)
         guide.refresh(vectors)
@@ -166,7 +166,7 @@ def test_guided_label_texts_lie_nearer_to_their_neighbours(kind, splits):
 
 
 def test_nothing_of_the_guide_is_left_in_the_model(splits):
-    plain, guided = (train(splits, small(*each)) for each in (PAIRS, GUIDED))
+    plain, guided = (run_training(splits, small(*each)) for each in (PAIRS, GUIDED))
     sizes = [{name: each.shape for name, each in weights(run).items()} for run in (plain, guided)]
     assert sizes[0] == sizes[1]
     assert plain.model.config.keys() == guided.model.config.keys()

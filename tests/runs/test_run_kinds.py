@@ -10,7 +10,7 @@ from toy_kinds import ToyEncoder
 from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
 from gandalf.nets.kinds import ENCODERS, HEADS
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.train.pairs import PAIR_LOSSES
 
 
@@ -19,7 +19,9 @@ def test_an_encoder_from_outside_the_package_trains_a_model(monkeypatch, tmp_pat
         small("encoder.kind=toy")
     monkeypatch.setitem(ENCODERS, "toy", "toy_kinds:ENCODER")
     before = ToyEncoder.started
-    trained = train(small_splits(), small("encoder.kind=toy", "training.steps=60", "labels.kind=every"))
+    trained = run_training(
+        small_splits(), small("encoder.kind=toy", "training.steps=60", "labels.kind=every")
+    )
     assert isinstance(trained.model.encoder, ToyEncoder) and ToyEncoder.started == before + 1
     assert trained.model.encoder.dropout.p == 0.3  # of astec, set when a stage begins
     first, last = trained.history[0]["P@1"], trained.history[-1]["P@1"]
@@ -38,7 +40,9 @@ def test_a_head_from_outside_the_package_trains_a_model(monkeypatch, tmp_path):
         small("head.kind=toy")
     monkeypatch.setitem(HEADS, "toy", "toy_kinds:HEAD")
     little, trained = (
-        train(small_splits(), small("head.kind=toy", "encoder.residual=decaf", f"training.steps={steps}"))
+        run_training(
+            small_splits(), small("head.kind=toy", "encoder.residual=decaf", f"training.steps={steps}")
+        )
         for steps in (1, 60)
     )
     assert lead_of_true_labels(trained.model) > lead_of_true_labels(little.model) + 0.3
@@ -55,7 +59,9 @@ def test_a_loss_of_pairs_from_outside_the_package_trains_an_encoder(monkeypatch)
         small(*pairs)
     monkeypatch.setitem(PAIR_LOSSES, "toy", "toy_kinds:LOSS")
     little, much = (
-        lead_of_true_labels(train(small_splits(), small(*pairs, f"siamese.pair_epochs={epochs}")).model)
+        lead_of_true_labels(
+            run_training(small_splits(), small(*pairs, f"siamese.pair_epochs={epochs}")).model
+        )
         for epochs in (0.1, 6)
     )
     assert much > little + 0.1

@@ -11,9 +11,9 @@ from scipy.sparse import csr_array
 
 from gandalf.nets.encoders import build_encoder, encode_tokens
 from gandalf.nets.heads import Table
-from gandalf.runs import stages as shortlists
+from gandalf.runs import refresh as shortlists
 from gandalf.runs.build import start_from_points
-from gandalf.runs.stages import likeliest
+from gandalf.runs.refresh import likeliest_labels
 from gandalf.train.batches import Points
 
 POINTS, LABELS, VOCABULARY, DIM = 25, 9, 30, 6
@@ -85,25 +85,25 @@ def by_index_alone(monkeypatch):
 @pytest.mark.usefixtures("by_index_alone")
 def test_an_index_finds_nearly_all_of_the_likeliest():
     vectors, head = clustered()
-    found, expected = likeliest(vectors, head, 10, torch.float32), best(vectors, head, 10)
+    found, expected = likeliest_labels(vectors, head, 10, torch.float32)[0], best(vectors, head, 10)
     shared = [
         len(set(one) & set(other)) for one, other in zip(found.tolist(), expected.tolist(), strict=True)
     ]
-    assert found.shape == expected.shape and found.dtype == np.int32
+    assert found.shape == expected.shape and found.dtype == np.int64
     assert np.mean(shared) > 9
 
 
 @pytest.mark.usefixtures("by_index_alone")
 def test_points_may_be_looked_up_a_few_at_a_time(monkeypatch):
     vectors, head = clustered()
-    whole = likeliest(vectors, head, 10, torch.float32)
-    monkeypatch.setattr(shortlists, "ASKED", 50)
-    assert np.mean(likeliest(vectors, head, 10, torch.float32) == whole) > 0.999
+    whole = likeliest_labels(vectors, head, 10, torch.float32)[0]
+    monkeypatch.setattr(shortlists, "POINTS_AT_ONCE", 50)
+    assert np.mean(likeliest_labels(vectors, head, 10, torch.float32)[0] == whole) > 0.999
 
 
 @pytest.mark.parametrize("number", [3, 100])
 def test_without_the_library_they_are_found_exactly(number, monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     vectors, head = clustered(labels=30)
-    found = likeliest(vectors, head, number, torch.float32)
+    found = likeliest_labels(vectors, head, number, torch.float32)[0]
     assert (found == best(vectors, head, min(number, 30))).all()

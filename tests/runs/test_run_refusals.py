@@ -14,7 +14,7 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.recipe import Recipe
 from gandalf.runs.checks import LIMITS, METRICS, check_recipe
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.settings import override
 from gandalf.train.loop import Training
 
@@ -77,14 +77,14 @@ def test_however_small(points, labels, kind, system):
     if points == 1 and system == "inceptionxml":
         assert len(data.train) == 1  # with label points there are more, but they are left out here
         with pytest.raises(DataError, match="compares the points of an update, and one is too few"):
-            train(data, override(chosen, ["targets.targets=none"]))
-    trained = train(data, chosen)
+            run_training(data, override(chosen, ["targets.targets=none"]))
+    trained = run_training(data, chosen)
     assert trained.steps == 3 and all(each.isfinite().all() for each in weights(trained).values())
 
 
 def test_an_inception_of_too_few_numbers(splits):
     with pytest.raises(DataError, match=r"need words of at least 64 numbers, not 63; set encoder.dim to 64"):
-        train(splits, small("encoder.dim=63", system="inceptionxml"))
+        run_training(splits, small("encoder.dim=63", system="inceptionxml"))
 
 
 def test_empty_texts_are_texts(splits):
@@ -92,22 +92,22 @@ def test_empty_texts_are_texts(splits):
     data = replace(
         splits, train=replace(splits.train, texts=texts, label_texts=["", *splits.train.label_texts[1:]])
     )
-    assert train(data, small("training.steps=3")).steps == 3
+    assert run_training(data, small("training.steps=3")).steps == 3
 
 
 def test_without_texts_or_labels_there_is_nothing_to_learn(splits):
     with pytest.raises(DataError, match="training needs texts, and this data set has none"):
-        train(Splits(Dataset(splits.train.targets)), small())
+        run_training(Splits(Dataset(splits.train.targets)), small())
     empty = Dataset(splits.train.targets * 0, splits.train.texts, splits.train.label_texts)
     with pytest.raises(DataError, match="no training point has a label"):
-        train(Splits(empty), small())
+        run_training(Splits(empty), small())
 
 
 def test_counts_are_no_targets(splits):
     """Without label points, too, where no graph looks at them."""
     counts = replace(splits.train, targets=3 * splits.train.targets)
     with pytest.raises(DataError, match=r"targets lie between 1 and 3, not in \(0, 1\]; divide counts"):
-        train(Splits(counts), small("targets.targets=none"))
+        run_training(Splits(counts), small("targets.targets=none"))
 
 
 def test_a_training_that_goes_astray_is_ended(splits, monkeypatch):
@@ -120,4 +120,4 @@ def test_a_training_that_goes_astray_is_ended(splits, monkeypatch):
 
     monkeypatch.setattr(Training, "_train_batch", astray)
     with pytest.raises(DataError, match="the loss at step 6 is no number any more; learn more slowly"):
-        train(splits, small("labels.kind=every"))
+        run_training(splits, small("labels.kind=every"))

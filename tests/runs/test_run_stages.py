@@ -16,9 +16,10 @@ from gandalf.errors import DataError
 from gandalf.model import save_model
 from gandalf.recipe import Siamese, Targets
 from gandalf.runs.folder import RunPlace
-from gandalf.runs.prepare import augmented, fit_tokens, loop_points
-from gandalf.runs.session import Interrupted, train
-from gandalf.runs.validation import test_figures as figures_of
+from gandalf.runs.prepare import fit_tokens, points_for_loop, with_label_points
+from gandalf.runs.session import run_training
+from gandalf.runs.validation import test_scores as scores_of
+from gandalf.runs.watch import Interrupted
 from gandalf.train.loop import Training
 from gandalf.train.orders import cluster_size, doubling_epochs
 from gandalf.train.pairs import triplet as stage
@@ -52,7 +53,7 @@ def stages_seen(monkeypatch):
 @both
 def test_the_second_stage_goes_on_with_the_first_ones_encoder(settings, splits, monkeypatch):
     seen = stages_seen(monkeypatch)
-    trained = train(splits, small(*settings, "head.start=text", "training.steps=5"))
+    trained = run_training(splits, small(*settings, "head.start=text", "training.steps=5"))
     first, second = seen
     assert first.encoder is second.encoder is trained.model.encoder
     assert second.before == first.steps and trained.steps == first.steps + 5
@@ -61,7 +62,7 @@ def test_the_second_stage_goes_on_with_the_first_ones_encoder(settings, splits, 
 
 
 def test_what_was_kept_is_of_the_last_stage(splits):
-    trained = train(splits, small(*contrastive, "validation.patience=50", "training.steps=5"))
+    trained = run_training(splits, small(*contrastive, "validation.patience=50", "training.steps=5"))
     better = [{**trained.history[0], "value": 1000.0}, *trained.history[1:]]
     assert "stage" in better[0]
     last = [each for each in trained.history if "stage" not in each]
@@ -70,10 +71,10 @@ def test_what_was_kept_is_of_the_last_stage(splits):
 
 def test_rows_start_from_what_the_first_stage_made_of_the_label_texts(splits):
     chosen = small(*contrastive, "head.start=text", "training.steps=1", "head.rate=0", "encoder.rate=0")
-    found = train(splits, chosen, RunPlace()).model
+    found = run_training(splits, chosen, RunPlace()).model
     moved = small(*contrastive, "head.start=text", "training.steps=1", "head.rate=0")
     vectors = F.normalize(found.vectors(found.label_texts), dim=1)
-    far = F.normalize(train(splits, moved).model.vectors(found.label_texts), dim=1)
+    far = F.normalize(run_training(splits, moved).model.vectors(found.label_texts), dim=1)
     # One update of the word vectors comes between; nothing else does.
     assert (found.head.rows * vectors).sum(dim=1).mean() > 0.98
     assert (found.head.rows * far).sum(dim=1).mean() > 0.9
@@ -81,7 +82,7 @@ def test_rows_start_from_what_the_first_stage_made_of_the_label_texts(splits):
 
 @both
 def test_labels_are_ranked_by_their_texts_where_there_is_no_second_stage(settings, splits):
-    model = train(splits, small(*settings, "siamese.alone=true")).model
+    model = run_training(splits, small(*settings, "siamese.alone=true")).model
     expected = F.normalize(model.vectors(model.label_texts), dim=1)
     torch.testing.assert_close(model.head.rows, expected, rtol=1e-4, atol=1e-5)
     assert not model.head.bias.any()
@@ -93,8 +94,10 @@ def test_pairs_teach(settings, splits):
     known = replace(splits, test=splits.train)
 
     def found(*more):
-        model = train(splits, small(*settings, "siamese.alone=true", "validation.share=0", *more)).model
-        return figures_of(model, known)["P@5"]
+        model = run_training(
+            splits, small(*settings, "siamese.alone=true", "validation.share=0", *more)
+        ).model
+        return scores_of(model, known)["P@5"]
 
     taught = found("siamese.pair_epochs=30")
     assert taught > found("siamese.pair_rate=0", "siamese.pair_words_rate=0") + 3
@@ -103,9 +106,9 @@ def test_pairs_teach(settings, splits):
 @pytest.mark.parametrize("kind", ["contrastive", "triplet", "decoupled"])
 def test_label_points_take_no_part_in_pairs(kind, splits):
     chosen = small(f"siamese.kind={kind}", *PAIRS)
-    made = augmented(splits.train, chosen.targets, 0)
+    made = with_label_points(splits.train, chosen.targets, 0)
     tokens = fit_tokens(splits.train, chosen.text, chosen.encoder)
-    points = loop_points(made, tokens, Targets())
+    points = points_for_loop(made, tokens, Targets())
     assert made.is_label.sum() == splits.train.num_labels
     found = pair_stage(chosen.siamese, points.targets, ~made.is_label, 0)
     met = np.unique(np.concatenate([found.order.rows(step) for step in range(found.order.steps)]))
@@ -149,7 +152,7 @@ def test_clusters_grow_as_ngames_do_and_are_of_vectors_that_training_saw(
         return made(vectors, size, seed)
 
     monkeypatch.setattr(stage, "clusters", spy)
-    train(splits, small(*triplet, "siamese.pair_epochs=12", "siamese.alone=true", *settings))
+    run_training(splits, small(*triplet, "siamese.pair_epochs=12", "siamese.alone=true", *settings))
     starts = doubling_epochs(12)
     # The last batch of the first epoch begins the second, whose order stands by then.
     assert sizes == [min(cluster_size(epoch, starts), largest) for epoch in range(2, 12)]
@@ -169,45 +172,45 @@ def test_a_batch_holds_several_clusters():
 
 def test_ctrl_c_in_the_last_step_of_a_stage_loses_nothing(splits, tmp_path, monkeypatch):
     chosen = small(*contrastive, "training.steps=6")
-    unbroken = train(splits, chosen, RunPlace(tmp_path / "unbroken"))
+    unbroken = run_training(splits, chosen, RunPlace(tmp_path / "unbroken"))
     last = unbroken.steps - 6 - 1
     with (
         monkeypatch.context() as patch,
         pytest.raises(Interrupted, match="stopped after step 0 of 6") as said,
     ):
         at_step(patch, last, lambda: signal.raise_signal(signal.SIGINT))
-        train(splits, chosen, RunPlace(tmp_path / "broken"))
+        run_training(splits, chosen, RunPlace(tmp_path / "broken"))
     assert said.value.saved
-    same(unbroken, train(splits, chosen, RunPlace(tmp_path / "broken", resume=True)))
+    same(unbroken, run_training(splits, chosen, RunPlace(tmp_path / "broken", resume=True)))
 
 
 # ---- from a model that is there
 
 
 def test_a_run_can_start_from_a_models_encoder(splits, tmp_path):
-    before = train(splits, small(*contrastive, "siamese.alone=true")).model
+    before = run_training(splits, small(*contrastive, "siamese.alone=true")).model
     save_model(before, tmp_path / "model")
     settings = (f"encoder.from_model={tmp_path / 'model'}", "encoder.frozen=true", "training.steps=20")
-    found = train(splits, small(*settings, "head.start=text")).model
+    found = run_training(splits, small(*settings, "head.start=text")).model
     assert found.tokens.size == before.tokens.size
     for name, each in found.encoder.state_dict().items():
         assert torch.equal(each, before.encoder.state_dict()[name]), name
-    moved = train(splits, small(*settings[::2])).model
+    moved = run_training(splits, small(*settings[::2])).model
     assert not torch.equal(moved.encoder.words.weight, before.encoder.words.weight)
 
 
 def test_nowhere_to_start_from(splits, tmp_path):
     with pytest.raises(DataError, match="there is no such model folder"):
-        train(splits, small(f"encoder.from_model={tmp_path / 'nowhere'}"))
+        run_training(splits, small(f"encoder.from_model={tmp_path / 'nowhere'}"))
 
 
 def test_an_encoder_of_another_kind_is_no_start(splits, tmp_path):
-    before = train(splits, small("training.steps=2")).model
+    before = run_training(splits, small("training.steps=2")).model
     save_model(before, tmp_path / "model")
     with pytest.raises(
         DataError, match="holds an encoder of the kind bag-of-words, and inception is asked for"
     ):
-        train(splits, small(f"encoder.from_model={tmp_path / 'model'}", system="inceptionxml"))
+        run_training(splits, small(f"encoder.from_model={tmp_path / 'model'}", system="inceptionxml"))
 
 
 @pytest.mark.parametrize(
@@ -223,4 +226,4 @@ def test_an_encoder_of_another_kind_is_no_start(splits, tmp_path):
 )
 def test_what_no_siamese_stage_could_follow(settings, said, splits):
     with pytest.raises(DataError, match=said):
-        train(splits, small(*settings))
+        run_training(splits, small(*settings))

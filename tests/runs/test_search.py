@@ -19,16 +19,17 @@ from gandalf.errors import DataError
 from gandalf.metrics.evaluate import evaluate
 from gandalf.model import Calibration, Mix, ModelWithMemory, Part, Trees, load_model
 from gandalf.recipe import Search
+from gandalf.runs import budget, candidates, stages
+from gandalf.runs import few_points as repeated
 from gandalf.runs import search as searching
-from gandalf.runs import stages
-from gandalf.runs.candidates import Teller
-from gandalf.runs.cost import MACHINE, PATIENCE, Clock, Size, fit_epochs, patience
+from gandalf.runs.baselines import Baseline, note_if_behind
+from gandalf.runs.budget import FEWEST_EPOCHS, MACHINE, PATIENCE, Clock, Size, fit_epochs, patience
+from gandalf.runs.few_points import repeated_answers
 from gandalf.runs.folder import RunPlace, state_of
-from gandalf.runs.mix import fit_mix
-from gandalf.runs.search import repeated_answers, search
-from gandalf.runs.session import train
+from gandalf.runs.mix_weights import fit_mix
+from gandalf.runs.search import search
+from gandalf.runs.session import run_training
 from gandalf.runs.start import train_to_folder
-from gandalf.runs.trees import Yardstick, beaten
 from gandalf.runs.validation import HeldAnswers, pooled
 from gandalf.settings import override
 from gandalf.systems import default_system, frozen, recipe
@@ -48,7 +49,7 @@ def quick(*settings: str) -> gandalf.recipe:
 def small_network(monkeypatch):
     """Let the network of words be small: these tests ask how it is chosen, not how good it is."""
     made = override(recipe("astec"), ["encoder.dim=16", "training.batch=32", "training.epochs=4"])
-    monkeypatch.setattr(searching._Search, "_words", lambda self: made)
+    monkeypatch.setattr(candidates, "words_recipe", lambda *_: made)
 
 
 # ---- the weights of a mix
@@ -89,7 +90,7 @@ def test_repeated_trials_hold_out_other_points_and_are_judged_together():
     recipes = {"words": override(small(), ["validation.share=0.2"])}
     trials = repeated_answers(small_splits(), recipes, Clock(5.0))
     found = pooled([each["words"] for each in trials])
-    once = train(small_splits(), recipes["words"]).held
+    once = run_training(small_splits(), recipes["words"]).held
     assert len(found.held) > 4 * len(once.held) and len(found.ids) == len(found.scores) == len(found.held)
     assert found.held.texts[: len(once.held)] == list(once.held.texts)
     np.testing.assert_array_equal(found.ids[: len(once.ids)], once.ids)
@@ -111,11 +112,11 @@ def test_parts_that_know_different_points_are_mixed_and_beat_both():
 
 
 def test_the_objective_is_the_mean_of_the_two_figures_as_evaluate_has_them():
-    from gandalf.runs.mix import _Judge
+    from gandalf.runs.mix_weights import MixObjective
 
     splits = small_splits()
-    held = train(replace(splits, test=None), small("validation.share=0.3")).held
-    found = _Judge([held]).value(np.array([1.0]))
+    held = run_training(replace(splits, test=None), small("validation.share=0.3")).held
+    found = MixObjective([held]).value(np.array([1.0]))
     scores = held.evaluated()
     assert found == pytest.approx((scores["P@1"] + scores["PSP@5"]) / 2)
 
@@ -127,14 +128,14 @@ def test_the_best_on_held_out_points_is_found_and_all_is_told():
     said: list[str] = []
     first: list[Part] = []
     splits = small_splits()
-    found = search(splits, quick(), teller=Teller(said.append, first.append))
+    found = search(splits, quick(), RunPlace(tell_search=said.append, take_first_model=first.append))
     assert "at most 0.5 minutes" in said[0] and "linear, words" in said[0]
     assert [row.name for row in found.tried] == ["linear", "words"]
     assert len(first) == 1 and isinstance(first[0], Trees)
     assert sum(row.weight for row in found.tried) == pytest.approx(1.0)
     best = max(row.scores["P@1"] + row.scores["PSP@5"] for row in found.tried)
     assert found.scores["P@1"] + found.scores["PSP@5"] >= best - 0.5
-    assert [each.name for each in found.yardsticks] == ["popularity", "TF-IDF + linear"]
+    assert [each.name for each in found.baselines] == ["popularity", "TF-IDF + linear"]
     json.dumps(found.table, allow_nan=False)
 
 
@@ -158,7 +159,7 @@ def test_no_test_point_is_ever_seen(monkeypatch):
 
         return called
 
-    for name in ("train", "trial_trees", "trees_of_all_points"):
+    for name in ("run_training", "trial_trees", "trees_of_all_points"):
         monkeypatch.setattr(searching, name, spied(getattr(searching, name)))
     found = search(splits, quick())
     assert len(seen) in (2, 3) and set(seen) == {None} and found.scores is not None
@@ -167,21 +168,20 @@ def test_no_test_point_is_ever_seen(monkeypatch):
 def test_a_linear_model_learns_from_all_points_once_it_is_chosen_and_keeps_its_figures(monkeypatch):
     first: list[Part] = []
     asked = replace(quick(), search=replace(quick().search, parts=("linear",)))
-    found = search(small_splits(), asked, teller=Teller(first=first.append))
+    found = search(small_splits(), asked, RunPlace(take_first_model=first.append))
     assert found.trained.points == len(small_splits().train) and found.trained.model is not first[0]
     assert found.trained.model.calibration == first[0].calibration == found.trained.held.calibration
     assert found.trained.held.evaluated()["P@1"] == found.scores["P@1"]
-    of_rest = train(small_splits(), override(recipe("linear"), ["validation.share=0.2"])).held
+    of_rest = run_training(small_splits(), override(recipe("linear"), ["validation.share=0.2"])).held
     assert len(of_rest.held) == len(found.trained.held.held)
 
 
 def test_networks_leave_time_for_linear_models_to_learn_from_all_points(monkeypatch):
-    run = searching._Search(small_splits(), quick("search.minutes=1"), RunPlace(), Teller())
-    run.candidates  # noqa: B018  made before the clock begins
-    assert run._left > 50
+    run = searching.ModelSearch(small_splits(), quick("search.minutes=1"), RunPlace())
+    assert run.seconds_left > 50
     run._try(run.candidates[0])
     run.tried[0].seconds = 40.0
-    assert run._left < 60 - 1.25 * 40.0
+    assert run.seconds_left < 60 - 1.25 * 40.0
 
 
 def test_the_folder_holds_a_mix_that_predicts_as_its_parts_say(tmp_path):
@@ -210,7 +210,9 @@ def test_a_killed_search_leaves_a_usable_model_and_goes_on_where_it_was(tmp_path
         train_to_folder(splits, quick(), RunPlace(out))
     trained = []
     with monkeypatch.context() as patch:
-        patch.setattr(searching, "train", lambda *given: trained.append(given[1].system) or train(*given))
+        patch.setattr(
+            searching, "run_training", lambda *given: trained.append(given[1].system) or run_training(*given)
+        )
         patch.setattr(searching, "trial_trees", lambda *_: pytest.fail("the linear model was kept"))
         again = train_to_folder(splits, quick(), RunPlace(out, resume=True))
     assert trained == ["astec"]  # not the linear model again
@@ -245,6 +247,7 @@ def tiny_transformer(monkeypatch, tmp_path):
     write_transformer(tmp_path / "encoder", [*WORDS, *sorted(words - {*WORDS})])
     made = override(recipe("frozen"), [f"encoder.model={tmp_path / 'encoder'}", "training.epochs=2"])
     monkeypatch.setattr(searching, "frozen", lambda: made)
+    monkeypatch.setattr(candidates, "frozen", lambda: made)
 
 
 def with_parts(*parts: str) -> gandalf.recipe:
@@ -262,8 +265,8 @@ def test_few_points_are_held_out_again_and_again_to_fit_the_weights(tiny_transfo
     assert found.scores is not None and found.scores.filtered.points >= searching.FEWEST
     assert [row.name for row in found.tried] == ["linear", "frozen", "words"]
     assert all(row.scores is not None for row in found.tried[:2]) and found.tried[2].scores is None
-    assert [each.name for each in found.yardsticks] == ["popularity", "TF-IDF + linear"]
-    points = {row.scores.filtered.points for row in [*found.tried[:2], *found.yardsticks]}
+    assert [each.name for each in found.baselines] == ["popularity", "TF-IDF + linear"]
+    points = {row.scores.filtered.points for row in [*found.tried[:2], *found.baselines]}
     assert points == {found.scores.filtered.points}  # the same held-out points
     weights = {row.name: row.weight for row in found.tried if row.weight}
     assert sum(weights.values()) == pytest.approx(1.0)
@@ -272,7 +275,7 @@ def test_few_points_are_held_out_again_and_again_to_fit_the_weights(tiny_transfo
 
 
 def test_too_few_points_to_choose_by_give_fixed_parts_of_all_of_them(tiny_transformer, monkeypatch):
-    monkeypatch.setattr(searching, "FEWEST", 10_000)
+    monkeypatch.setattr(repeated, "FEWEST", 10_000)
     found = search(few_points(), with_parts("linear", "frozen", "words", "memory"))
     model = found.trained.model
     assert isinstance(model, Mix) and model.names == ("linear", "frozen")
@@ -309,7 +312,7 @@ def test_a_missing_library_is_named_once_and_the_search_goes_on(monkeypatch):
 
     monkeypatch.setattr(searching, "check_encoder", missing)
     reads = override(recipe("astec"), ["encoder.dim=16", "training.epochs=4", "text.vectors=distilled"])
-    monkeypatch.setattr(searching._Search, "_words", lambda self: reads)
+    monkeypatch.setattr(candidates, "words_recipe", lambda *_: reads)
     asked = replace(quick(), search=replace(quick().search, parts=("linear", "frozen", "words")))
     found = search(small_splits(), asked)
     assert found.tried[1].scores is None and found.tried[2].scores is not None  # words learn their vectors
@@ -329,8 +332,8 @@ def test_a_part_that_is_not_there_is_refused():
 def test_the_last_stretch_learns_from_all_points_and_reports_the_figure_from_before():
     splits = replace(small_splits(), test=None)
     settings = ("validation.share=0.3", "training.steps=150", "encoder.dim=64")
-    without = train(splits, small(*settings))
-    with_stretch = train(splits, small(*settings, "training.last_stretch=1.0"))
+    without = run_training(splits, small(*settings))
+    with_stretch = run_training(splits, small(*settings, "training.last_stretch=1.0"))
     assert with_stretch.points == len(splits.train) > without.points
     assert with_stretch.steps == 300 and without.steps == 150
     held = with_stretch.held
@@ -346,19 +349,19 @@ def test_label_points_stay_in_the_last_stretch_if_they_stayed_in_training(share,
     splits, met = replace(small_splits(), test=None), []
     monkeypatch.setattr(stages, "Phase", lambda points, steps: met.append(points) or Phase(points, steps))
     settings = ("validation.share=0.3", "training.last_stretch=0.5", "targets.targets=self")
-    found = train(splits, small(*settings, f"targets.label_epochs={share}"))
+    found = run_training(splits, small(*settings, f"targets.label_epochs={share}"))
     assert len(met[-1]) == len(splits.train) + labels * splits.train.num_labels
     assert found.steps == 60
 
 
 def test_a_stretch_that_is_killed_ends_with_the_same_weights(tmp_path, monkeypatch):
     splits, settings = small_splits(), ("validation.share=0.3", "training.last_stretch=0.5")
-    whole = train(splits, small(*settings))
+    whole = run_training(splits, small(*settings))
     place = RunPlace(tmp_path / "run", minutes=0)
     with monkeypatch.context() as patch, pytest.raises(KilledError):
         at_step(patch, 50, killed)
-        train(splits, small(*settings), place)
-    resumed = train(splits, small(*settings), replace(place, resume=True))
+        run_training(splits, small(*settings), place)
+    resumed = run_training(splits, small(*settings), replace(place, resume=True))
     same(resumed, whole)
     np.testing.assert_array_equal(resumed.held.ids, whole.held.ids)
 
@@ -444,38 +447,42 @@ def test_a_network_may_need_all_the_time_that_is_left(monkeypatch):
         if fit_epochs(recipe_of_words, Size.of(splits.train), seconds, 1e11) is not None
     )
     for given, begins in ((0.9 * needed, False), (1.2 * needed, True), (3 * needed, True)):
-        run = searching._Search(splits, quick(), RunPlace(), Teller())
+        run = searching.ModelSearch(splits, quick(), RunPlace())
         run.clock = Clock(given / 60)
-        assert (run._fitted(recipe_of_words, last=False) is not None) is begins
-    assert given * searching.FIRST_SHARE > needed > 1.2 * needed * searching.FIRST_SHARE
+        if begins:
+            assert run.fit_network(recipe_of_words, last=False).training.epochs >= FEWEST_EPOCHS
+        else:
+            with pytest.raises(DataError, match="of the budget are too few for it"):
+                run.fit_network(recipe_of_words, last=False)
+    assert given * candidates.TIME_SHARES[0] > needed > 1.2 * needed * candidates.TIME_SHARES[0]
 
 
 def test_a_transformer_reads_the_beginning_of_long_texts_where_time_is_short(monkeypatch):
     monkeypatch.setattr(searching, "speed", lambda device: 1e11)
-    run = searching._Search(small_splits(), quick(), RunPlace(), Teller())
+    run = searching.ModelSearch(small_splits(), quick(), RunPlace())
     run.size, reads = Size(1_000, 100, characters=800.0), replace(frozen(), device="cpu")
     lengths = []
-    for seconds in (600.0, 60.0, 18.0, 5.0):
+    for seconds in (600.0, 60.0, 18.0):
         run.clock = Clock(seconds / 60)
-        found = run._fitted(reads, last=True)
-        lengths.append(None if found is None else found.text.max_length)
-    assert lengths == [0, 64, 32, None]
+        lengths.append(run.fit_network(reads, last=True).text.max_length)
+    assert lengths == [0, 64, 32]
+    run.clock = Clock(5.0 / 60)
+    with pytest.raises(DataError, match="of the budget are too few for it"):
+        run.fit_network(reads, last=True)
     assert "frozen reads the first" in run.notes[-1] and len(run.notes) == len(set(run.notes))
 
 
 def test_the_speed_is_what_a_product_usually_has_not_the_best(monkeypatch):
-    from gandalf.runs import cost as budget
-
     clock = iter(np.cumsum([0, 1] + [0, 3] * 19))
     monkeypatch.setattr(budget.time, "perf_counter", lambda: float(next(clock)))
     assert budget.speed("cpu") == pytest.approx(2 * np.prod(budget.PROBE) / 3)
 
 
 def test_a_yardstick_that_is_ahead_is_named_with_its_own_figure():
-    rivals = [Yardstick("TF-IDF + linear", {"P@1": 68.0, "PSP@5": 20.0}, 1.0)]
-    said = beaten({"P@1": 61.2, "PSP@5": 30.0}, rivals)
+    rivals = [Baseline("TF-IDF + linear", {"P@1": 68.0, "PSP@5": 20.0}, 1.0)]
+    said = note_if_behind({"P@1": 61.2, "PSP@5": 30.0}, rivals)
     assert "ahead on held-out points: TF-IDF + linear has P@1 68.0, the model 61.2; gandalf train" in said
-    assert beaten({"P@1": 68.0, "PSP@5": 30.0}, rivals) is None
+    assert note_if_behind({"P@1": 68.0, "PSP@5": 30.0}, rivals) is None
 
 
 def test_of_equal_parts_the_first_which_is_the_quickest_stays():

@@ -14,7 +14,7 @@ from gandalf.nets.head_kind import SPREAD
 from gandalf.nets.heads import Table
 from gandalf.runs.build import start_scores
 from gandalf.runs.plan import resolved
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.train.batches import Points
 from gandalf.train.parallel.ranks import Ranks
 
@@ -95,7 +95,7 @@ def test_nothing_collapses_on_the_way(system):
 
     def figures(steps):
         length = ("validation.share=0.3", "encoder.dim=64", f"training.steps={steps}")
-        return [each["value"] for each in train(small_splits(), small(*length, system=system)).history]
+        return [each["value"] for each in run_training(small_splits(), small(*length, system=system)).history]
 
     start = figures(1)[0]
     assert min(figures(steps)[-1] for steps in (1, 5, 20, 60)) >= start - 5

@@ -16,7 +16,7 @@ from gandalf.data.dataset import Splits
 from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
 from gandalf.predict.predictor import Predictor
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.runs.validation import Trained
 from gandalf.settings import override
 from gandalf.systems import NETWORKS, SYSTEMS, recipe
@@ -31,7 +31,9 @@ def small_run(small_pretrained):
 
     def of(system):
         if system not in kept:
-            kept[system] = train(small_splits(), small_system(system, small_pretrained, "training.steps=5"))
+            kept[system] = run_training(
+                small_splits(), small_system(system, small_pretrained, "training.steps=5")
+            )
         return kept[system]
 
     return of
@@ -65,8 +67,8 @@ def test_whatever_the_head_a_folder_holds_one_plain_table(system, small_run, tmp
 @every_system
 def test_the_same_seed_gives_the_same_model_and_another_seed_another(system, small_run, small_pretrained):
     first = small_run(system)
-    same(first, train(small_splits(), small_system(system, small_pretrained, "training.steps=5")))
-    other = train(small_splits(), small_system(system, small_pretrained, "training.steps=5", "seed=1"))
+    same(first, run_training(small_splits(), small_system(system, small_pretrained, "training.steps=5")))
+    other = run_training(small_splits(), small_system(system, small_pretrained, "training.steps=5", "seed=1"))
     assert not torch.equal(first.model.head.rows, other.model.head.rows)
     if system != "ngame":
         name = "model.embeddings.word_embeddings.weight" if system == "renee" else "words.weight"
@@ -80,8 +82,8 @@ def test_the_same_seed_gives_the_same_model_and_another_seed_another(system, sma
 def test_a_gpu_trains_what_a_cpu_trains(system, precision, small_pretrained):
     """Rows in the same directions, from the same start by the same points; dropout's dice differ."""
     asked = small_system(system, small_pretrained, "training.steps=5", f"training.precision={precision}")
-    one = train(small_splits(), asked).model
-    other = train(small_splits(), override(asked, ["device=cuda"])).model
+    one = run_training(small_splits(), asked).model
+    other = run_training(small_splits(), override(asked, ["device=cuda"])).model
     assert other.device.type == "cuda"
     rows = (torch.nn.functional.normalize(each.head.rows.float().cpu(), dim=1) for each in (one, other))
     alike = (next(rows) * next(rows)).sum(dim=1)
@@ -149,7 +151,7 @@ def learnt(tmp_path_factory):
     def of(system, targets):
         if (system, targets) not in kept:
             asked = small_system(system, folder, *FAST, *RATES[system], f"targets.targets={targets}")
-            trained = train(splits, asked)
+            trained = run_training(splits, asked)
             found = Predictor(trained.model).predict(splits.test.texts, 5)
             kept[system, targets] = figures(found, splits, trained.steps)
         return kept[system, targets]

@@ -84,7 +84,7 @@ def test_astec(build):
         torch.testing.assert_close(vectors[point] + encoder.centre, 2 * F.relu(words), rtol=1e-4, atol=1e-5)
     assert isinstance(head, Table)
     targets = material.points.targets.toarray()
-    assert material.made.is_label.any()
+    assert material.augmented.is_label.any()
     for label in range(0, 120, 17):
         mean = sum(float(value) * vector for value, vector in zip(targets[:, label], vectors, strict=True))
         start = F.normalize(head.rows[label].detach(), dim=0)
@@ -250,7 +250,7 @@ def test_ngame_learns_pairs_by_its_constants_and_mines_by_clusters(system, build
     assert mining.doublings == pytest.approx((1, 2, 2.5, 5, 7.5, 10, 12.5, 15, 20))
     # 512 of 1,600 points; there are fewer than 512 here, and all are in a batch.
     assert stage.order.batch == 512 and mining.largest == int(0.32 * len(stage.order.points)) == 96
-    assert min(mining.epochs) == 1 and not material.made.is_label[stage.order.points].any()
+    assert min(mining.epochs) == 1 and not material.augmented.is_label[stage.order.points].any()
     x, rows, own = unit(ANGLES), unit(LABEL_ANGLES), torch.tensor([0, 4, 9, 3, 7, 7])
     none = torch.zeros(0, dtype=torch.int64)
     expected = 0.0
@@ -295,7 +295,7 @@ def test_transformers_pool_by_the_mean_and_rows_start_from_label_texts(system, b
 
 def test_renee(build):
     running, material = build("renee", "classifier", "encoder.weight_decay=0.1")
-    training, made = running.training, material.made
+    training, made = running.training, material.augmented
     rows = training.head_update.optimisers.parts["rows"]
     assert isinstance(rows, RowSgd) and (rows.options.momentum, rows.options.rate) == (0.9, 100.0)
     layers = training.encoder_update.layers

@@ -12,7 +12,7 @@ from small_runs import small_splits
 from small_systems import small_system
 
 from gandalf.runs import prepare as label_texts
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.systems import NETWORKS
 from gandalf.train.pairs import triplet as stage
 
@@ -67,7 +67,9 @@ def scores_of(small_pretrained):
     def run(system, *settings):
         # Few random labels, lest a shortlist be all of them.
         few = ("labels.random=8", "labels.hard=1")
-        model = train(small_splits(), small_system(system, small_pretrained, *SHORT, *few, *settings)).model
+        model = run_training(
+            small_splits(), small_system(system, small_pretrained, *SHORT, *few, *settings)
+        ).model
         return (model.vectors(small_splits().test.texts) @ model.head.rows.T + model.head.bias).detach()
 
     def of(system, *settings):

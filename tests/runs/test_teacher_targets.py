@@ -19,7 +19,7 @@ from gandalf.errors import DataError
 from gandalf.graph.estimates.teacher import teacher_targets
 from gandalf.model import load_model, save_model
 from gandalf.runs.graph import check_teacher
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def teacher(tmp_path_factory):
     """Folder of a model trained on pairs alone."""
     folder = tmp_path_factory.mktemp("teacher") / "model"
     chosen = small("siamese.kind=contrastive", "siamese.alone=true", "siamese.pair_epochs=5")
-    save_model(train(small_splits(), chosen).model, folder)
+    save_model(run_training(small_splits(), chosen).model, folder)
     return folder
 
 
@@ -56,7 +56,7 @@ def test_augment_writes_the_teachers_label_points(teacher, made_up, tmp_path):
 
 def test_a_run_with_a_teacher_learns_from_its_targets(teacher):
     def rows(*settings):
-        return train(small_splits(), small(*settings, "training.steps=10"))
+        return run_training(small_splits(), small(*settings, "training.steps=10"))
 
     taught = rows("targets.targets=teacher", f"targets.teacher={teacher}")
     assert taught.details["targets_used"] == "teacher" and taught.label_points == 120
@@ -68,9 +68,9 @@ def test_no_teacher_and_one_that_is_not_asked():
     with pytest.raises(
         DataError, match="targets of a teacher need a model whose encoder was trained on pairs"
     ):
-        train(small_splits(), small("targets.targets=teacher"))
+        run_training(small_splits(), small("targets.targets=teacher"))
     with pytest.raises(DataError, match=r"a teacher .* ratio targets; .* teacher targets"):
-        train(small_splits(), small("targets.teacher=somewhere"))
+        run_training(small_splits(), small("targets.teacher=somewhere"))
 
 
 UNTAUGHT = "was trained without pairs (its siamese.kind is none), so its encoder cannot be a teacher"
@@ -82,7 +82,7 @@ def test_a_model_that_saw_no_pairs_is_no_teacher(trained, made_up, tmp_path, mon
     )
     said += "--system siamesexml --set siamese.alone=true"
     asked = ("--targets", "teacher", "--set", f"targets.teacher={trained}")
-    monkeypatch.setattr("gandalf.runs.session.fit_tokens", None)  # it is said before any text is read
+    monkeypatch.setattr("gandalf.runs.prepare.fit_tokens", None)  # it is said before any text is read
     assert fails("train", made_up, tmp_path / "out", *asked) == said
     for command in (("graph", made_up), ("augment", made_up, tmp_path / "out")):
         assert fails(*command, "--targets", "teacher", "--teacher", trained) == said
@@ -99,7 +99,7 @@ def test_a_model_that_saw_no_pairs_is_no_teacher(trained, made_up, tmp_path, mon
 )
 def test_a_transformer_teaches_as_it_comes_or_after_pairs(settings, sound, small_pretrained, tmp_path):
     chosen = small_system("renee", small_pretrained, "siamese.kind=none", "training.steps=2", *settings)
-    save_model(train(small_splits(), chosen).model, tmp_path / "model")
+    save_model(run_training(small_splits(), chosen).model, tmp_path / "model")
     with nullcontext() if sound else pytest.raises(DataError, match="was trained without pairs"):
         assert check_teacher(str(tmp_path / "model")) == str(tmp_path / "model")
 
@@ -111,7 +111,7 @@ def test_a_transformer_taught_by_pairs_teaches_another_system(kind, small_pretra
     untaught = small_system("ngame", small_pretrained, *pairs, "siamese.pair_rate=0")
     taught = small_system("ngame", small_pretrained, *pairs, "siamese.pair_rate=1e-2")
     for name, chosen in (("untaught", untaught), ("taught", taught)):
-        save_model(train(small_splits(), chosen).model, tmp_path / name)
+        save_model(run_training(small_splits(), chosen).model, tmp_path / name)
     texts = gandalf.load(made_up).train.label_texts
     assert not np.allclose(expected(tmp_path / "taught", texts), expected(tmp_path / "untaught", texts))
     done(
@@ -138,7 +138,7 @@ def test_a_transformer_taught_by_pairs_teaches_another_system(kind, small_pretra
 def test_of_a_model_that_began_with_another_the_other_is_to_be_named(frozen, teacher, tmp_path):
     """Whether that one saw pairs is not known here, and it may be gone."""
     chosen = small(f"encoder.from_model={teacher}", f"encoder.frozen={frozen}", "training.steps=2")
-    save_model(train(small_splits(), chosen).model, tmp_path / "model")
+    save_model(run_training(small_splits(), chosen).model, tmp_path / "model")
     with pytest.raises(DataError) as refused:
         check_teacher(str(tmp_path / "model"))
     assert f"{UNTAUGHT}; name {teacher}, with whose encoder it began, or another" in str(refused.value)

@@ -24,9 +24,9 @@ from gandalf.runs import session as run_module
 from gandalf.runs.build import assemble_encoder, assemble_head, encoder_options, some_texts
 from gandalf.runs.checks import check_recipe
 from gandalf.runs.plan import run_shape
-from gandalf.runs.prepare import augmented, fit_tokens, loop_points
-from gandalf.runs.session import Interrupted
+from gandalf.runs.prepare import fit_tokens, points_for_loop, with_label_points
 from gandalf.runs.start import changed
+from gandalf.runs.watch import Interrupted
 from gandalf.systems import recipe as recipe_of
 from gandalf.train.encoder_update import EncoderOptions, EncoderUpdate
 from gandalf.train.run_memory import activation_values
@@ -82,8 +82,8 @@ def test_the_start_is_the_folders_model_at_length_one_and_rows_of_points(splits,
     recipe = by(folder, "training.precision=float32")
     tokens = fit_tokens(splits.train, recipe.text, recipe.encoder)
     assert tokens.num_texts == 0  # nobody asks for idf
-    made = augmented(splits.train, recipe.targets, 0)
-    points = loop_points(made, tokens, Targets())
+    made = with_label_points(splits.train, recipe.targets, 0)
+    points = points_for_loop(made, tokens, Targets())
     encoder = assemble_encoder(recipe, tokens, some_texts(points, made.is_label))
     head = assemble_head(recipe, encoder, points, None)
     stored = load_file(folder / "model.safetensors")
@@ -108,13 +108,13 @@ def test_a_resumed_run_ends_as_an_unbroken_one(splits, folder, tmp_path, monkeyp
     recipe = by(folder, "encoder.weight_decay=0.1")
     unbroken = gandalf.train(splits, recipe, out=tmp_path / "unbroken").model
 
-    class Stopping(hooks.Between):
+    class Stopping(hooks.AfterEachStep):
         def __call__(self, training):
             self.stop.asked = training.step >= 4
             return super().__call__(training)
 
     with monkeypatch.context() as patch:
-        patch.setattr(hooks, "Between", Stopping)
+        patch.setattr(hooks, "AfterEachStep", Stopping)
         with pytest.raises(Interrupted):
             gandalf.train(splits, recipe, out=tmp_path / "broken")
     resumed = gandalf.train(splits, recipe, out=tmp_path / "broken", resume=True).model

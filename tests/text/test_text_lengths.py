@@ -14,7 +14,7 @@ from gandalf.errors import Findings
 from gandalf.recipe import Recipe
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.prepare import fit_tokens
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.text.lengths import count_cut, with_fitted_length
 from gandalf.text.subwords import Subwords, SubwordsOptions
 from gandalf.text.table import token_table
@@ -72,7 +72,7 @@ def test_a_model_reads_as_much_as_its_data_call_for_and_the_run_says_what_is_cut
     assert Recipe().text.max_length == 0
     told: list[str] = []
     chosen = small(f"text.max_length={setting}", "training.steps=1", "targets.targets=none")
-    trained = train(splits, chosen, RunPlace(tell=told.append))
+    trained = run_training(splits, chosen, RunPlace(tell=told.append))
     length = trained.model.tokens.max_length
     assert length == trained.model.config["text"]["max_length"]
     assert length == 7 if setting == "7" else length > 40
@@ -85,7 +85,7 @@ def test_a_model_reads_as_much_as_its_data_call_for_and_the_run_says_what_is_cut
 
 def test_short_texts_are_not_spoken_of():
     told: list[str] = []
-    train(small_splits(), small("text.max_length=0", "training.steps=1"), RunPlace(tell=told.append))
+    run_training(small_splits(), small("text.max_length=0", "training.steps=1"), RunPlace(tell=told.append))
     assert not [each for each in told if "longer than" in each]
 
 

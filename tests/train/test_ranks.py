@@ -20,7 +20,8 @@ from gandalf.nets.heads import Table
 from gandalf.runs.checks import check_ranks, check_shares
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.plan import rank_shape
-from gandalf.runs.session import Interrupted, train
+from gandalf.runs.session import run_training
+from gandalf.runs.watch import Interrupted
 from gandalf.train import run_memory
 from gandalf.train.checkpoint import Checkpoints
 from gandalf.train.labels import Every, Shortlist, chunks_of_shard
@@ -56,7 +57,9 @@ def alone(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         rank_jobs.nothing_is_dropped(patch.setattr)
         for name, recipe in recipes().items():
-            rank_jobs.keep(train(small_splits(), recipe, RunPlace(folder / name)), Ranks(), folder / name)
+            rank_jobs.keep(
+                run_training(small_splits(), recipe, RunPlace(folder / name)), Ranks(), folder / name
+            )
     return folder
 
 
@@ -107,7 +110,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(name, alone, tmp_path, monke
         rank_jobs.nothing_is_dropped(patch.setattr)
         at_step(patch, 4, lambda: signal.raise_signal(signal.SIGINT))
         with pytest.raises(Interrupted):
-            train(small_splits(), recipe, RunPlace(tmp_path / "one, then two"))
+            run_training(small_splits(), recipe, RunPlace(tmp_path / "one, then two"))
     jobs = [
         (rank_jobs.broken_off_at, recipe, tmp_path / "two, then one", 5),
         (rank_jobs.resumed, recipe, tmp_path / "one, then two"),
@@ -116,7 +119,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(name, alone, tmp_path, monke
     rank_jobs.over_ranks(2, rank_jobs.one_by_one, jobs)
     rank_jobs.nothing_is_dropped(monkeypatch.setattr)
     folder = tmp_path / "two, then one"
-    rank_jobs.keep(train(small_splits(), recipe, RunPlace(folder, resume=True)), Ranks(), folder)
+    rank_jobs.keep(run_training(small_splits(), recipe, RunPlace(folder, resume=True)), Ranks(), folder)
     for each in ("two, then one", "one, then two"):
         rank_jobs.assert_alike(alone / name, tmp_path / each)
 
@@ -126,7 +129,7 @@ def test_a_lost_rank_stops_the_others_and_costs_no_checkpoint(alone, tmp_path, m
     rank_jobs.over_ranks(2, rank_jobs.lose_last, recipe, tmp_path, 6, ends={1: 9})
     assert not [path for path in (tmp_path / "checkpoints").iterdir() if path.name.startswith(".")]
     rank_jobs.nothing_is_dropped(monkeypatch.setattr)
-    trained = train(small_splits(), recipe, RunPlace(tmp_path, resume=True))
+    trained = run_training(small_splits(), recipe, RunPlace(tmp_path, resume=True))
     assert trained.steps == 12
 
 

@@ -20,7 +20,7 @@ from test_ranks import COURSES, recipes
 from gandalf.data.export import export
 from gandalf.data.synthetic import synthetic
 from gandalf.runs.folder import RunPlace, state_of
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.train.logs import read_log
 from gandalf.train.parallel.ranks import Ranks
 
@@ -44,7 +44,9 @@ def alone(asked, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         rank_jobs.nothing_is_dropped(patch.setattr)
         for name, recipe in asked.items():
-            rank_jobs.keep(train(small_splits(), recipe, RunPlace(folder / name)), Ranks(), folder / name)
+            rank_jobs.keep(
+                run_training(small_splits(), recipe, RunPlace(folder / name)), Ranks(), folder / name
+            )
     return folder
 
 

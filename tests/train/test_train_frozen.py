@@ -8,7 +8,7 @@ from small_runs import same, small, small_splits
 from small_systems import begun, small_system, write_pretrained
 
 from gandalf.runs.folder import RunPlace
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.train import encoding, loop
 
 
@@ -40,16 +40,16 @@ def test_every_text_is_read_once(splits, asked):
 
 
 def test_the_model_is_the_one_that_reads_every_batch(splits, asked, monkeypatch):
-    kept = train(splits, asked)
+    kept = run_training(splits, asked)
     monkeypatch.setattr(loop, "is_worth_storing", lambda *given: False)
-    anew = train(splits, asked)
+    anew = run_training(splits, asked)
     torch.testing.assert_close(kept.model.head.rows, anew.model.head.rows, rtol=1e-3, atol=1e-4)
     assert kept.steps == anew.steps
 
 
 def test_a_resumed_run_ends_with_the_same_weights(splits, asked, tmp_path):
-    whole = train(splits, asked, RunPlace(tmp_path / "whole", minutes=0))
-    broken = train(splits, asked, RunPlace(tmp_path / "whole", resume=True, minutes=0))
+    whole = run_training(splits, asked, RunPlace(tmp_path / "whole", minutes=0))
+    broken = run_training(splits, asked, RunPlace(tmp_path / "whole", resume=True, minutes=0))
     same(whole, broken)
 
 

@@ -12,7 +12,7 @@ from small_runs import KilledError, at_step, killed, same, small, small_splits
 
 from gandalf.nets.heads import Table
 from gandalf.runs.folder import RunPlace
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.settings import override
 from gandalf.train.batches import Points, make_batch
 from gandalf.train.head_update import TableUpdate
@@ -253,15 +253,15 @@ def test_a_run_by_fused_kernels_is_one_by_plain_ones(settings, monkeypatch, tmp_
     """All the way through: blocks, weights, checkpoints and the model."""
     settings = (f"device={DEVICE.type}", "labels.block=50", "training.steps=6", *settings)
     asked = small("training.precision=float32", *settings)
-    plain = train(small_splits(), asked)
+    plain = run_training(small_splits(), asked)
     monkeypatch.setattr(choice, "missing_requirement", lambda *given: None)
     monkeypatch.setattr(fused_update, "DEFAULT", SMALL)
-    fused = train(small_splits(), override(asked, ["head.kernel=triton"]), RunPlace(tmp_path / "run"))
+    fused = run_training(small_splits(), override(asked, ["head.kernel=triton"]), RunPlace(tmp_path / "run"))
     torch.testing.assert_close(fused.model.head.rows, plain.model.head.rows, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(fused.model.head.bias, plain.model.head.bias, rtol=1e-3, atol=1e-4)
     for name, kind, least in (("bfloat16", torch.bfloat16, 0.99), ("float8", FLOAT8, 0.95)):
         asked = override(asked, ["head.kernel=auto", f"head.row_precision={name}"])
-        rows = train(small_splits(), asked, RunPlace(tmp_path / name)).model.head.rows
+        rows = run_training(small_splits(), asked, RunPlace(tmp_path / name)).model.head.rows
         assert rows.dtype == torch.float32 and torch.equal(rows, rows.to(kind).float())
         assert torch.nn.functional.cosine_similarity(rows, plain.model.head.rows).min() > least
 
@@ -271,8 +271,8 @@ def test_a_run_with_rows_of_float8_that_was_broken_off_ends_as_if_unbroken(monke
     monkeypatch.setattr(fused_update, "DEFAULT", SMALL)
     settings = (f"device={DEVICE.type}", "training.precision=float32", "labels.block=50", "training.steps=6")
     asked = small(*settings, "head.kernel=triton", "head.row_precision=float8", "head.optimiser=sgd")
-    unbroken = train(small_splits(), asked, RunPlace(tmp_path / "unbroken"))
+    unbroken = run_training(small_splits(), asked, RunPlace(tmp_path / "unbroken"))
     with monkeypatch.context() as patch, pytest.raises(KilledError):
         at_step(patch, 3, killed)
-        train(small_splits(), asked, RunPlace(tmp_path / "broken", minutes=0))
-    same(unbroken, train(small_splits(), asked, RunPlace(tmp_path / "broken", resume=True)))
+        run_training(small_splits(), asked, RunPlace(tmp_path / "broken", minutes=0))
+    same(unbroken, run_training(small_splits(), asked, RunPlace(tmp_path / "broken", resume=True)))

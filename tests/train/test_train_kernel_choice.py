@@ -14,7 +14,7 @@ from gandalf.nets.encoders import build_encoder
 from gandalf.nets.heads import Table
 from gandalf.runs import session as runs
 from gandalf.runs.plan import run_shape
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.train.batches import Points
 from gandalf.train.head_update import TableUpdate
 from gandalf.train.kernels import choice
@@ -33,13 +33,13 @@ def splits():
 
 
 def test_where_fused_kernels_cannot_be_had_auto_is_plain(splits):
-    plain = train(splits, small("training.steps=3", "device=cpu", "head.kernel=torch"))
-    same(train(splits, small("training.steps=3", "device=cpu", "head.kernel=auto")), plain)
+    plain = run_training(splits, small("training.steps=3", "device=cpu", "head.kernel=torch"))
+    same(run_training(splits, small("training.steps=3", "device=cpu", "head.kernel=auto")), plain)
 
 
 def test_what_was_asked_for_and_cannot_be_had(splits, monkeypatch):
     with pytest.raises(DataError, match=r"fused kernels cannot train this head: there is no GPU"):
-        train(splits, small("device=cpu", "head.kernel=triton"))
+        run_training(splits, small("device=cpu", "head.kernel=triton"))
     monkeypatch.setattr(choice.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     assert (
@@ -64,7 +64,7 @@ def test_what_was_asked_for_and_cannot_be_had(splits, monkeypatch):
 )
 def test_rows_of_bfloat16_need_them(settings, said, splits):
     with pytest.raises(DataError, match=said):
-        train(splits, small(*settings))
+        run_training(splits, small(*settings))
 
 
 @pytest.mark.parametrize(
@@ -97,16 +97,16 @@ def test_what_is_not_theirs_is_said_before_any_work(settings, said, splits, monk
     monkeypatch.setattr(choice, "missing_requirement", lambda *given: None)
     monkeypatch.setattr(runs, "fit_tokens", lambda *given: pytest.fail("it has begun"))
     with pytest.raises(DataError, match=said):
-        train(splits, small("device=cpu", "head.kernel=triton", *settings))
+        run_training(splits, small("device=cpu", "head.kernel=triton", *settings))
 
 
 def test_a_pair_stage_is_not_trained_in_vain(splits, monkeypatch):
     monkeypatch.setattr(runs, "fit_tokens", lambda *given: pytest.fail("it has begun"))
     pairs = ("device=cpu", "siamese.kind=contrastive")
     with pytest.raises(DataError, match="there is no GPU"):
-        train(splits, small(*pairs, "head.kernel=triton"))
+        run_training(splits, small(*pairs, "head.kernel=triton"))
     with pytest.raises(DataError, match="rows of bfloat16 are for fused kernels alone, and there is no GPU"):
-        train(splits, small(*pairs, "head.kernel=auto", "head.row_precision=bfloat16"))
+        run_training(splits, small(*pairs, "head.kernel=auto", "head.row_precision=bfloat16"))
 
 
 @pytest.mark.parametrize(("rows", "size", "state"), [("float32", 4, 4), ("float16", 2, 2), ("float8", 1, 2)])
@@ -117,7 +117,7 @@ def test_the_plan_counts_rows_and_what_is_kept_for_them(rows, size, state):
 
 def test_the_loop_itself_falls_back_on_a_shortlist(splits, monkeypatch):
     monkeypatch.setattr(choice, "missing_requirement", lambda *given: None)
-    train(splits, small("device=cpu", "labels.kind=shortlist", "head.kernel=auto", "training.steps=2"))
+    run_training(splits, small("device=cpu", "labels.kind=shortlist", "head.kernel=auto", "training.steps=2"))
 
 
 @pytest.mark.parametrize(

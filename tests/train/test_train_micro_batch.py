@@ -11,7 +11,7 @@ from small_systems import begun, small_system, write_pretrained
 
 from gandalf.errors import DataError
 from gandalf.runs.plan import run_shape
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.settings import override
 from gandalf.train.run_memory import memory_plan
 
@@ -82,14 +82,14 @@ def test_dropout_is_the_same_on_the_way_back(splits, folder):
 
 def test_a_part_as_large_as_the_batch_is_the_batch(splits, folder):
     asked = small_system("renee", folder, "training.steps=3", "encoder.dropout=0")
-    one, other = (train(splits, override(asked, [f"training.micro_batch={n}"])) for n in (1000, 500))
+    one, other = (run_training(splits, override(asked, [f"training.micro_batch={n}"])) for n in (1000, 500))
     same(one, other)
 
 
 def test_a_frozen_encoder_reads_in_parts_too(splits, folder):
     asked = small_system("ngame", folder, "training.steps=3")
-    one = train(splits, asked)
-    other = train(splits, override(asked, ["training.micro_batch=5"]))
+    one = run_training(splits, asked)
+    other = run_training(splits, override(asked, ["training.micro_batch=5"]))
     torch.testing.assert_close(one.model.head.rows, other.model.head.rows, rtol=0.2, atol=0.2)
 
 
@@ -106,4 +106,4 @@ def test_other_encoders_read_a_batch_at_once(splits):
     with pytest.raises(
         DataError, match="micro_batch is for transformers, and an encoder of the kind bag-of-words"
     ):
-        train(splits, small("training.micro_batch=8"))
+        run_training(splits, small("training.micro_batch=8"))

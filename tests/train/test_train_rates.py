@@ -10,7 +10,7 @@ from small_systems import begun, whole
 
 from gandalf.runs import stages
 from gandalf.runs.plan import resolved
-from gandalf.runs.session import train
+from gandalf.runs.session import run_training
 from gandalf.systems import NETWORKS, recipe
 from gandalf.train.rates import at_batch
 
@@ -82,9 +82,9 @@ def test_pairs_have_a_batch_of_their_own(optimiser, batch, rate, stage_of):
 def test_rows_are_trained_at_the_rate_of_the_batch(monkeypatch):
     """32 points at a time by a rate of 8: as by a rate of 1 before the rule, to the bit."""
     settings = ("head.optimiser=sgd", "encoder.optimiser=sgd", "training.steps=5", "training.batch=32")
-    found = train(small_splits(), small(*settings, "head.rate=8", "encoder.rate=0.08"))
+    found = run_training(small_splits(), small(*settings, "head.rate=8", "encoder.rate=0.08"))
     monkeypatch.setattr(stages, "at_batch", lambda rate, *rest: rate)
-    same(found, train(small_splits(), small(*settings, "head.rate=1", "encoder.rate=0.01")))
+    same(found, run_training(small_splits(), small(*settings, "head.rate=1", "encoder.rate=0.01")))
 
 
 def test_the_rule_is_said_where_a_rate_is_printed():

@@ -12,7 +12,8 @@ from gandalf.model import load_model, save_model
 from gandalf.model_folder import HASHES
 from gandalf.recipe import Recipe
 from gandalf.runs.folder import RunPlace
-from gandalf.runs.session import told_apart, train
+from gandalf.runs.identity import comparable_settings
+from gandalf.runs.session import run_training
 from gandalf.settings import differing, override, to_dict
 from gandalf.systems import recipe
 from gandalf.train.checkpoint import Checkpoints
@@ -22,7 +23,7 @@ PAIRS = ("siamese.pair_batch=32", "siamese.pair_epochs=2")
 
 def new_settings(asked: Recipe) -> list[str]:
     """Settings that checkpoints of commit 0f17dd6 and before lack, for which they would be refused."""
-    found = told_apart(asked)
+    found = comparable_settings(asked)
     there = {"encoder.attention": "attention" in found["encoder"], "rates": "rates" in found}
     there["siamese.cluster_share"] = "cluster_share" in found["siamese"]
     return [name for name, is_there in there.items() if is_there]
@@ -46,8 +47,8 @@ def test_older_checkpoints_stand_where_nothing_has_changed(system, settings, exp
     assert new_settings(asked) == expected
 
 
-def test_other_settings_are_still_told_apart():
-    one, other = (told_apart(override(Recipe(), (f"head.rate={rate}",))) for rate in (0.1, 0.2))
+def test_other_settings_are_still_comparable_settings():
+    one, other = (comparable_settings(override(Recipe(), (f"head.rate={rate}",))) for rate in (0.1, 0.2))
     assert differing(one, other) == ["head.rate"]
     assert "cluster_share" in to_dict(Recipe())["siamese"]  # a copy was changed
 
@@ -75,19 +76,19 @@ def test_a_checkpoint_without_a_setting(settings, system, lacks, sentence, tmp_p
 
         patch.setattr(Checkpoints, "save", as_before)
         at_step(patch, 3, killed)
-        train(small_splits(), asked, RunPlace(tmp_path / "run", minutes=0))
+        run_training(small_splits(), asked, RunPlace(tmp_path / "run", minutes=0))
     resumed = RunPlace(tmp_path / "run", resume=True)
     if sentence is None:
-        same(train(small_splits(), asked, resumed), train(small_splits(), asked))
+        same(run_training(small_splits(), asked, resumed), run_training(small_splits(), asked))
         return
     with pytest.raises(DataError, match=sentence):
-        train(small_splits(), asked, resumed)
+        run_training(small_splits(), asked, resumed)
 
 
 def test_a_model_folder_without_a_kind_of_attention_predicts_by_itself(tmp_path):
     """New folders say `cross`; one that says nothing is of before, and its second attention is `self`."""
     asked = small("training.steps=3", "encoder.rate=0.2", system="inceptionxml")
-    model = train(small_splits(), asked).model
+    model = run_training(small_splits(), asked).model
     save_model(model, tmp_path / "model")
     path = tmp_path / "model" / "config.json"
     stored = json.loads(path.read_text("utf-8"))
