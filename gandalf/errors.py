@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # a message may quote them from a file; a terminal obeys them
 
@@ -81,6 +81,14 @@ class DataError(ValueError):
         super().__init__(str(self.problem))
 
 
+class Details(TypedDict, total=False):
+    """Remedy and place of a finding."""
+
+    remedy: str
+    file: str | Path | None
+    line: int | None
+
+
 @dataclass
 class Findings:
     """Collect the findings of readers.
@@ -95,56 +103,24 @@ class Findings:
     problems: list[Problem] = field(default_factory=list)
     counts: Counter[tuple[str, str | None]] = field(default_factory=Counter)
 
-    def add(
-        self,
-        severity: Severity,
-        kind: str,
-        what: str,
-        *,
-        remedy: str = "",
-        file: str | Path | None = None,
-        line: int | None = None,
-    ) -> None:
+    def add(self, severity: Severity, kind: str, what: str, **details: Unpack[Details]) -> None:
         """Record a finding; raise it if it is an error and `strict` is set."""
-        problem = Problem(kind, severity, what, remedy, None if file is None else str(file), line)
+        error = DataError(what, kind=kind, **details)
         if self.strict and severity == "error":
-            raise DataError(what, remedy=remedy, file=file, line=line, kind=kind)
+            raise error
+        problem = replace(error.problem, severity=severity)
         self.counts[kind, problem.file] += 1
         if self.counts[kind, problem.file] <= self.per_kind:
             self.problems.append(problem)
 
-    def error(
-        self,
-        kind: str,
-        what: str,
-        *,
-        remedy: str = "",
-        file: str | Path | None = None,
-        line: int | None = None,
-    ) -> None:
+    def error(self, kind: str, what: str, **details: Unpack[Details]) -> None:
         """Record an error: the data cannot be used."""
-        self.add("error", kind, what, remedy=remedy, file=file, line=line)
+        self.add("error", kind, what, **details)
 
-    def warn(
-        self,
-        kind: str,
-        what: str,
-        *,
-        remedy: str = "",
-        file: str | Path | None = None,
-        line: int | None = None,
-    ) -> None:
+    def warn(self, kind: str, what: str, **details: Unpack[Details]) -> None:
         """Record a warning: the data can be used, but results will be worse or misleading."""
-        self.add("warning", kind, what, remedy=remedy, file=file, line=line)
+        self.add("warning", kind, what, **details)
 
-    def note(
-        self,
-        kind: str,
-        what: str,
-        *,
-        remedy: str = "",
-        file: str | Path | None = None,
-        line: int | None = None,
-    ) -> None:
+    def note(self, kind: str, what: str, **details: Unpack[Details]) -> None:
         """Record a note: a fact about the data that is no error."""
-        self.add("note", kind, what, remedy=remedy, file=file, line=line)
+        self.add("note", kind, what, **details)

@@ -17,7 +17,7 @@ from gandalf.lab.variants import Run, recipe_of
 from gandalf.recipe import Baselines, Recipe, Targets
 from gandalf.runs.budget import Size
 from gandalf.runs.choose import CANDIDATES, SHORT
-from gandalf.runs.cost import H200, Cost, Machine, cost, here
+from gandalf.runs.cost import H200, Cost, Machine, cost, this_machine
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.plan import resolved
 from gandalf.runs.prepare import epoch_steps
@@ -123,7 +123,7 @@ def costs(runs: Iterable[Run], splits: Splits) -> list[SystemCost]:
 
 
 def _of_system(system: str, runs: list[Run], size: Size, words: int) -> SystemCost:
-    machines = (here(), H200)
+    machines = (this_machine(), H200)
     every = [[_of_run(run, size, words, machine) for run in runs] for machine in machines]
     largest = [max(found, key=lambda each: (each.seconds, each.memory)) for found in every]
     seconds = [sum(each.seconds for each in found) for found in every]

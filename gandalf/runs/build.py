@@ -213,8 +213,6 @@ def start_scores(
     scale = spread / max(mean_variance**0.5, 1e-6)
     table.rows.data.mul_(scale)
     sums = np.asarray(points.targets.sum(axis=0), dtype=np.float32).ravel()[own]
-    frequency = (torch.from_numpy(sums) + 0.5) / (
-        len(points) + 1
-    )  # 0.5: even a label without points has odds
+    frequency = (torch.from_numpy(sums) + 0.5) / (len(points) + 1)  # 0.5: no label has the frequency 0
     shift = table.rows.data @ mean + 0.5 * scale**2 * variance
     table.bias.data.copy_(torch.logit(frequency) - shift)

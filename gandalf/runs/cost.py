@@ -55,7 +55,7 @@ H200 = Machine("one H200", "cuda", 600e12, 9_300.0, 6e-3, 80e-6 / PASSES, 139 <<
 
 
 @lru_cache(maxsize=1)
-def here() -> Machine:
+def this_machine() -> Machine:
     """Measure this machine by a short matrix product."""
     device = resolved_device("auto")
     fast = speed(device)
@@ -142,7 +142,7 @@ def _runs(splits: Splits) -> tuple[list[StepCost], str]:
     size, recipe = Size.of(splits.train), recipe_of(SYSTEM)
     texts = [*(splits.train.texts or ()), *splits.train.all_label_texts]
     words = len({word for text in texts for word in split_words(text)})
-    one, there = (cost(recipe, size, words, machine) for machine in (here(), H200))
+    one, there = (cost(recipe, size, words, machine) for machine in (this_machine(), H200))
     most = max(one.memory, _memory(frozen(), size, words))
     minutes = search_minutes(None, size, speed(resolved_device("auto")))
     rows = [
@@ -158,6 +158,6 @@ def _runs(splits: Splits) -> tuple[list[StepCost], str]:
 def _memory(recipe: Recipe, size: Size, words: int) -> int:
     """Return the memory of a part of the search; 0 if its transformer is not installed."""
     try:
-        return cost(recipe, size, words, here()).memory
+        return cost(recipe, size, words, this_machine()).memory
     except DataError:
         return 0
