@@ -42,9 +42,9 @@ def test_label_points_stay_with_their_own_label_in_the_last_phase():
         ["training.steps=10", "training.batch=16", "targets.label_epochs=0.6", "targets.own_weight=0.3"],
     )
     made = material.with_label_points(points, asked.targets, seed=0)
-    made = material.with_own_labels(made, points, asked.targets, seed=0)
+    made = material.with_own_label_points(made, points, asked.targets, seed=0)
     tokens = material.fit_tokens(points, asked.text, asked.encoder)
-    looped = material.loop_points(made, tokens, asked.targets)
+    looped = material.points_for_loop(made, tokens, asked.targets)
     order = material.point_order(made, asked, epoch=4)
     early = {int(row) for step in range(6) for row in order.rows(step)}
     late = {int(row) for step in range(6, 10) for row in order.rows(step)}
@@ -59,5 +59,5 @@ def test_without_an_own_weight_the_last_phase_has_training_points_alone():
     points = gandalf.synthetic(40, 8, seed=0).splits.train
     asked = recipe("astec")
     made = material.with_label_points(points, asked.targets, seed=0)
-    assert material.with_own_labels(made, points, asked.targets, seed=0) is made
+    assert material.with_own_label_points(made, points, asked.targets, seed=0) is made
     assert made.phases[1].tolist() == list(range(40))

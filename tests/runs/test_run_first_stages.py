@@ -149,7 +149,7 @@ def test_each_stage_drops_its_own_share(splits, tmp_path, monkeypatch):
         seen.append((name, encoder.dropout.p, inside))
         return running
 
-    monkeypatch.setattr(runs, "begin", noted)
+    monkeypatch.setattr(runs, "begin_stage", noted)
     run_training(splits, small_system("renee", folder, "training.steps=1"))
     (first, low, inside), (second, high, inside_too) = seen
     assert (first, low, second, high) == ("siamese", 0.1, "classifier", 0.5)

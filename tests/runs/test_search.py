@@ -262,7 +262,7 @@ def few_points() -> Splits:
 def test_few_points_are_held_out_again_and_again_to_fit_the_weights(tiny_transformer):
     found = search(few_points(), with_parts("linear", "frozen", "words", "memory"))
     model = found.trained.model
-    assert found.scores is not None and found.scores.filtered.points >= searching.FEWEST
+    assert found.scores is not None and found.scores.filtered.points >= repeated.FEWEST
     assert [row.name for row in found.tried] == ["linear", "frozen", "words"]
     assert all(row.scores is not None for row in found.tried[:2]) and found.tried[2].scores is None
     assert [each.name for each in found.baselines] == ["popularity", "TF-IDF + linear"]

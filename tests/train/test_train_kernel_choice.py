@@ -95,13 +95,13 @@ def test_why_not(capability, dtype, rows, said, monkeypatch):
 )
 def test_what_is_not_theirs_is_said_before_any_work(settings, said, splits, monkeypatch):
     monkeypatch.setattr(choice, "missing_requirement", lambda *given: None)
-    monkeypatch.setattr(runs, "fit_tokens", lambda *given: pytest.fail("it has begun"))
+    monkeypatch.setattr(runs, "prepare_material", lambda *given: pytest.fail("it has begun"))
     with pytest.raises(DataError, match=said):
         run_training(splits, small("device=cpu", "head.kernel=triton", *settings))
 
 
 def test_a_pair_stage_is_not_trained_in_vain(splits, monkeypatch):
-    monkeypatch.setattr(runs, "fit_tokens", lambda *given: pytest.fail("it has begun"))
+    monkeypatch.setattr(runs, "prepare_material", lambda *given: pytest.fail("it has begun"))
     pairs = ("device=cpu", "siamese.kind=contrastive")
     with pytest.raises(DataError, match="there is no GPU"):
         run_training(splits, small(*pairs, "head.kernel=triton"))
