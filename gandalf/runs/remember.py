@@ -64,6 +64,11 @@ class MemoryTrial:
         """Weight of the memory; 0 if it adds nothing to the model."""
         return self.fitted.shares.get(MEMORY, 0.0)
 
+    @property
+    def value(self) -> float:
+        """The objective, which the best trial maximises."""
+        return objective(self.fitted.scores)
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for `metrics.json`."""
         voting = {"temperature": self.voting.temperature, "doubt": self.voting.doubt}
@@ -141,7 +146,7 @@ def add_memory(model: Part, splits: Splits, answers: PartAnswers, options: Memor
     vectors = _Vectors(reader_of(model, reader), answers)
     trials = sorted(
         _try_memories(vectors, answers, options),
-        key=lambda trial: (-objective(trial.fitted.scores), trial.weight),
+        key=lambda trial: (-trial.value, trial.weight),
     )
     best = trials[0]
     found = model
