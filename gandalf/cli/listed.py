@@ -77,7 +77,7 @@ class Listed(BareFlags, TyperGroup):
     """A group of commands; help shows a line of each, and a command is imported when it runs."""
 
     def __init__(self, **given: Any) -> None:  # noqa: ANN401  typer's own
-        super().__init__(**given)
+        super().__init__(**{**given, "help": help_text(given.get("help") or "")})
         for group, lines in GROUPS.items():
             for name, line in lines.items():
                 self.commands[name] = Command(name, short_help=line, help=line, rich_help_panel=group)

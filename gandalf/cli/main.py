@@ -67,6 +67,10 @@ def gandalf(
     Check data, train, predict, explain and serve; add label points for any trainer; score any predictions.
 
     DATA is a folder in a known layout, one CSV, TSV, JSONL or Parquet file, or the bundled set [bold]man[/].
+    [bold]gandalf COMMAND --help[/] shows what a command does, its options, and examples.
 
-    Start with: [bold]gandalf check man[/], or [bold]gandalf demo[/] for a few minutes of training.
+    $ gandalf check man  # read a data set and list its problems
+    $ gandalf train man my-model  # find the best model for it
+    $ gandalf predict my-model "compress a file"
+    $ gandalf demo  # or see in a few minutes what label points change
     """
