@@ -1,6 +1,6 @@
 """Count what a reader of the package meets: files, lines, imports, and files that a new kind touches.
 
-python -m bench.house [COMMIT ...]    the working tree, or trees of commits (by git archive), as one table
+python -m bench.house [COMMIT ...]    the working tree, and trees of commits (by git archive), in one table
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
+from bench.command import argument_parser
 from bench.tables import table
 
 ROOT = Path(__file__).parents[1]
@@ -148,7 +148,9 @@ def counts(root: Path) -> dict[str, str]:
 def main() -> None:
     """Print the table, a column for each tree."""
     columns: dict[str, dict[str, str]] = {}
-    for commit in sys.argv[1:]:
+    parser = argument_parser(__doc__)
+    parser.add_argument("commits", nargs="*")
+    for commit in parser.parse_args().commits:
         archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, capture_output=True).stdout
         with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=BytesIO(archive)) as tar:
             tar.extractall(folder, filter="data")

@@ -8,10 +8,10 @@ What is there already stays. A trainer that cannot be installed is named, and th
 from __future__ import annotations
 
 import subprocess
-import sys
 import venv
 from pathlib import Path
 
+from bench.command import argument_parser
 from gandalf.lab.peers import PEERS, Trainer
 
 CONSTRAINTS = Path(__file__).parent.parent / "constraints.txt"  # PyTorch's CPU build
@@ -35,8 +35,11 @@ def install(folder: Path, trainer: Trainer) -> str:
 
 def main() -> None:
     """Install them all."""
+    parser = argument_parser(__doc__)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
     for name, trainer in PEERS.items():
-        problem = install(Path(sys.argv[1]) / name, trainer)
+        problem = install(folder / name, trainer)
         print(f"{name}: {problem or 'installed'}", flush=True)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from bench.command import argument_parser
 from bench.engine import ENGINE
 from bench.machine import RESULTS, replaced
 from bench.peers_cpu import HARD, OWN
@@ -232,6 +233,7 @@ def soft_tables(data: str) -> list[str]:
 
 def main() -> None:
     """Write them all."""
+    argument_parser(__doc__).parse_args()
     text = PAGE.read_text("utf-8")
     for mark, tables in (("SOFT_TABLES", soft_tables), ("POINT_TABLES", point_tables)):
         text = replaced(text, mark, section(tables))

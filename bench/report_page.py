@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
+from bench.command import argument_parser
 from bench.engine import ENGINE
 from bench.machine import RESULTS
 from bench.results_page import DOCS
@@ -73,6 +74,7 @@ def short_report(results: Results) -> str:
 
 def main() -> None:
     """Write both pages."""
+    argument_parser(__doc__).parse_args()
     results = Results.read(Path(os.path.relpath(ENGINE)))  # the page names the folder as a person types it
     whole = markdown(sections(results), "Label points on Man, Web, Docs and WordNet")
     for path, text in ((RESULTS / "report.md", whole), (DOCS / "report.md", short_report(results))):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
+from bench.command import argument_parser
 from bench.estimates import SETS
 from bench.machine import DATA_ROOT, keep
 from gandalf import load, synthetic
@@ -38,6 +39,7 @@ def shape(targets: csr_array) -> dict[str, float]:
 
 def main() -> None:
     """Print a row for each set and keep the figures."""
+    argument_parser(__doc__).parse_args()
     results: dict[str, Any] = {}
     for name in SETS:
         if (DATA_ROOT / name).is_dir():
