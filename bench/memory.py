@@ -31,7 +31,7 @@ from bench.training import Line, add_missing, score, trained
 from gandalf import GraphOptions, Splits, label_graph
 from gandalf.lab.variants import VARIANTS
 from gandalf.memory.keys import keys_of
-from gandalf.memory.memory import LABEL, POINT, Block, Memory, Record, Voting
+from gandalf.memory.memory import LABEL, POINT, EntryGroup, Memory, Record, Voting
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import ModelWithMemory, Part
@@ -100,7 +100,7 @@ def whole_memory(model: Part, splits: Splits, label_values: LabelValues) -> Memo
         records += [Record(text, LABEL) for text in labels]
     stacked = csr_array(vstack(values, format="csr").astype(np.float32))
     keys = keys_of(as_queries(model.unit_vectors(texts)))
-    return Memory((Block(keys, stacked, tuple(records)),), Voting(TEMPERATURE))
+    return Memory((EntryGroup(keys, stacked, tuple(records)),), Voting(TEMPERATURE))
 
 
 def gains(scores: Scores, alone: Scores) -> dict[str, list[float]]:

@@ -58,7 +58,7 @@ def main() -> None:
                     "query_ms": _slowest(model, texts[:3]),
                     "mb": round(held_mib() * 2**20 / 1e6 - before),
                     "forecast_mb": round(memory_bytes(model.memory) / 1e6),
-                    "blocks": len(model.memory.blocks),
+                    "blocks": len(model.memory.groups),
                 }
             )
             print(rows[-1], flush=True)

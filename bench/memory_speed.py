@@ -30,7 +30,7 @@ from bench.made_up import made_up_model
 from bench.serve import under_load
 from bench.training import trained
 from gandalf.memory.keys import SCANNED, DenseKeys
-from gandalf.memory.memory import LABEL, POINT, Block, Memory, Record
+from gandalf.memory.memory import LABEL, POINT, EntryGroup, Memory, Record
 from gandalf.metrics.predictions import test_points
 from gandalf.model import Model, ModelWithMemory, save_model
 from gandalf.model.with_memory import as_queries
@@ -58,8 +58,8 @@ def remembering(model: Model, points: Sequence[str], targets: csr_array) -> Mode
     )
     values = vstack([targets, eye_array(len(labels))], format="csr").astype(np.float32)
     records = [Record(text, POINT) for text in points] + [Record(text, LABEL) for text in labels]
-    block = Block(whole, csr_array(values), tuple(records))
-    return ModelWithMemory(model, Memory((block,)), weight=0.2)
+    group = EntryGroup(whole, csr_array(values), tuple(records))
+    return ModelWithMemory(model, Memory((group,)), weight=0.2)
 
 
 def of_data(name: str, root: Path) -> tuple[ModelWithMemory, list[str]]:
@@ -114,8 +114,8 @@ def recall(keys: DenseKeys, queries: Any, number: int) -> float:  # noqa: ANN401
 def memory_bytes(memory: Memory) -> int:
     """Return the approximate bytes of keys, their copies for a search, values and records."""
     total = 0
-    for block in memory.blocks:
-        keys, values = block.keys, block.values
+    for group in memory.groups:
+        keys, values = group.keys, group.values
         if isinstance(keys, DenseKeys):
             dim = int(keys.codes.shape[1])
             total += len(keys) * (dim + 4 + (dim // 4 if len(keys) >= SCANNED else 4 * dim))
@@ -123,7 +123,7 @@ def memory_bytes(memory: Memory) -> int:
             rows = keys.rows
             total += 2 * (rows.data.nbytes + rows.indices.nbytes) + rows.indptr.nbytes
         total += values.data.nbytes + values.indices.nbytes + values.indptr.nbytes
-        total += sum(len(record.text) + len(record.id or "") + RECORD_BYTES for record in block.records)
+        total += sum(len(record.text) + len(record.id or "") + RECORD_BYTES for record in group.records)
     return total
 
 
@@ -131,7 +131,7 @@ def in_process(both: ModelWithMemory, texts: list[str]) -> dict[str, Any]:
     """Time one query at a time without and with the memory, in turn, and measure bytes and recall."""
     model = both.model
     assert isinstance(model, Model)
-    index, keys = build_codes(model), both.memory.blocks[0].keys
+    index, keys = build_codes(model), both.memory.groups[0].keys
     assert isinstance(keys, DenseKeys)
     found: dict[str, Any] = {"labels": model.num_labels, "keys": len(keys)}
     search = IndexSearch(index, Predictor(model).network.head)

@@ -13,7 +13,7 @@ from small_runs import small_splits
 
 import gandalf
 from gandalf.memory.keys import keys_of
-from gandalf.memory.memory import LABEL, POINT, Block, Memory, Record, Voting
+from gandalf.memory.memory import LABEL, POINT, EntryGroup, Memory, Record, Voting
 from gandalf.model import Calibration, Mix, ModelWithMemory, Part, Trees
 from gandalf.model.with_memory import as_queries
 
@@ -52,8 +52,10 @@ def with_small_memory(part: Part) -> ModelWithMemory:
     records = [Record(text, POINT) for text in points.texts] + [
         Record(text, LABEL) for text in part.label_texts
     ]
-    block = Block(keys_of(as_queries(part.unit_vectors(texts))), values.astype(np.float32), tuple(records))
-    return ModelWithMemory(part, Memory((block,), Voting(0.1, 20, 0.3)), 0.4, Calibration(1.1, -0.2))
+    group = EntryGroup(
+        keys_of(as_queries(part.unit_vectors(texts))), values.astype(np.float32), tuple(records)
+    )
+    return ModelWithMemory(part, Memory((group,), Voting(0.1, 20, 0.3)), 0.4, Calibration(1.1, -0.2))
 
 
 def small_part(kind: str) -> Part:

@@ -16,7 +16,7 @@ from gandalf.data.files import read_lines, written
 from gandalf.data.unpack_limits import check_npz
 from gandalf.errors import Findings
 from gandalf.memory.keys import Vectors, check_queries, read_keys
-from gandalf.memory.memory import EXAMPLE, LABEL, POINT, Block, Memory, Record, Voting
+from gandalf.memory.memory import EXAMPLE, LABEL, POINT, EntryGroup, Memory, Record, Voting
 from gandalf.model_folder import damaged, need_file
 
 MEMORY = "memory"  # the kind in `config.json` and `slim.json`
@@ -27,7 +27,7 @@ KINDS = (POINT, LABEL, EXAMPLE)
 
 def write_memory(memory: Memory, folder: Path) -> None:
     """Write a memory into an existing folder."""
-    whole = reduce(Block.joined, memory.blocks)
+    whole = reduce(EntryGroup.joined, memory.groups)
     values = whole.values
     arrays = {"labels": values.indices, "label_values": values.data, "label_ends": values.indptr}
     with written(folder / ARRAYS, "wb") as file:
@@ -41,7 +41,7 @@ def write_memory(memory: Memory, folder: Path) -> None:
 def check_memory(memory: Memory, vectors: Vectors, folder: Path) -> None:
     """Raise a DataError unless the keys have the kind and width of the model's vectors."""
     try:
-        check_queries(memory.blocks[0].keys, vectors)
+        check_queries(memory.groups[0].keys, vectors)
     except ValueError as error:
         raise damaged(f"its memory does not fit the model: {error}", folder) from error
 
@@ -61,13 +61,13 @@ def read_memory(folder: Path, facts: Mapping[str, Any], labels: int) -> tuple[Me
         values.check_format(full_check=True)
         if not (np.abs(values.data) <= 1).all():  # also False for NaN
             raise ValueError("a value does not lie between -1 and 1")
-        block = Block(keys, values, records)
+        group = EntryGroup(keys, values, records)
     except Exception as error:  # NumPy and zipfile raise errors of many types on a damaged file
         raise damaged(f"its memory cannot be read ({error})", path) from error
-    if len(block) != number:
-        what = f"has {len(block):,} keys, but config.json announces {number:,}"
+    if len(group) != number:
+        what = f"has {len(group):,} keys, but config.json announces {number:,}"
         raise damaged(what, path)
-    return Memory((block,), voting), weight
+    return Memory((group,), voting), weight
 
 
 def memory_facts(memory: Memory, weight: float, reader: str | None = None) -> dict[str, Any]:

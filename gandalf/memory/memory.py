@@ -71,16 +71,16 @@ class Vote:
 
 @dataclass(frozen=True, eq=False)
 class NearestKeys:
-    """The keys nearest to each query, nearest first: number of the block, place in the block, and cosine."""
+    """The keys nearest to each query, nearest first: number of the group, place in the group, and cosine."""
 
-    blocks: Ints  # shape: (N, n)
+    groups: Ints  # shape: (N, n)
     places: Ints  # shape: (N, n); NO_KEY if there is no key
     cosines: Floats  # shape: (N, n)
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """Some keys with their values."""
+class EntryGroup:
+    """Entries of a memory that were added together: keys, values and records."""
 
     keys: DenseKeys | SparseKeys
     values: csr_array  # K x L
@@ -109,20 +109,20 @@ class Block:
             if record.kind == EXAMPLE and record.id is not None
         }
 
-    def joined(self, other: Block) -> Block:
+    def joined(self, other: EntryGroup) -> EntryGroup:
         """Return these keys, followed by others."""
         values = csr_array(vstack([self.values, other.values], format="csr"))
-        return Block(join_keys(self.keys, other.keys), values, self.records + other.records)
+        return EntryGroup(join_keys(self.keys, other.keys), values, self.records + other.records)
 
-    def without(self, places: set[int]) -> Block:
-        """Return the block without the keys at `places`."""
+    def without(self, places: set[int]) -> EntryGroup:
+        """Return the group without the keys at `places`."""
         dropped = np.array(sorted(places), dtype=np.int64)
         kept = np.delete(np.arange(len(self)), dropped)
         records = tuple(self.records[at] for at in kept.tolist())
-        return Block(self.keys.without(dropped), csr_array(self.values[kept]), records)
+        return EntryGroup(self.keys.without(dropped), csr_array(self.values[kept]), records)
 
-    def widened(self, labels: int) -> Block:
-        """Return the block for more labels, for which all values are 0."""
+    def widened(self, labels: int) -> EntryGroup:
+        """Return the group for more labels, for which all values are 0."""
         values = self.values
         shape = (values.shape[0], labels)
         return replace(self, values=csr_array((values.data, values.indices, values.indptr), shape=shape))
@@ -130,67 +130,67 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Examples(Mapping[str, tuple[int, int]]):
-    """A mapping from the id of an example to the number of its block and its place in the block.
+    """A mapping from the id of an example to the number of its group and its place in the group.
 
-    Each block caches its own table, so that a new memory with the same blocks need not list all examples
+    Each group caches its own table, so that a new memory with the same groups need not list all examples
     again.
     """
 
-    blocks: tuple[Block, ...]
+    groups: tuple[EntryGroup, ...]
 
     def __getitem__(self, id: str) -> tuple[int, int]:
-        for number, block in enumerate(self.blocks):
-            if id in block.example_places:
-                return number, block.example_places[id]
+        for number, group in enumerate(self.groups):
+            if id in group.example_places:
+                return number, group.example_places[id]
         raise KeyError(id)
 
     def __iter__(self) -> Iterator[str]:
-        return chain.from_iterable(block.example_places for block in self.blocks)
+        return chain.from_iterable(group.example_places for group in self.groups)
 
     def __len__(self) -> int:
-        return sum(len(block.example_places) for block in self.blocks)
+        return sum(len(group.example_places) for group in self.groups)
 
 
 @dataclass(frozen=True, eq=False)
 class Memory:
     """Keys with values, and how they vote. A memory is never changed, only replaced."""
 
-    blocks: tuple[Block, ...]  # the original block, then blocks of added keys
+    groups: tuple[EntryGroup, ...]  # the original group, then groups of added keys
     voting: Voting = field(default_factory=Voting)
 
     def __post_init__(self) -> None:
-        if len({type(block.keys) for block in self.blocks}) != 1:
+        if len({type(group.keys) for group in self.groups}) != 1:
             raise DataError("dense and sparse keys cannot be in one memory")
 
     def __len__(self) -> int:
-        return sum(map(len, self.blocks))
+        return sum(map(len, self.groups))
 
     @property
     def num_labels(self) -> int:
         """Return the number of labels, L."""
-        return int(self.blocks[0].values.shape[1])
+        return int(self.groups[0].values.shape[1])
 
     @property
     def examples(self) -> Examples:
-        """Return the block and place of each example by its id."""
-        return Examples(self.blocks)
+        """Return the group and place of each example by its id."""
+        return Examples(self.groups)
 
     def nearest(self, queries: Vectors) -> NearestKeys:
         """Return the keys that vote, nearest first."""
         number = self.voting.neighbours
-        found = [block.keys.nearest(queries, number) for block in self.blocks]
+        found = [group.keys.nearest(queries, number) for group in self.groups]
         places, cosines = (np.concatenate(each, axis=1) for each in zip(*found, strict=True))  # shape: (N, C)
-        blocks = np.repeat(np.arange(len(found)), [each.shape[1] for each, _ in found])  # shape: (C,)
+        groups = np.repeat(np.arange(len(found)), [each.shape[1] for each, _ in found])  # shape: (C,)
         order = np.argsort(-cosines, axis=1, kind="stable")[:, :number]
         taken = (np.take_along_axis(each, order, axis=1) for each in (places, cosines))
-        return NearestKeys(blocks[order], *taken)
+        return NearestKeys(groups[order], *taken)
 
     def label_share(self, near: NearestKeys) -> npt.NDArray[np.float64]:
         """Return the share of the keys with a positive value; doubt and other keys have the rest."""
         shares = self.voting.shares(near.cosines)  # shape: (N, n)
-        for number, block in enumerate(self.blocks):
-            silent = (near.blocks == number) & (near.places != NO_KEY)
-            silent[silent] = ~block.names_labels[near.places[silent]]
+        for number, group in enumerate(self.groups):
+            silent = (near.groups == number) & (near.places != NO_KEY)
+            silent[silent] = ~group.names_labels[near.places[silent]]
             shares[silent] = 0.0
         return np.asarray(shares.sum(axis=1))
 
@@ -237,15 +237,15 @@ class Memory:
         """Return query, label and vote for each value of each voting key; a label may occur several times."""
         shares = self.voting.shares(near.cosines)
         queries, labels, votes = [], [], []
-        for number, block in enumerate(self.blocks):
-            rows, columns = np.nonzero((near.blocks == number) & (near.places != NO_KEY))
-            ends, places = block.values.indptr, near.places[rows, columns]
+        for number, group in enumerate(self.groups):
+            rows, columns = np.nonzero((near.groups == number) & (near.places != NO_KEY))
+            ends, places = group.values.indptr, near.places[rows, columns]
             lengths = ends[places + 1] - ends[places]
             before = np.cumsum(lengths) - lengths
             at = np.arange(lengths.sum()) + np.repeat(ends[places] - before, lengths)
             queries.append(np.repeat(rows, lengths))
-            labels.append(block.values.indices[at].astype(np.int64))
-            votes.append(np.repeat(shares[rows, columns], lengths) * block.values.data[at])
+            labels.append(group.values.indices[at].astype(np.int64))
+            votes.append(np.repeat(shares[rows, columns], lengths) * group.values.data[at])
         return np.concatenate(queries), np.concatenate(labels), np.concatenate(votes)
 
     def votes(self, near: NearestKeys) -> csr_array:
@@ -266,22 +266,22 @@ class Memory:
         near = self.nearest(query)
         shares = self.voting.shares(near.cosines)[0]
         found: list[Vote] = []
-        for at, (number, place) in enumerate(zip(near.blocks[0], near.places[0], strict=True)):
-            value = 0.0 if place == NO_KEY else float(self.blocks[number].values[place, label])
+        for at, (number, place) in enumerate(zip(near.groups[0], near.places[0], strict=True)):
+            value = 0.0 if place == NO_KEY else float(self.groups[number].values[place, label])
             if value:
-                record, cosine = self.blocks[number].records[place], float(near.cosines[0, at])
+                record, cosine = self.groups[number].records[place], float(near.cosines[0, at])
                 found.append(Vote(record, cosine, float(shares[at]), value))
         return sorted(found, key=lambda vote: -abs(vote.share * vote.value))
 
     def appended(self, vectors: Vectors, values: csr_array, records: Sequence[Record]) -> Memory:
-        """Return a memory with more keys; the first block is shared, not copied."""
-        blocks = [*self.blocks, Block(keys_of(vectors), values, tuple(records))]
-        # As in a log-structured tree: a key is copied at most log2(number of blocks) times.
-        while len(blocks) > 2 and 2 * len(blocks[-1]) > len(blocks[-2]):
-            last = blocks.pop()
-            blocks[-1] = blocks[-1].joined(last)
-        blocks[-1].keys.prepare()
-        return replace(self, blocks=tuple(blocks))
+        """Return a memory with more keys; the first group is shared, not copied."""
+        groups = [*self.groups, EntryGroup(keys_of(vectors), values, tuple(records))]
+        # As in a log-structured tree: a key is copied at most log2(number of groups) times.
+        while len(groups) > 2 and 2 * len(groups[-1]) > len(groups[-2]):
+            last = groups.pop()
+            groups[-1] = groups[-1].joined(last)
+        groups[-1].keys.prepare()
+        return replace(self, groups=tuple(groups))
 
     def without(self, ids: Sequence[str]) -> Memory:
         """Return a memory from which these examples are removed completely."""
@@ -291,12 +291,12 @@ class Memory:
                 raise DataError(f"there is no example {id!r}", remedy="give the id of an added example")
             number, place = self.examples[id]
             dropped.setdefault(number, set()).add(place)
-        blocks = list(self.blocks)
+        groups = list(self.groups)
         for number, places in dropped.items():
-            blocks[number] = blocks[number].without(places)
-            blocks[number].keys.prepare()
-        return replace(self, blocks=(blocks[0], *(block for block in blocks[1:] if len(block))))
+            groups[number] = groups[number].without(places)
+            groups[number].keys.prepare()
+        return replace(self, groups=(groups[0], *(group for group in groups[1:] if len(group))))
 
     def widened(self, labels: int) -> Memory:
         """Return a memory for more labels."""
-        return replace(self, blocks=tuple(block.widened(labels) for block in self.blocks))
+        return replace(self, groups=tuple(group.widened(labels) for group in self.groups))

@@ -16,7 +16,7 @@ from gandalf.data.new_examples import Example
 from gandalf.data.new_labels import NewLabel
 from gandalf.errors import DataError
 from gandalf.memory.keys import keys_of
-from gandalf.memory.memory import EXAMPLE, Block, Memory, Record, Voting
+from gandalf.memory.memory import EXAMPLE, EntryGroup, Memory, Record, Voting
 from gandalf.model.calibration import Calibration
 from gandalf.model.known_labels import KnownLabels
 from gandalf.model.part import Part, sample_label_texts
@@ -136,13 +136,13 @@ def _refuse_taken(examples: Sequence[Example], model: Part) -> None:
 
 def with_examples_of(model: Part, other: Part) -> Part:
     """Return the model with the examples that another model of the same labels remembers."""
-    blocks = other.memory.blocks if isinstance(other, ModelWithMemory) else ()
-    for block in blocks:
-        places = [at for at, record in enumerate(block.records) if record.kind == EXAMPLE]
+    groups = other.memory.groups if isinstance(other, ModelWithMemory) else ()
+    for group in groups:
+        places = [at for at, record in enumerate(group.records) if record.kind == EXAMPLE]
         if places:
             remembering = model if isinstance(model, ModelWithMemory) else with_empty_memory(model)
-            records = [block.records[at] for at in places]
-            model = remembering.with_examples(csr_array(block.values[places]), records)
+            records = [group.records[at] for at in places]
+            model = remembering.with_examples(csr_array(group.values[places]), records)
     return model
 
 
@@ -158,7 +158,7 @@ def with_empty_memory(model: Part) -> ModelWithMemory:
     vectors = as_queries(model.unit_vectors(sample_label_texts(model, SAMPLED)))
     none = np.empty(0, dtype=np.int64)
     values = csr_array(np.zeros((0, model.num_labels), dtype=np.float32))
-    empty = Block(keys_of(vectors[none]), values, ())
+    empty = EntryGroup(keys_of(vectors[none]), values, ())
     near = keys_of(vectors).nearest(vectors, 2)[1][:, 1:]  # the second: each text is nearest to itself
     near = near[np.isfinite(near)]
     doubt = round(float(np.median(near)), 3) if len(near) else 0.5

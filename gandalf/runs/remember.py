@@ -15,7 +15,7 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions
 from gandalf.memory.keys import join_keys, keys_of
-from gandalf.memory.memory import LABEL, POINT, Block, Memory, NearestKeys, Record, Voting
+from gandalf.memory.memory import LABEL, POINT, EntryGroup, Memory, NearestKeys, Record, Voting
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Calibration, Mix, ModelWithMemory, Part
 from gandalf.model.examples import with_examples_of
@@ -167,7 +167,7 @@ class _Vectors:
         self.texts = point_texts(self.rest)  # of the labels
         self.of_labels = as_queries(model.unit_vectors(list(self.texts.texts or ())))
 
-    def block(self, label_values: LabelValues, graph: csr_array | None, every: bool = False) -> Block:
+    def block(self, label_values: LabelValues, graph: csr_array | None, every: bool = False) -> EntryGroup:
         """Return the keys of the rest, with `every` of all points, and of labels if they have values."""
         points = [(self.of_rest, self.rest)] + ([(self.of_held, self.held)] if every else [])
         vectors = [each for each, _ in points]
@@ -180,7 +180,7 @@ class _Vectors:
             values.append(csr_array(rows[self.texts.labels]))
             records += [Record(text, LABEL) for text in self.texts.texts or ()]
         stacked = csr_array(vstack(values, format="csr").astype(np.float32))
-        return Block(reduce(join_keys, map(keys_of, vectors)), stacked, tuple(records))
+        return EntryGroup(reduce(join_keys, map(keys_of, vectors)), stacked, tuple(records))
 
     def memory(self, chosen: MemoryTrial, train: Dataset, options: MemoryOptions) -> Memory:
         """Return the chosen memory with keys of all points."""
@@ -199,7 +199,7 @@ def _try_memories(vectors: _Vectors, answers: PartAnswers, options: MemoryOption
             searched[with_labels] = memory.nearest(vectors.of_held)
         near = searched[with_labels]
         for voting in _votings(near, options):
-            of_memory = _memory_answers(Memory(memory.blocks, voting), near, answers)
+            of_memory = _memory_answers(Memory(memory.groups, voting), near, answers)
             fitted = fit_mix({MODEL: answers.answers[MODEL], MEMORY: of_memory})
             yield MemoryTrial(label_values, voting, fitted)
 

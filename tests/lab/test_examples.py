@@ -80,7 +80,7 @@ def test_labels_go_by_id_text_or_number():
         with_examples(model, [Example(TEXTS[0], [name])]) for name in (4, model.label_texts[4])
     )
     np.testing.assert_array_equal(
-        by_number.memory.blocks[-1].values.toarray(), by_text.memory.blocks[-1].values.toarray()
+        by_number.memory.groups[-1].values.toarray(), by_text.memory.groups[-1].values.toarray()
     )
 
 

@@ -10,7 +10,7 @@ from gandalf.errors import DataError
 from gandalf.memory import keys as keys_module
 from gandalf.memory.files import check_memory, memory_facts, read_memory, write_memory
 from gandalf.memory.keys import DenseKeys, SparseKeys, keys_of
-from gandalf.memory.memory import EXAMPLE, Block, Memory, Record, Voting
+from gandalf.memory.memory import EXAMPLE, EntryGroup, Memory, Record, Voting
 from gandalf.memory.scan import OUTSIDE, make_scan, search_scan
 from gandalf.memory.turned_scan import TurnedScan
 
@@ -38,8 +38,8 @@ def some_records(rows: int, kind: str = "point") -> list[Record]:
 
 
 def memory_of(vectors, values, voting=None) -> Memory:
-    block = Block(keys_of(vectors), values, tuple(some_records(values.shape[0])))
-    return Memory((block,), voting or Voting())
+    group = EntryGroup(keys_of(vectors), values, tuple(some_records(values.shape[0])))
+    return Memory((group,), voting or Voting())
 
 
 def votes_by_hand(queries, vectors, values, voting: Voting) -> np.ndarray:
@@ -62,7 +62,7 @@ def test_votes_are_those_of_a_loop_over_all_keys(kind, voting):
     vectors, queries, values = make(80), make(9), some_values(80)
     memory = memory_of(vectors, values, voting)
     if kind == "dense":
-        rows = memory.blocks[0].keys.codes * memory.blocks[0].keys.scales[:, np.newaxis]
+        rows = memory.groups[0].keys.codes * memory.groups[0].keys.scales[:, np.newaxis]
         expected = votes_by_hand(queries, rows, values, voting)
     else:
         expected = votes_by_hand(queries.toarray(), vectors.toarray(), values, voting)
@@ -163,7 +163,7 @@ def test_examples_count_at_once_and_leave_nothing_when_removed(kind, tmp_path):
     for at in range(7):  # one at a time: blocks are merged on the way
         record = Record(f"example {at}", EXAMPLE, f"e{at}")
         longer = longer.appended(more[[at]], told[[at]], [record])
-    assert len(longer) == 27 and len(longer.blocks) < 5 and longer.blocks[0] is memory.blocks[0]
+    assert len(longer) == 27 and len(longer.groups) < 5 and longer.groups[0] is memory.groups[0]
     assert (
         longer.votes(longer.nearest(more)).toarray()[0, 0]
         > memory.votes(memory.nearest(more)).toarray()[0, 0]
@@ -227,7 +227,7 @@ def test_a_voting_that_cannot_be_is_refused(wrong):
 
 def test_parts_of_other_lengths_are_refused():
     with pytest.raises(DataError, match="differ in length"):
-        Block(SparseKeys(sparse_unit(3)), some_values(2), tuple(some_records(3)))
+        EntryGroup(SparseKeys(sparse_unit(3)), some_values(2), tuple(some_records(3)))
 
 
 @pytest.mark.parametrize(
@@ -269,11 +269,11 @@ def test_a_scan_that_grows_and_shrinks_finds_what_a_new_one_finds(monkeypatch):
         memory = memory.appended(vectors[first : first + size], some_values(size), records)
     memory = memory.without(["0", "500", "1199"])
     left = np.delete(np.arange(number), [0, 500, 1_199])
-    assert {record.text for block in memory.blocks for record in block.records} == set(map(str, left))
-    assert any("_scan" in block.keys.__dict__ for block in memory.blocks)  # else this shows nothing
+    assert {record.text for group in memory.groups for record in group.records} == set(map(str, left))
+    assert any("_scan" in group.keys.__dict__ for group in memory.groups)  # else this shows nothing
     near = memory.nearest(vectors)
-    places = zip(near.blocks[:, 0].tolist(), near.places[:, 0].tolist(), strict=True)
-    nearest = [memory.blocks[block].records[place].text for block, place in places]
+    places = zip(near.groups[:, 0].tolist(), near.places[:, 0].tolist(), strict=True)
+    nearest = [memory.groups[group].records[place].text for group, place in places]
     assert np.mean([nearest[at] == str(at) for at in left]) > 0.99  # a text is nearest to itself
     assert all(nearest[at] != str(at) for at in (0, 500, 1_199))
 
@@ -285,4 +285,4 @@ def test_examples_are_found_by_their_ids_in_every_block():
     assert sorted(memory.examples) == [f"id {at}" for at in range(5)] and len(memory.examples) == 5
     assert "id 9" not in memory.examples
     number, place = memory.examples["id 2"]
-    assert memory.blocks[number].records[place].id == "id 2"
+    assert memory.groups[number].records[place].id == "id 2"

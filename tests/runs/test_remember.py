@@ -91,13 +91,13 @@ def test_label_keys_stand_for_nothing_their_label_or_their_row(network):
         found = remember(network, points, options).model
         if not isinstance(found, ModelWithMemory):
             continue
-        (block,) = found.memory.blocks
-        labels = [at for at, record in enumerate(block.records) if record.kind == LABEL]
+        (group,) = found.memory.groups
+        labels = [at for at, record in enumerate(group.records) if record.kind == LABEL]
         assert len(labels) == (0 if values == "none" else points.train.num_labels)
         if values == "own":
-            assert (block.values[labels].toarray() == np.eye(points.train.num_labels)).all()
+            assert (group.values[labels].toarray() == np.eye(points.train.num_labels)).all()
         if values == "graph":
-            assert block.values[labels].nnz > points.train.num_labels
+            assert group.values[labels].nnz > points.train.num_labels
 
 
 def test_the_test_split_has_no_say(network):
