@@ -80,6 +80,16 @@ class Names(Sequence[str]):
         found._enter(self._count)
         return found
 
+    def is_end(self) -> bool:
+        """Return True if no other sequence has extended what is shared."""
+        return len(self._shared) == self._count
+
+    def cut(self) -> None:
+        """Remove what other sequences have added to what is shared; none of them may still be in use."""
+        for name in reversed(self._shared[self._count :]):
+            self._index[self.key(name)].pop()
+        del self._shared[self._count :]
+
     def _enter(self, first: int) -> None:
         for number in range(first, self._count):
             self._index.setdefault(self.key(self._shared[number]), []).append(number)

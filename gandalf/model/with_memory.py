@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from gandalf.memory.keys import Vectors as Queries
 from gandalf.memory.memory import EXAMPLE, LABEL, Memory, Record, Vote
 from gandalf.model.calibration import Calibration
 from gandalf.model.facts import Facts
+from gandalf.model.known_labels import Names
 from gandalf.model.mix import Mix, part_probabilities
 from gandalf.model.model import Model
 from gandalf.model.part import AddsLabels, Mask, Part, Vectors
@@ -220,6 +223,29 @@ def networks(part: Part) -> list[Model]:
     model = without_memory(part)
     parts = model.parts if isinstance(model, Mix) else (model,)
     return [each for each in parts if isinstance(each, Model)]
+
+
+@contextmanager
+def no_trace_of_failure(part: Part) -> Iterator[None]:
+    """If the body fails to make a longer model, free the rows and names that it added behind this model's.
+
+    Otherwise the next longer model would find them there, and copy all rows. Use it where nobody has longer
+    models but the body.
+    """
+    undo = list[Callable[[], None]]()
+    for network in networks(part):
+        count = network.num_labels
+        undo += [partial(rows.cut, count) for rows in network.head.growing.values() if rows.is_end(count)]
+    own = without_memory(part)
+    for each in (own, *(own.parts if isinstance(own, Mix) else ())):
+        shared = (names for names in (each.label_texts, each.label_ids) if isinstance(names, Names))
+        undo += [names.cut for names in shared if names.is_end()]
+    try:
+        yield
+    except BaseException:
+        for cut in undo:
+            cut()
+        raise
 
 
 def _appended(model: Part, memory: Memory, values: csr_array, records: Sequence[Record]) -> Memory:

@@ -41,6 +41,15 @@ class GrowingRows:
             self._used = end
         return True
 
+    def is_end(self, count: int) -> bool:
+        """Return True if no rows were added after the first `count`."""
+        return self._used == count
+
+    def cut(self, count: int) -> None:
+        """Free the rows after the first `count`; no tensor that is still in use may have them."""
+        with self._adding:
+            self._used = count
+
 
 Growing = Mapping[str, GrowingRows]
 

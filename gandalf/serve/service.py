@@ -25,6 +25,7 @@ from gandalf.model.examples import (
     without_example,
 )
 from gandalf.model.known_labels import KnownLabels
+from gandalf.model.with_memory import no_trace_of_failure
 from gandalf.predict.explain import Background, Explainer, Explanation, LabelNeighbours
 from gandalf.predict.index import Index, IndexSearch
 from gandalf.predict.predictor import Predictor
@@ -171,8 +172,9 @@ class Service:
         """Make a change, and return the model before and after it."""
         with self._exclusive() as journal:
             before = self._latest
-            after = self._with_change(before, change)  # raises an error if the change cannot be made
-            journal.append(self._with_label_numbers(after, change))
+            with no_trace_of_failure(before):
+                after = self._with_change(before, change)  # raises an error if the change cannot be made
+                journal.append(self._with_label_numbers(after, change))
             self._serve(after)
         return before, after
 

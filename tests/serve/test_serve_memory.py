@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import tracemalloc
 from collections import Counter
@@ -14,13 +15,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gandalf.data.new_examples import Example
 from gandalf.data.new_labels import NewLabel
+from gandalf.errors import DataError
 from gandalf.model import Model, load_model, save_model
+from gandalf.model.with_memory import without_memory
 from gandalf.nets.growing_rows import LEAST, GrowingRows, as_growing, with_more_rows
 from gandalf.nets.heads import Table
 from gandalf.nets.int8_table import Int8Table
 from gandalf.predict.predictor import Predictor
 from gandalf.predict.queries import Query
+from gandalf.serve import journal as journals
 from gandalf.serve.journal import Journal
+from gandalf.serve.limits import FullError
 from gandalf.serve.service import Served, Service
 
 COUNTED = (Model, nn.Module, Predictor, Served, GrowingRows)
@@ -88,6 +93,37 @@ def test_a_removed_example_leaves_no_second_head(tmp_path):
     assert made.remove_example("e")
     after = made._latest.head.rows
     assert after.data_ptr() == before.data_ptr() and torch.equal(before, after)
+
+
+@pytest.mark.parametrize("memory", [False, True], ids=["no memory", "with memory"])
+@pytest.mark.parametrize("fault", ["an example that is refused", "a full disk"])
+def test_an_addition_that_failed_leaves_no_second_head(tmp_path, monkeypatch, fault, memory):
+    """It had added its rows behind the others, where the next addition goes."""
+    model = small_model()
+    made = Service(Served(Predictor(model)), journal=Journal(tmp_path / "added.jsonl", model))
+    made.add([NewLabel("compress tar")])
+    if memory:
+        made.add_examples([Example("compress tar", [5], id="e")])
+    before = without_memory(made._latest)
+    example, refused = Example("compress", ["no such label"]), pytest.raises((DataError, FullError))
+    if fault == "a full disk":
+        example = Example("compress", [5])
+        monkeypatch.setattr(journals, "_write", full_disk)
+    with refused:
+        made.add_examples([example], [NewLabel("lost label")])
+    monkeypatch.undo()
+    made.add([NewLabel("kept label")])
+    after = without_memory(made._latest)
+    assert after.head.rows.data_ptr() == before.head.rows.data_ptr()
+    assert (
+        after.label_texts[5:] == ["compress tar", "kept label"] and before.label_texts[-1] == "compress tar"
+    )
+    assert after.label_texts.numbers("lost label") == [] and after.label_texts.numbers("kept label") == [6]
+    assert after.label_texts._shared is before.label_texts._shared
+
+
+def full_disk(file, line):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.parametrize("addition", ["label", "label with an example", "example"])
