@@ -58,7 +58,7 @@ def read_weights(folder: Path, facts: Facts, vocabulary: int) -> tuple[TextEncod
     """Return the encoder and the head that the facts describe, with the tensors of the folder."""
     tensors = _read_tensors(folder / WEIGHTS)
     _refuse_deep(facts.encoder, len(tensors), folder / CONFIG)
-    if _asks_for_larger(facts.encoder | {"dim": facts.dim}, tensors):
+    if _asks_for_larger([facts.encoder, facts.dim], tensors):
         with torch.device("meta"):  # compares shapes before any memory is taken
             _check_shapes(_state(*_build(folder, facts, vocabulary)), tensors, folder / WEIGHTS)
     encoder, head = _build(folder, facts, vocabulary)

@@ -142,7 +142,7 @@ def test_arrays_larger_than_their_entries_are_refused(tmp_path):
         ("transformer", {"hidden_size": 10**7}),
         ("transformer", {"num_hidden_layers": 10**9}),
         ("transformer", {"intermediate_size": 10**12}),
-        ("bag-of-words", {"dim": 10**12}),
+        ("bag-of-words", {"dim": 10**9}),
         ("inception", {"words": 10**9}),
     ],
 )
@@ -157,7 +157,8 @@ def test_a_model_that_says_it_is_huge_is_refused_before_it_is_built(name, change
     encoder = config["encoder"]
     encoder.update({"config": encoder["config"] | changes} if name == "transformer" else changes)
     path.write_text(json.dumps(config), "utf-8")
-    with pytest.raises(DataError, match=r"config\.json"):
+    # Compared with the weights: where memory is what refuses it, smaller numbers would be built.
+    with pytest.raises(DataError, match=r"config\.json calls for|of \d+ tensors"):
         load_model(tmp_path / "m", verify=False)
 
 
