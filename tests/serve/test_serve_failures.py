@@ -177,6 +177,20 @@ def test_a_server_whose_predictions_all_fail_is_not_ready(service):
     assert "ZeroDivision" not in refused(ready, 503) and health.status_code == 200
 
 
+def test_a_server_whose_baseline_fails_is_not_ready(predictor):
+    class WithoutBaseline(Service):
+        def answer(self, queries):
+            if any(of_baseline for _, of_baseline in queries):
+                raise ZeroDivisionError
+            return super().answer(queries)
+
+    async def body(client):
+        return await predict(client), await client.get("/ready")
+
+    answer, ready = asked(create_app(WithoutBaseline(Served(predictor), Served(predictor))), body)
+    assert answer.status_code == 200 and "predictions fail" in refused(ready, 503)
+
+
 def test_every_request_has_a_deadline(service):
     async def body(client):
         service.hangs = True
