@@ -26,7 +26,7 @@ from gandalf.train.parallel.ranks import LostRankError
 from gandalf.train.parallel.several import joined
 
 THREADS_LEFT = 77  # how a rank ends that has not ended the threads of its group
-PATIENCE = 300  # seconds for all that some processes are asked for, on a machine that is busy
+PATIENCE = 1_200  # seconds for all that some processes are asked for, on a machine that is busy
 
 
 def free_port() -> int:
