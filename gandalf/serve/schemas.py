@@ -27,10 +27,8 @@ def _whole(value: Any) -> Any:  # noqa: ANN401  any JSON value
 
 
 Text = Annotated[StrictStr, Field(max_length=LIMITS.length)]
-Name = (
-    Annotated[StrictInt, Field(ge=0), BeforeValidator(_whole)]
-    | Annotated[StrictStr, Field(max_length=LIMITS.length)]
-)
+SomeText = Annotated[StrictStr, Field(min_length=1, max_length=LIMITS.length)]  # not empty
+Name = Annotated[StrictInt, Field(ge=0), BeforeValidator(_whole)] | Text
 Texts = Annotated[list[Text], Field(min_length=1, max_length=LIMITS.texts)]
 Names = Annotated[list[Name], Field(max_length=LIMITS.names)]
 Count = Annotated[StrictInt, Field(ge=1, le=LIMITS.k), BeforeValidator(_whole)]
@@ -93,8 +91,8 @@ class ExplainRequest(StrictRequest):
 class NewLabelRequest(StrictRequest):
     """A label to add: its text and optionally its id, examples and neighbours."""
 
-    text: Annotated[StrictStr, Field(min_length=1, max_length=LIMITS.length)]
-    id: Annotated[StrictStr, Field(min_length=1, max_length=LIMITS.length)] | None = None
+    text: SomeText
+    id: SomeText | None = None
     examples: Annotated[list[Text], Field(max_length=LIMITS.examples)] = Field(
         default_factory=list, description="Texts that are known to have the label."
     )
@@ -113,14 +111,14 @@ class AddRequest(StrictRequest):
 class ExampleRequest(StrictRequest):
     """A text with its known labels."""
 
-    text: Annotated[StrictStr, Field(min_length=1, max_length=LIMITS.length)]
+    text: SomeText
     labels: Annotated[list[Name], Field(min_length=1, max_length=LIMITS.names)] = Field(
         description="The labels, by number, id or whole text."
     )
     values: list[Annotated[float, Field(ge=-1, le=1, strict=True)]] | None = Field(
         None, description="One value for each label: 1: the text has the label; -1: it does not."
     )
-    id: Annotated[StrictStr, Field(min_length=1, max_length=LIMITS.length)] | None = Field(
+    id: SomeText | None = Field(
         None, description="Id by which the example can be removed. Default: a random id."
     )
 
