@@ -179,11 +179,15 @@ class Memory:
         """Return the keys that vote, nearest first."""
         number = self.voting.neighbours
         found = [group.keys.nearest(queries, number) for group in self.groups]
-        places, cosines = (np.concatenate(each, axis=1) for each in zip(*found, strict=True))  # shape: (N, C)
+        places = np.concatenate([each for each, _ in found], axis=1)  # shape: (N, C)
+        cosines = np.concatenate([each for _, each in found], axis=1)  # shape: (N, C)
         groups = np.repeat(np.arange(len(found)), [each.shape[1] for each, _ in found])  # shape: (C,)
         order = np.argsort(-cosines, axis=1, kind="stable")[:, :number]
-        taken = (np.take_along_axis(each, order, axis=1) for each in (places, cosines))
-        return NearestKeys(groups[order], *taken)
+        places, cosines = (
+            np.take_along_axis(places, order, axis=1),
+            np.take_along_axis(cosines, order, axis=1),
+        )
+        return NearestKeys(groups[order], places, cosines)
 
     def label_share(self, near: NearestKeys) -> npt.NDArray[np.float64]:
         """Return the share of the keys with a positive value; doubt and other keys have the rest."""

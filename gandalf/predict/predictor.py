@@ -63,6 +63,8 @@ class Predictor:
         rounded: Rounded | None = None,
     ) -> None:
         self.model, self.precision = model, precision
+        network = without_memory(model)
+        self._network = network if isinstance(network, Model) else None
         self._given_head = head
         self._fused: FusedSearch | None = None  # holds a copy of the rows at its first use
         self._search = search
@@ -87,11 +89,10 @@ class Predictor:
     @property
     def network(self) -> Model:
         """Return the network of the model, which may have a memory; raise a DataError for other models."""
-        network = without_memory(self.model)
-        if not isinstance(network, Model):
+        if self._network is None:
             what = "a mix or label trees have no single table of rows"
             raise DataError(what, remedy="give a model of one system, such as astec")
-        return network
+        return self._network
 
     @property
     def search(self) -> Search:
@@ -122,10 +123,10 @@ class Predictor:
         texts = plain_texts(texts)
         check_texts(texts)
         starts = range(0, len(texts), CHUNK)
-        chunks = (
-            slice(at, at + CHUNK) for at in (track(starts, "predicting") if len(starts) > 1 else starts)
-        )
-        parts = [self.best(texts[at], k, None if exclude is None else exclude[at]) for at in chunks]
+        parts = [
+            self.best(texts[at : at + CHUNK], k, None if exclude is None else exclude[at : at + CHUNK])
+            for at in (track(starts, "predicting") if len(starts) > 1 else starts)
+        ]
         ids = np.concatenate([np.empty((0, k), dtype=np.int64), *(part[0] for part in parts)])
         logits = np.concatenate([np.empty((0, k), dtype=np.float32), *(part[1] for part in parts)])
         scores = probabilities(logits, self.calibration)
@@ -194,10 +195,10 @@ class Predictor:
         return ids, scores
 
     def _best(self, texts: Sequence[str], k: int, exclude: csr_array | None) -> tuple[Ids, Probabilities]:
-        model, network = self.model, without_memory(self.model)
-        if not isinstance(network, Model):
+        model = self.model
+        if self._network is None:
             return model.best(texts, k, exclude)
-        x = network.vectors(texts)  # computed once, for the search of rows and for the memory
+        x = self._network.vectors(texts)  # computed once, for the search of rows and for the memory
         if not isinstance(model, ModelWithMemory):
             return self.search(x, k, exclude)
         proposed = self.search(x, min(max(k, PROPOSED), model.num_labels), exclude)
