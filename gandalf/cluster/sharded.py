@@ -18,7 +18,7 @@ from gandalf.cluster.client import results_in_order, submit, threads_of
 from gandalf.cluster.points import ClusterPoints, points_of_shards
 from gandalf.cluster.shards import ShardFacts, ShardReader, Shards
 from gandalf.cluster.sums import Ints
-from gandalf.data.dataset import Dataset
+from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import Writing
 from gandalf.data.files import new_folder, written
 from gandalf.data.formats import raw
@@ -158,7 +158,7 @@ class ShardedSet:
             pairs = csr_array(vstack([train.exclude, csr_array((label_points, number), dtype=bool)]))
             pairs = pairs if rows is None else pairs[rows]
             train = Dataset(csr_array(pairs.shape), exclude=pairs)
-        write_filters(train, test, folder)
+        write_filters(Splits(train, test), folder)
 
 
 def need_streamed(writing: Writing) -> None:

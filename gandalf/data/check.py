@@ -195,7 +195,7 @@ def _shared_texts(splits: Splits, findings: Findings, places: _Places) -> None:
 
 
 def _empty_rows(splits: Splits, findings: Findings, places: _Places) -> None:
-    for name, points in _named(splits):
+    for name, points in splits.named(_TRAIN, _TEST):
         empty = np.flatnonzero(np.diff(points.targets.indptr) == 0)
         if len(empty):
             findings.note(
@@ -277,10 +277,6 @@ CHECKS: tuple[Callable[[Splits, Findings, _Places], None], ...] = (
     _long_texts,
     _no_test_filter,
 )
-
-
-def _named(splits: Splits) -> list[tuple[str, Dataset]]:
-    return [(_TRAIN, splits.train)] + ([] if splits.test is None else [(_TEST, splits.test)])
 
 
 def _examples(points: Dataset, labels: npt.NDArray[np.int64]) -> str:

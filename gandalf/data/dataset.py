@@ -167,9 +167,13 @@ class Splits:
     text_column: str | None = None  # of the table that `train` was read from
 
     def __repr__(self) -> str:
-        parts = [f"train={self.train!r}", *([] if self.test is None else [f"test={self.test!r}"])]
+        parts = [f"{name}={points!r}" for name, points in self.named()]
         noted = f", {counted(len(self.findings), 'finding')}" if self.findings else ""
         return f"<Splits {self.name!r}: {', '.join(parts)}{noted}>"
+
+    def named(self, train: str = "train", test: str = "test") -> list[tuple[str, Dataset]]:
+        """Return the training points and, if there are any, the test points, each with its name."""
+        return [(train, self.train), *([] if self.test is None else [(test, self.test)])]
 
     @property
     def about(self) -> dict[str, str | int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array, hstack
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.files import new_folder, written
+from gandalf.data.files import new_folder, write_lines
 from gandalf.data.formats import pecos, raw, renee, table, xc
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.harden import POINT_HARDENINGS, harden_points, is_soft
@@ -80,7 +80,7 @@ def export(
     with new_folder(Path(folder), overwrite=overwrite) as out:
         chosen.write(splits, out)
         if words:
-            _write(out / "Xf.txt", (f"{word}\n" for word in (*words, *(NO_WORDS for _ in notes))))
+            write_lines(out / "Xf.txt", (f"{word}\n" for word in (*words, *(NO_WORDS for _ in notes))))
         if origin is not None:
             write_origin(out, *origin)
     return notes
@@ -91,32 +91,32 @@ def write_libsvm(splits: Splits, folder: Path) -> None:
 
     The header is "N D L", and each further line is "label,label feature:value feature:value".
     """
-    for name, points in _named(splits):
+    for name, points in splits.named():
         features = _features(points)
         header = f"{len(points)} {features.shape[1]} {points.num_labels}\n"
         labels = (",".join(map(str, ids)) for ids, _ in rows_as_text(points.targets))
         pairs = (" ".join(map("{}:{}".format, ids, values)) for ids, values in rows_as_text(features))
         lines = (f"{a} {b}\n" for a, b in zip(labels, pairs, strict=True))
-        _write(folder / f"{name}.txt", chain([header], lines))
+        write_lines(folder / f"{name}.txt", chain([header], lines))
     _write_beside(splits, folder)
 
 
 def write_fasttext(splits: Splits, folder: Path) -> None:
     """Write `train.txt` and `test.txt` for fastText: "__label__12 text" for label 12."""
-    for name, points in _named(splits):
+    for name, points in splits.named():
         # fastText would read a word of the text that begins with "__label__" as a label.
         texts = (_one_line(text).replace("__label__", "__label_") for text in _texts(points, "fasttext"))
         labels = ("".join(f"__label__{label} " for label in ids) for ids, _ in rows_as_text(points.targets))
-        _write(folder / f"{name}.txt", (f"{a}{b}\n" for a, b in zip(labels, texts, strict=True)))
+        write_lines(folder / f"{name}.txt", (f"{a}{b}\n" for a, b in zip(labels, texts, strict=True)))
     _write_beside(splits, folder)
 
 
 def write_libmultilabel(splits: Splits, folder: Path) -> None:
     """Write `train.txt` and `test.txt` for LibMultiLabel: "12 7", a tab, the text."""
-    for name, points in _named(splits):
+    for name, points in splits.named():
         texts = map(_one_line, _texts(points, "libmultilabel"))
         labels = (" ".join(map(str, ids)) for ids, _ in rows_as_text(points.targets))
-        _write(folder / f"{name}.txt", (f"{a}\t{b}\n" for a, b in zip(labels, texts, strict=True)))
+        write_lines(folder / f"{name}.txt", (f"{a}\t{b}\n" for a, b in zip(labels, texts, strict=True)))
     _write_beside(splits, folder)
 
 
@@ -128,7 +128,7 @@ def write_pairs(splits: Splits, folder: Path) -> None:
     columns are (sentence1, sentence2, score). Pairs with an empty text are left out. `test.txt` holds the
     texts of all test points in their order, for predictions.
     """
-    for name, points in _named(splits):
+    for name, points in splits.named():
         texts, label_texts = points.need_texts("the format pairs")
         pairs = (
             {"anchor": text, "positive": label_texts[int(label)], "score": float(value)}
@@ -140,9 +140,9 @@ def write_pairs(splits: Splits, folder: Path) -> None:
             for pair in pairs
             if pair["anchor"] and pair["positive"]
         )
-        _write(folder / {"train": "pairs.jsonl", "test": "pairs_test.jsonl"}[name], lines)
+        write_lines(folder / {"train": "pairs.jsonl", "test": "pairs_test.jsonl"}[name], lines)
         if name == "test":
-            _write(folder / "test.txt", (_one_line(text) + "\n" for text in texts))
+            write_lines(folder / "test.txt", (_one_line(text) + "\n" for text in texts))
     _write_beside(splits, folder)
 
 
@@ -167,13 +167,13 @@ def fill_empty_rows(splits: Splits) -> tuple[Splits, tuple[Problem, ...]]:
     omikuji rejects a row without features. Rows cannot be dropped, because then the test points would no
     longer match their targets and the filter file.
     """
-    empty = sum(int(np.sum(np.diff(_features(points).indptr) == 0)) for _, points in _named(splits))
+    empty = sum(int(np.sum(np.diff(_features(points).indptr) == 0)) for _, points in splits.named())
     if not empty:
         return splits, ()
     what = (
         f"{empty:,} points have no features; each was given the extra feature {NO_WORDS!r}, the last column"
     )
-    train, *test = (_with_no_words(points) for _, points in _named(splits))
+    train, *test = (_with_no_words(points) for _, points in splits.named())
     filled = replace(splits, train=train, test=test[0] if test else None)
     return filled, (Problem("no-features", "note", what),)
 
@@ -207,12 +207,6 @@ def _with_hard_targets(splits: Splits, format: str, how: str | None, seed: int) 
     return replace(splits, train=train, test=test)
 
 
-def _named(splits: Splits) -> Iterator[tuple[str, Dataset]]:
-    yield "train", splits.train
-    if splits.test is not None:
-        yield "test", splits.test
-
-
 def _features(points: Dataset) -> csr_array:
     if points.features is None:
         raise DataError(
@@ -238,11 +232,6 @@ def _one_line(text: str) -> str:
 def _write_beside(splits: Splits, folder: Path) -> None:
     """Write `labels.txt`, with the text, id or number of each label, and the filter files."""
     train = splits.train
-    names = train.label_texts or train.label_ids or [str(label) for label in range(train.num_labels)]
-    _write(folder / "labels.txt", (_one_line(name) + "\n" for name in names))
-    write_filters(train, splits.test, folder)
-
-
-def _write(path: Path, parts: Iterable[str]) -> None:
-    with written(path) as file:
-        file.writelines(parts)
+    names = train.label_texts or train.label_ids or map(str, range(train.num_labels))
+    write_lines(folder / "labels.txt", (_one_line(name) + "\n" for name in names))
+    write_filters(splits, folder)

@@ -129,6 +129,12 @@ def written(path: Path, mode: str = "w", *, sync: bool = False) -> Iterator[IO[A
         temporary.unlink(missing_ok=True)
 
 
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a file of these lines, each with its newline, as `written` does."""
+    with written(path) as file:
+        file.writelines(lines)
+
+
 @contextmanager
 def moved_in(folder: Path, name: str) -> Iterator[Path]:
     """Yield a temporary folder for a library that writes files itself; after the body, move them into

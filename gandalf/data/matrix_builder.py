@@ -91,6 +91,10 @@ class MatrixBuilder:
         self._flush()
         self._append(counts, indices, values, lines)
 
+    def report_line(self, kind: str, what: str, remedy: str, line: int) -> None:
+        """Report an error in a line of the file."""
+        self.findings.error(kind, what, remedy=remedy, file=self.file, line=line)
+
     def _in_range(
         self, indices: Sequence[int], values: Sequence[float], line: int
     ) -> tuple[list[int], list[float]]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gandalf.data.files import written
+from gandalf.data.files import write_lines
 from gandalf.errors import DataError
 
 RECORD = "gandalf.json"  # the arguments that made the folder
@@ -35,11 +35,10 @@ class Origin:
 
 def write_origin(folder: Path, record: Mapping[str, Any], frequencies: npt.NDArray[np.int64]) -> None:
     """Write the record, with a list of the folder's files, and the original label frequencies."""
-    with written(folder / FREQUENCIES) as file:
-        file.writelines(f"{number}\n" for number in frequencies)
+    write_lines(folder / FREQUENCIES, (f"{number}\n" for number in frequencies))
     files = sorted([RECORD, *(path.name for path in folder.iterdir())])
-    with written(folder / RECORD) as file:
-        file.write(json.dumps({**record, "files": files}, indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps({**record, "files": files}, indent=2, ensure_ascii=False)
+    write_lines(folder / RECORD, [f"{text}\n"])
 
 
 def foreign_files(folder: Path) -> list[str]:

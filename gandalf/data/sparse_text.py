@@ -267,7 +267,7 @@ def _pairs_of_line(matrix: MatrixBuilder, text: bytes, line: int) -> tuple[list[
         index, colon, value = word.partition(b":")
         if not colon:
             what, remedy = f"'{_shown(word)}' is not an index:value pair", "separate pairs by spaces"
-            matrix.findings.error("bad-line", what, remedy=remedy, file=matrix.file, line=line)
+            matrix.report_line("bad-line", what, remedy, line)
         elif not _INTEGER.fullmatch(index) or not _NUMBER.fullmatch(value):
             _bad_number(matrix, word, line)
         else:
@@ -289,7 +289,7 @@ def _labels_of_line(matrix: MatrixBuilder, text: bytes, line: int) -> tuple[list
 def _bad_number(matrix: MatrixBuilder, word: bytes, line: int) -> None:
     what = f"'{_shown(word)}' contains something other than a number"
     remedy = f"write whole numbers for {matrix.column.noun}s and decimal numbers for values"
-    matrix.findings.error("bad-number", what, remedy=remedy, file=matrix.file, line=line)
+    matrix.report_line("bad-number", what, remedy, line)
 
 
 def _shown(word: bytes) -> str:

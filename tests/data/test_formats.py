@@ -87,6 +87,11 @@ CASES = {
 }
 
 
+def write_new(write, splits, folder):
+    folder.mkdir()
+    write(splits, folder)
+
+
 def numbered(found):
     """The raw layout gives points and labels without identifiers their number as one."""
     if found is None:
@@ -101,7 +106,7 @@ def numbered(found):
 def test_round_trip(name, splits):
     case = CASES[name]
     with tempfile.TemporaryDirectory() as folder:
-        case.write(splits, Path(folder) / "set")
+        write_new(case.write, splits, Path(folder) / "set")
         found = load(Path(folder) / "set")
     expected = replace(splits, train=case.without(splits.train), test=case.without(splits.test))
     if name == "raw":
@@ -115,9 +120,9 @@ def test_round_trip(name, splits):
 @pytest.mark.parametrize("name", CASES)
 def test_same_input_same_bytes(name, tmp_path, monkeypatch):
     splits = small()
-    CASES[name].write(splits, tmp_path / "first")
+    write_new(CASES[name].write, splits, tmp_path / "first")
     monkeypatch.setattr("time.time", lambda: 2e9)  # the clock must not get into the files
-    CASES[name].write(splits, tmp_path / "second")
+    write_new(CASES[name].write, splits, tmp_path / "second")
     first, second = (sorted((tmp_path / folder).iterdir()) for folder in ("first", "second"))
     assert [p.name for p in first] == [p.name for p in second]
     assert [p.read_bytes() for p in first] == [p.read_bytes() for p in second]
@@ -194,7 +199,7 @@ def test_sparse_layout_takes_texts_and_label_features_under_other_names(tmp_path
     found = load(tmp_path).train
     assert found.texts is None and found.label_texts is None
     assert found == replace(small().train, texts=None, label_texts=None, ids=None, label_ids=None)
-    raw.write(small(), tmp_path / "texts")
+    write_new(raw.write, small(), tmp_path / "texts")
     for name in ("trn", "tst", "lbl"):
         shutil.move(tmp_path / "texts" / f"{name}.json.gz", tmp_path / f"{name}.json.gz")
     found = load(tmp_path)
@@ -302,5 +307,5 @@ def test_layouts_that_need_features_or_texts_say_so(tmp_path):
 def test_no_layout_keeps_a_data_set_without_texts_from_its_round_trip(tmp_path):
     bare = replace(small(), train=replace(small().train, texts=None, label_texts=None), test=None)
     for name, write in (("xc", xc.write), ("npz", pecos.write_npz)):
-        write(bare, tmp_path / name)
+        write_new(write, bare, tmp_path / name)
         assert load(tmp_path / name).train == replace(bare.train, ids=None, label_ids=None)

@@ -11,7 +11,6 @@ from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.formats.filters import with_filters
-from gandalf.data.matrix_builder import fit_rows, row_findings
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings
 
@@ -36,20 +35,6 @@ def need_features(points: Dataset, layout: str) -> tuple[csr_array, csr_array | 
             remedy="make features first (gandalf.data.tf_idf), or write the raw layout",
         )
     return points.features, points.label_features
-
-
-def fit_features(features: csr_array, rows: int, says: Path, path: Path, findings: Findings) -> csr_array:
-    """Return the features cut or filled up to `rows` rows; report a number of rows that differs from file
-    `says`."""
-    if features.shape[0] != rows:
-        row_findings(findings, features.shape[0], rows).error(
-            "header-mismatch",
-            f"has {counted(features.shape[0], 'row')}, but {says.name} needs {rows:,}",
-            remedy="both files must have the same rows, in the same order",
-            file=path,
-            line=None if path.suffix == ".npz" else 1,
-        )
-    return fit_rows(features, rows)
 
 
 def check_feature_columns(

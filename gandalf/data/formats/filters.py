@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gandalf.data.dataset import Dataset, binary_pairs
-from gandalf.data.files import find, read_lines, written
+from gandalf.data.dataset import Dataset, Splits, binary_pairs
+from gandalf.data.files import find, read_lines, write_lines
 from gandalf.data.sentences import counted, there_are
 from gandalf.errors import Findings
 
@@ -35,13 +35,13 @@ def with_filters(
     return train, test
 
 
-def write_filters(train: Dataset, test: Dataset | None, folder: Path) -> None:
+def write_filters(splits: Splits, folder: Path) -> None:
     """Write a filter file for each split whose `exclude` is not None, even if it holds no pairs."""
-    for points, name in ((train, TRAIN_NAMES[0]), (test, TEST_NAMES[0])):
-        if points is not None and points.exclude is not None:
+    for name, points in splits.named(TRAIN_NAMES[0], TEST_NAMES[0]):
+        if points.exclude is not None:
             pairs = points.exclude.tocoo()
-            with written(folder / name) as file:
-                file.writelines(f"{row} {label}\n" for row, label in zip(pairs.row, pairs.col, strict=True))
+            lines = (f"{row} {label}\n" for row, label in zip(pairs.row, pairs.col, strict=True))
+            write_lines(folder / name, lines)
 
 
 def _filtered(points: Dataset, path: Path | None, findings: Findings) -> Dataset:

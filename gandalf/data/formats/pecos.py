@@ -12,12 +12,13 @@ from scipy.sparse import csr_array, csr_matrix, save_npz
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.files import find, first_line, read_lines, written
-from gandalf.data.formats.assemble import assemble, check_feature_columns, fit_features, need_features
+from gandalf.data.formats.assemble import assemble, check_feature_columns, need_features
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.formats.frames import need_file
+from gandalf.data.formats.matrix_rows import MatrixRows
 from gandalf.data.formats.table_files import is_table
 from gandalf.data.formats.table_options import TableOptions
-from gandalf.data.formats.texts import Texts, clean, fit_texts, read_texts, write_texts
+from gandalf.data.formats.texts import Texts, clean, read_texts, write_texts
 from gandalf.data.matrix_builder import (
     FEATURE,
     INTEGER,
@@ -69,10 +70,7 @@ def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
 def write_npz(splits: Splits, folder: Path) -> None:
     """Write `X.trn.npz`, `Y.trn.npz` and so on, `Yf.npz` for label features, and the texts there are."""
     _, label_features = need_features(splits.train, "npz")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, points in (("trn", splits.train), ("tst", splits.test)):
-        if points is None:
-            continue
+    for name, points in splits.named("trn", "tst"):
         features, _ = need_features(points, "npz")
         _save(features, folder / f"X.{name}.npz")
         _save(points.targets, folder / f"Y.{name}.npz")
@@ -82,22 +80,19 @@ def write_npz(splits: Splits, folder: Path) -> None:
         _save(label_features, folder / "Yf.npz")
     if splits.train.label_texts is not None:
         write_texts(splits.train.label_texts, folder / "Y.txt")
-    write_filters(splits.train, splits.test, folder)
+    write_filters(splits, folder)
 
 
 def write_text(splits: Splits, folder: Path) -> None:
     """Write text2text's `train.txt` and `test.txt` with `id::weight`, and `output-items.txt`."""
     _, label_texts = splits.train.need_texts("PECOS's text2text")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, points in (("train", splits.train), ("test", splits.test)):
-        if points is None:
-            continue
+    for name, points in splits.named():
         texts, _ = points.need_texts("PECOS's text2text")
         with written(folder / f"{name}.txt") as file:
             for text, (labels, values) in zip(texts, rows_as_text(points.targets), strict=True):
                 file.write(",".join(map("::".join, zip(labels, values, strict=True))) + f"\t{clean(text)}\n")
     write_texts(label_texts, folder / "output-items.txt")
-    write_filters(splits.train, splits.test, folder)
+    write_filters(splits, folder)
 
 
 # ---- matrices
@@ -115,12 +110,12 @@ def _matrix_path(folder: Path, kind: str, split: str, suffix: str = "npz") -> Pa
 def _read_matrices(source: Path, findings: Findings) -> Splits:
     train, test = (_read_split(source, split, findings) for split in _SPLITS)
     assert train is not None, "recognise has seen it"
-    says = _matrix_path(source, "Y", "trn") or source
-    texts, features = find(source, _LABEL_TEXTS), find(source, _LABEL_FEATURES)
-    label_texts = None if texts is None else read_texts(texts, findings, of_labels=True)
-    if texts is not None and label_texts is not None:
-        label_texts = fit_texts(label_texts, train.num_labels, says, texts, findings)
-    label_features = _read_features(features, train.num_labels, says, findings)
+    labels = MatrixRows(
+        _matrix_path(source, "Y", "trn") or source, train.num_labels, findings, are_labels=True
+    )
+    label_texts = labels.read_texts(find(source, _LABEL_TEXTS))
+    features = find(source, _LABEL_FEATURES)
+    label_features = _read_features(features, labels)
     if test is not None and test.num_labels != train.num_labels:
         raise DataError(
             f"the test targets have {test.num_labels} columns, but the training targets {train.num_labels}",
@@ -137,22 +132,17 @@ def _read_matrices(source: Path, findings: Findings) -> Splits:
 
 
 def _read_split(source: Path, split: str, findings: Findings) -> Dataset | None:
-    says = _matrix_path(source, "Y", split)
-    if says is None:
-        return None
-    targets = _read_matrix(says, LABEL, findings)
-    matrix, lines = _matrix_path(source, "X", split), _matrix_path(source, "X", split, "txt")
-    features = _read_features(matrix, targets.shape[0], says, findings)
-    texts = None if lines is None else read_texts(lines, findings)
-    if texts is not None and lines is not None:
-        texts = fit_texts(texts, targets.shape[0], says, lines, findings)
-    return Dataset(targets, texts, features=features)
-
-
-def _read_features(path: Path | None, rows: int, says: Path, findings: Findings) -> csr_array | None:
+    path = _matrix_path(source, "Y", split)
     if path is None:
         return None
-    return fit_features(_read_matrix(path, FEATURE, findings), rows, says, path, findings)
+    targets = _read_matrix(path, LABEL, findings)
+    rows = MatrixRows(path, targets.shape[0], findings)
+    features = _read_features(_matrix_path(source, "X", split), rows)
+    return Dataset(targets, rows.read_texts(_matrix_path(source, "X", split, "txt")), features=features)
+
+
+def _read_features(path: Path | None, rows: MatrixRows) -> csr_array | None:
+    return None if path is None else rows.fit_features(_read_matrix(path, FEATURE, rows.findings), path)
 
 
 def _read_matrix(path: Path, column: Column, findings: Findings) -> csr_array:
@@ -196,14 +186,14 @@ def _read_text_points(path: Path, label_texts: list[str], findings: Findings) ->
         if not tab:
             what = f"there is no tab between labels and text: '{content[:60]}'"
             remedy = "write 'id,id<TAB>text', with nothing before the tab for a point without labels"
-            findings.error("bad-line", what, remedy=remedy, file=path, line=line)
+            rows.report_line("bad-line", what, remedy, line)
             targets, text = "", content
         texts.add(text, line)
-        rows.add(*_weighted(targets, path, line, findings), line)
+        rows.add(*_labels_and_weights(targets, rows, line), line)
     return Dataset(rows.finish(), texts.found, label_texts)
 
 
-def _weighted(targets: str, path: Path, line: int, findings: Findings) -> tuple[list[int], list[float]]:
+def _labels_and_weights(targets: str, rows: MatrixBuilder, line: int) -> tuple[list[int], list[float]]:
     """Return the labels and weights of `3::0.5,7`; a label without a weight has weight 1."""
     labels, weights = [], []
     for word in filter(None, map(str.strip, targets.split(","))):
@@ -215,7 +205,7 @@ def _weighted(targets: str, path: Path, line: int, findings: Findings) -> tuple[
         except ValueError:
             what = f"'{word[:40]}' is neither a label number nor number::weight"
             remedy = "put commas between labels; the number of a label is its line in the label file, from 0"
-            findings.error("bad-number", what, remedy=remedy, file=path, line=line)
+            rows.report_line("bad-number", what, remedy, line)
             continue
         labels.append(pair[0])
         weights.append(pair[1])

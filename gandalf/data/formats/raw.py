@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.files import find, read_lines, written
+from gandalf.data.files import find, read_lines, write_lines, written
 from gandalf.data.formats.assemble import assemble
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.formats.label_names import LabelNames
@@ -110,34 +110,29 @@ def _uid(record: dict[str, Any]) -> str:
 def _add_targets(rows: MatrixBuilder, record: dict[str, Any], line: int) -> None:
     labels, values = record.get("target_ind"), record.get("target_rel")
     if not isinstance(labels, list):
-        _report(rows, line, "bad-targets", "target_ind is not a list", "list the numbers of labels, from 0")
+        rows.report_line(
+            "bad-targets", "target_ind is not a list", "list the numbers of labels, from 0", line
+        )
         labels, values = [], None
     if values is not None and (not isinstance(values, list) or len(values) != len(labels)):
         size = len(values) if isinstance(values, list) else "no"
         what = f"target_ind has {counted(len(labels), 'entry', 'entries')}, but target_rel has {size}"
-        _report(rows, line, "length-mismatch", what, "give one value for each label")
+        rows.report_line("length-mismatch", what, "give one value for each label", line)
         values = None
     try:
         rows.add(labels, values, line)
     except TypeError:
         what = "target_ind or target_rel contains something other than numbers"
-        _report(rows, line, "bad-targets", what, "give numbers of labels and values, not names")
-
-
-def _report(rows: MatrixBuilder, line: int, kind: str, what: str, remedy: str) -> None:
-    rows.findings.error(kind, what, remedy=remedy, file=rows.file, line=line)
+        rows.report_line("bad-targets", what, "give numbers of labels and values, not names", line)
 
 
 def write(splits: Splits, folder: Path) -> None:
     """Write the layout and the filter files; `target_rel` holds the values of targets."""
     splits.train.need_texts("the raw layout")
-    folder.mkdir(parents=True, exist_ok=True)
     write_labels(splits.train, folder)
-    for points, name in ((splits.train, TRAIN_FILE), (splits.test, TEST_FILE)):
-        if points is not None:
-            with written(folder / name) as file:
-                file.writelines(point_lines(points))
-    write_filters(splits.train, splits.test, folder)
+    for name, points in splits.named(TRAIN_FILE, TEST_FILE):
+        write_lines(folder / name, point_lines(points))
+    write_filters(splits, folder)
 
 
 def write_labels(labels: Dataset, folder: Path) -> None:

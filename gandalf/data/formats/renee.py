@@ -27,8 +27,6 @@ def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
 
 def write(splits: Splits, folder: Path) -> None:
     """Write the layout and the filter files."""
-    for points in (splits.train, splits.test):
-        if points is not None:
-            points.need_texts("Renee's layout")
-    folder.mkdir(parents=True, exist_ok=True)
+    for _, points in splits.named():
+        points.need_texts("Renee's layout")
     write_targets_and_texts(splits, folder)

@@ -112,17 +112,15 @@ def read_table_file(
 def write(splits: Splits, folder: Path, suffix: str = ".csv") -> None:
     """Write `train`, `test` (.csv or .jsonl), the label texts and the filter files."""
     _, label_texts = splits.train.need_texts("a table")
-    folder.mkdir(parents=True, exist_ok=True)
     ids = splits.train.label_ids
     named = ids is not None and len(set(ids)) == len(ids)  # only different ids identify labels
     if named or splits.train.other_label_texts:
         _write_label_table(splits.train, folder / "labels.csv", with_ids=named)
     else:
         write_texts(label_texts, folder / "labels.txt")
-    for name, points in (("train", splits.train), ("test", splits.test)):
-        if points is not None:
-            _WRITERS[suffix](points, folder / f"{name}{suffix}", ids if named else None)
-    write_filters(splits.train, splits.test, folder)
+    for name, points in splits.named():
+        _WRITERS[suffix](points, folder / f"{name}{suffix}", ids if named else None)
+    write_filters(splits, folder)
 
 
 # ---- rows
@@ -179,7 +177,7 @@ def _report_unknown(item: object, rows: MatrixBuilder, names: LabelNames, line: 
         what, remedy = f"'{str(item)[:60]}' is not a label", "list names or numbers"
     else:
         what, remedy = f"label '{str(item)[:60]}' is not in {names.file}", "add it there, or correct it here"
-    rows.findings.error("unknown-label", what, remedy=remedy, file=rows.file, line=line)
+    rows.report_line("unknown-label", what, remedy, line)
 
 
 def _values(weights: list[Any], expected: int, rows: MatrixBuilder, line: int) -> list[float]:
@@ -187,14 +185,14 @@ def _values(weights: list[Any], expected: int, rows: MatrixBuilder, line: int) -
     if len(weights) != expected:
         what = f"the row has {counted(expected, 'label')}, but {counted(len(weights), 'weight')}"
         remedy = "give one weight for each label"
-        rows.findings.error("length-mismatch", what, remedy=remedy, file=rows.file, line=line)
+        rows.report_line("length-mismatch", what, remedy, line)
         weights = [1.0] * expected
     values = []
     for weight in weights:
         value = parse_number(weight)
         if value is None:
             what = f"the weight '{str(weight)[:40]}' is not a number"
-            rows.findings.error("bad-number", what, remedy="write a number", file=rows.file, line=line)
+            rows.report_line("bad-number", what, "write a number", line)
         values.append(1.0 if value is None else value)
     return values
 

@@ -12,10 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gandalf.data.dataset import Dataset
-from gandalf.data.files import read_lines, written
+from gandalf.data.files import read_lines, write_lines
 from gandalf.data.matching import text_groups, text_key
-from gandalf.data.matrix_builder import row_findings
-from gandalf.data.sentences import counted
 from gandalf.errors import Findings
 
 # Line ends and other control characters, which a terminal would obey, become spaces. Byte order marks are
@@ -104,20 +102,7 @@ def others_of(labels: Dataset) -> list[list[str]]:
 
 def write_texts(texts: Sequence[str], path: Path) -> None:
     """Write a file with one text on each line."""
-    with written(path) as file:
-        file.writelines(f"{clean(text)}\n" for text in texts)
-
-
-def fit_texts(texts: list[str], rows: int, says: Path, path: Path, findings: Findings) -> list[str]:
-    """Return the texts cut or filled up to `rows`; report a number of lines that differs from file `says`."""
-    if len(texts) != rows:
-        row_findings(findings, len(texts), rows).error(
-            "header-mismatch",
-            f"has {counted(len(texts), 'line')}, but {says.name} needs {rows:,}",
-            remedy="both files must have one line for each row, in the same order",
-            file=path,
-        )
-    return texts[:rows] + [""] * (rows - len(texts))
+    write_lines(path, (f"{clean(text)}\n" for text in texts))
 
 
 def report_alike(

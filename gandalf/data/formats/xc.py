@@ -4,18 +4,19 @@ the old single file `train.txt`."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.files import find, first_line
-from gandalf.data.formats.assemble import assemble, check_feature_columns, fit_features, need_features
+from gandalf.data.formats.assemble import assemble, check_feature_columns, need_features
 from gandalf.data.formats.filters import write_filters
+from gandalf.data.formats.matrix_rows import MatrixRows
 from gandalf.data.formats.raw import read_titles
 from gandalf.data.formats.table import TableOptions
-from gandalf.data.formats.texts import fit_texts, read_texts, report_alike, write_texts
+from gandalf.data.formats.texts import report_alike, write_texts
 from gandalf.data.matrix_builder import FEATURE, LABEL
 from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import header_of, read_combined, read_sparse, write_sparse
@@ -24,49 +25,6 @@ from gandalf.errors import DataError, Findings
 _LABEL_FEATURES = ("lbl_X_Xf.txt", "Yf.txt")
 _LABEL_TEXTS = ("Y.txt", "lbl_X.txt")
 _POINT = re.compile(r"(\d+(,\d+)*)?\s+\d+:\d\S*(\s|$)")
-
-
-@dataclass(frozen=True)
-class _Labels:
-    """Texts, ids and features of the labels, if there are any."""
-
-    texts: list[str] | None
-    ids: list[str] | None
-    features: csr_array | None
-
-
-@dataclass(frozen=True)
-class _Beside:
-    """Find texts, ids and features for the rows of a matrix in the files beside it."""
-
-    folder: Path
-    says: Path  # the file that gives the number of rows
-    rows: int
-    findings: Findings
-    of_labels: bool = False
-
-    def texts(self, names: tuple[str, ...], records: str) -> tuple[list[str] | None, list[str] | None]:
-        """Return texts and ids, from a file with a text on each line, or from JSON lines."""
-        path = find(self.folder, names)
-        if path is not None:
-            return self._fitted(read_texts(path, self.findings, of_labels=self.of_labels), path), None
-        path = find(self.folder, [records])
-        if path is None:
-            return None, None
-        texts, ids = read_titles(path, self.findings, of_labels=self.of_labels)
-        return self._fitted(texts, path), ids if ids is None or len(ids) == self.rows else None
-
-    def features(self, names: tuple[str, ...]) -> csr_array | None:
-        """Return the feature matrix."""
-        path = find(self.folder, names)
-        if path is None:
-            return None
-        return fit_features(
-            read_sparse(path, FEATURE, self.findings), self.rows, self.says, path, self.findings
-        )
-
-    def _fitted(self, texts: list[str], path: Path) -> list[str]:
-        return fit_texts(texts, self.rows, self.says, path, self.findings)
 
 
 def recognise(source: Path) -> bool:
@@ -94,15 +52,15 @@ def read_split_files(source: Path, layout: str, findings: Findings) -> Splits:
     """Read `{trn,tst}_X_Y.txt` and the features or texts beside them."""
     path = _need(source, "trn_X_Y.txt")
     targets = read_sparse(path, LABEL, findings)
-    labels = _read_labels(_Beside(source, path, targets.shape[1], findings, of_labels=True))
-    train = _read_points("trn", targets, labels, _Beside(source, path, targets.shape[0], findings))
-    check_feature_columns(train.features, [(labels.features, find(source, _LABEL_FEATURES))], findings)
+    labels = _read_labels(source, MatrixRows(path, targets.shape[1], findings, are_labels=True))
+    train = _read_points(source, "trn", targets, labels, MatrixRows(path, targets.shape[0], findings))
+    check_feature_columns(train.features, [(labels.label_features, find(source, _LABEL_FEATURES))], findings)
     test_path = find(source, ["tst_X_Y.txt"])
     if test_path is None:
         return assemble(train, None, source, layout, findings)
     targets = read_sparse(test_path, LABEL, findings)
     _same_labels(train.num_labels, targets.shape[1], test_path)
-    test = _read_points("tst", targets, labels, _Beside(source, test_path, targets.shape[0], findings))
+    test = _read_points(source, "tst", targets, labels, MatrixRows(test_path, targets.shape[0], findings))
     check_feature_columns(train.features, [(test.features, find(source, ["tst_X_Xf.txt"]))], findings)
     return assemble(train, test, source, layout, findings)
 
@@ -110,11 +68,9 @@ def read_split_files(source: Path, layout: str, findings: Findings) -> Splits:
 def write(splits: Splits, folder: Path) -> None:
     """Write the split files, which need features, and the texts, if there are any."""
     _, label_features = need_features(splits.train, "sparse")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, points in (("trn", splits.train), ("tst", splits.test)):
-        if points is not None:
-            features, _ = need_features(points, "sparse")
-            write_sparse(features, folder / f"{name}_X_Xf.txt")
+    for name, points in splits.named("trn", "tst"):
+        features, _ = need_features(points, "sparse")
+        write_sparse(features, folder / f"{name}_X_Xf.txt")
     if label_features is not None:
         write_sparse(label_features, folder / "lbl_X_Xf.txt")
     write_targets_and_texts(splits, folder)
@@ -122,14 +78,13 @@ def write(splits: Splits, folder: Path) -> None:
 
 def write_targets_and_texts(splits: Splits, folder: Path) -> None:
     """Write `{trn,tst}_X_Y.txt`, the texts, if there are any, and the filter files."""
-    for name, points in (("trn", splits.train), ("tst", splits.test)):
-        if points is not None:
-            write_sparse(points.targets, folder / f"{name}_X_Y.txt")
-            if points.texts is not None:
-                write_texts(points.texts, folder / f"{name}_X.txt")
+    for name, points in splits.named("trn", "tst"):
+        write_sparse(points.targets, folder / f"{name}_X_Y.txt")
+        if points.texts is not None:
+            write_texts(points.texts, folder / f"{name}_X.txt")
     if splits.train.label_texts is not None:
         write_texts(splits.train.label_texts, folder / "Y.txt")
-    write_filters(splits.train, splits.test, folder)
+    write_filters(splits, folder)
 
 
 def _is_single(path: Path) -> bool:
@@ -137,17 +92,36 @@ def _is_single(path: Path) -> bool:
     return header_of(path, 3) is not None or bool(_POINT.match(first_line(path)))
 
 
-def _read_labels(beside: _Beside) -> _Labels:
-    texts, ids = beside.texts(_LABEL_TEXTS, "lbl.json")
+def _read_labels(source: Path, rows: MatrixRows) -> Dataset:
+    """Return a data set without points that holds texts, ids and features of the labels."""
+    texts, ids = _read_texts(source, rows, _LABEL_TEXTS, "lbl.json")
     if ids is not None:  # for the other kind of file, `read_texts` has reported them
-        report_alike(texts or [], beside.findings, find(beside.folder, ["lbl.json"]))
-    return _Labels(texts, ids, beside.features(_LABEL_FEATURES))
+        report_alike(texts or [], rows.findings, find(source, ["lbl.json"]))
+    features = _read_features(source, rows, _LABEL_FEATURES)
+    return Dataset(csr_array((0, rows.number)), label_texts=texts, label_ids=ids, label_features=features)
 
 
-def _read_points(split: str, targets: csr_array, labels: _Labels, beside: _Beside) -> Dataset:
-    texts, ids = beside.texts((f"{split}_X.txt",), f"{split}.json")
-    features = beside.features((f"{split}_X_Xf.txt",))
-    return Dataset(targets, texts, labels.texts, None, ids, labels.ids, features, labels.features)
+def _read_points(source: Path, split: str, targets: csr_array, labels: Dataset, rows: MatrixRows) -> Dataset:
+    texts, ids = _read_texts(source, rows, (f"{split}_X.txt",), f"{split}.json")
+    features = _read_features(source, rows, (f"{split}_X_Xf.txt",))
+    return replace(labels, targets=targets, texts=texts, ids=ids, features=features)
+
+
+def _read_texts(
+    source: Path, rows: MatrixRows, names: tuple[str, ...], records: str
+) -> tuple[list[str] | None, list[str] | None]:
+    """Return texts and ids of the rows, from a file with a text on each line, or from JSON lines."""
+    texts = rows.read_texts(find(source, names))
+    path = None if texts is not None else find(source, [records])
+    if path is None:
+        return texts, None
+    texts, ids = read_titles(path, rows.findings, of_labels=rows.are_labels)
+    return rows.fit_texts(texts, path), ids if ids is None or len(ids) == rows.number else None
+
+
+def _read_features(source: Path, rows: MatrixRows, names: tuple[str, ...]) -> csr_array | None:
+    path = find(source, names)
+    return None if path is None else rows.fit_features(read_sparse(path, FEATURE, rows.findings), path)
 
 
 def _read_combined(train: Path, test: Path | None, source: Path, findings: Findings) -> Splits:
