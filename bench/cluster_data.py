@@ -115,7 +115,7 @@ def on_dask(folder: Path, out: Path) -> dict[str, Any]:
     from gandalf.cluster.client import connected
     from gandalf.cluster.sharded import sharded_set
     from gandalf.cluster.shards import find_shards
-    from gandalf.data.formats.table import TableOptions
+    from gandalf.data.formats.table_options import TableOptions
 
     with connected("local", workers=WORKERS) as client:
         clock = Clock(cpu_of(client))

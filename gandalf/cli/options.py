@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from gandalf.data.dataset import Splits
-from gandalf.data.formats.table import TableOptions
+from gandalf.data.formats.table_options import TableOptions
 from gandalf.data.load import load
 from gandalf.errors import DataError, Problem
 

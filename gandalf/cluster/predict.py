@@ -30,7 +30,8 @@ from gandalf.cluster.jobs import (
 )
 from gandalf.data.claim import only_writer
 from gandalf.data.files import written
-from gandalf.data.formats.table_files import damaged_parquet, decode_bytes
+from gandalf.data.formats.frames import decode_bytes
+from gandalf.data.formats.table_files import damaged_parquet
 from gandalf.data.formats.texts import Texts
 from gandalf.errors import DataError, Findings
 from gandalf.progress import meter
@@ -163,7 +164,7 @@ def _prediction_tables(predictor: Predictor, job: Job, part: RowGroup) -> Iterat
             texts = Texts(part.file, Findings())
             for line, value in enumerate(batch.column(part.text).to_pylist(), start=row + 1):
                 texts.add_cell(decode_bytes(value), line)
-            ids, scores = predictor.predict(texts.found, k, None, job.threshold)
+            ids, scores = predictor.predict(texts.cleaned, k, None, job.threshold)
             numbers = pyarrow.array(range(row, row + len(batch)), pyarrow.int64())
             yield _table(part, numbers if part.id is None else batch.column(part.id), ids, scores)
             row += len(batch)

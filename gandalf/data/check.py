@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.files import find
+from gandalf.data.files import find_file
 from gandalf.data.forecast import Forecast, Plan, forecast
-from gandalf.data.formats.table import TableOptions
+from gandalf.data.formats.table_options import TableOptions
 from gandalf.data.lengths import MOST_WORDS, cut_sentence, length_for
 from gandalf.data.load import bundled, load
 from gandalf.data.matching import known_points, text_groups
@@ -49,7 +49,7 @@ class _Places:
     def of(self, split: str, number: int) -> dict[str, Any]:
         """Return `file` and `line` of a label or point, or nothing if the layout has no line for it."""
         names, first = _LINES.get((self.layout, split), ((), 1))
-        file = find(self.source, names) if self.source.is_dir() else None
+        file = find_file(self.source, names) if self.source.is_dir() else None
         return {} if file is None else {"file": file, "line": int(number) + first}
 
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from gandalf.data.unpack_limits import limited
+from gandalf.data.unpack_limits import limit_unpacked
 from gandalf.errors import DataError
 from gandalf.progress import Meter, meter
 
@@ -28,11 +28,11 @@ def read_chunks(path: Path, size: int, *, show: bool = False) -> Iterator[bytes]
     """Yield decompressed pieces of about `size` bytes, without a byte order mark; `show` a progress bar."""
     try:
         with open(path, "rb") as file, ExitStack() as stack:
-            kind = _kind(file.read(4))
+            kind = _compression_of(file.read(4))
             file.seek(0)
             bar = stack.enter_context(meter(f"reading {path.name}", path.stat().st_size)) if show else None
-            unpacked = _DECOMPRESS[kind](_pieces(file, bar), path)
-            pieces = _gathered(unpacked if kind == "plain" else limited(unpacked, path), size)
+            unpacked = _DECOMPRESS[kind](_read_pieces(file, bar), path)
+            pieces = _joined_pieces(unpacked if kind == "plain" else limit_unpacked(unpacked, path), size)
             first = next(pieces, b"")
             _refuse_utf16(first, path)
             _refuse_bare_returns(first, len(first) < size, path)
@@ -46,7 +46,7 @@ def is_packed(path: Path) -> bool:
     """Return True if the file is gzip or zstd."""
     try:
         with open(path, "rb") as file:
-            return _kind(file.read(4)) != "plain"
+            return _compression_of(file.read(4)) != "plain"
     except OSError as error:
         raise DataError(f"cannot be read ({error.strerror or error})", file=path) from error
 
@@ -75,7 +75,7 @@ def _refuse_bare_returns(head: bytes, whole: bool, path: Path) -> None:
         )
 
 
-def _gathered(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
+def _joined_pieces(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
     held, length = [], 0
     try:
         for piece in pieces:
@@ -91,13 +91,13 @@ def _gathered(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def _kind(head: bytes) -> str:
+def _compression_of(head: bytes) -> str:
     if head.startswith(b"\x1f\x8b"):
         return "gzip"
     return "zstd" if head == b"\x28\xb5\x2f\xfd" else "plain"
 
 
-def _pieces(file: IO[bytes], bar: Meter | None) -> Iterator[bytes]:
+def _read_pieces(file: IO[bytes], bar: Meter | None) -> Iterator[bytes]:
     while piece := file.read(_READ_BYTES):
         if bar is not None:
             bar.advance(len(piece))
@@ -110,7 +110,7 @@ def _small_pieces(pieces: Iterator[bytes]) -> Iterator[bytes]:
             yield piece[start : start + _UNPACK_BYTES]
 
 
-def _plain(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
+def _keep_pieces(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
     return pieces
 
 
@@ -119,7 +119,7 @@ def _gunzip(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
 
 
 def _unzstd(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
-    zstandard = _zstandard("reading", path)
+    zstandard = _import_zstandard("reading", path)
     return _inflate(_small_pieces(pieces), zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError)
 
 
@@ -144,7 +144,7 @@ def _inflate(packed: Iterator[bytes], member: Callable[[], Any], failure: type[E
 
 
 _DECOMPRESS: dict[str, Callable[[Iterator[bytes], Path], Iterator[bytes]]] = {
-    "plain": _plain,
+    "plain": _keep_pieces,
     "gzip": _gunzip,
     "zstd": _unzstd,
 }
@@ -160,23 +160,26 @@ def uncompressed(raw: IO[bytes]) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _gzipped(raw: IO[bytes]) -> Iterator[gzip.GzipFile]:
+def _compress_gzip(raw: IO[bytes]) -> Iterator[gzip.GzipFile]:
     with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as packed:
         yield packed
 
 
 @contextmanager
-def _zstd(raw: IO[bytes]) -> Iterator[IO[bytes]]:
-    compressor = _zstandard("writing").ZstdCompressor(write_checksum=True)
+def _compress_zstd(raw: IO[bytes]) -> Iterator[IO[bytes]]:
+    compressor = _import_zstandard("writing").ZstdCompressor(write_checksum=True)
     with compressor.stream_writer(raw, closefd=False) as packed:
         yield packed
 
 
 # Suffix of a file name -> function that compresses the bytes written to the file.
-COMPRESS: dict[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {".gz": _gzipped, ".zst": _zstd}
+COMPRESS: dict[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {
+    ".gz": _compress_gzip,
+    ".zst": _compress_zstd,
+}
 
 
-def _zstandard(doing: str, path: Path | None = None) -> Any:  # noqa: ANN401  a module of an optional extra
+def _import_zstandard(doing: str, path: Path | None = None) -> Any:  # noqa: ANN401  a module of an optional extra
     try:
         import zstandard
     except ImportError as error:

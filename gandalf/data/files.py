@@ -26,7 +26,7 @@ class TextBlock(NamedTuple):
     data: bytes
 
 
-def find(folder: Path, stems: Iterable[str]) -> Path | None:
+def find_file(folder: Path, stems: Iterable[str]) -> Path | None:
     """Return the first of these files that exists in `folder`, plain or compressed, or None."""
     for stem in stems:
         for suffix in COMPRESSIONS:
@@ -196,7 +196,7 @@ def new_folder(path: Path, *, overwrite: bool = False, inner: Collection[str] = 
             raise DataError(f"cannot be written ({error.strerror or error})", file=path) from error
         try:
             yield temporary
-            _take_name(temporary, path)
+            _rename_into_place(temporary, path)
         except OSError as error:
             if error.errno not in NO_ROOM:  # the body may read files, too
                 raise
@@ -206,7 +206,7 @@ def new_folder(path: Path, *, overwrite: bool = False, inner: Collection[str] = 
                 remove(temporary)
 
 
-def _take_name(temporary: Path, path: Path) -> None:
+def _rename_into_place(temporary: Path, path: Path) -> None:
     """Give a filled folder its name, and remove the old one; `only_writer` repairs a kill in between."""
     if not path.exists():
         temporary.rename(path)

@@ -51,10 +51,10 @@ def indicators(
     """
     if len(getattr(labels, "shape", ())) == 2:
         return _read_matrix(csr_array(labels), names)
-    values = _one_column(labels)
+    values = _as_list(labels)
     if values and all(_is_name(value) for value in values):
         values = [[value] for value in values]  # one label each
-    rows = [_row(row, at) for at, row in enumerate(values)]
+    rows = [_names_of_point(row, at) for at, row in enumerate(values)]
     if names is None:
         # Numbers before strings, because Python cannot compare the two.
         names = sorted({name for row in rows for name in row}, key=lambda name: (isinstance(name, str), name))
@@ -89,7 +89,7 @@ def known_names(given: LabelTexts | None) -> list[Name] | None:
         return None
     if isinstance(given, str):
         raise DataError("label_texts is one string", remedy="give a dictionary from names to texts")
-    return [_name(name) for name in given] if isinstance(given, Mapping) else list(range(len(given)))
+    return [_checked_name(name) for name in given] if isinstance(given, Mapping) else list(range(len(given)))
 
 
 def _read_matrix(matrix: csr_array, names: Sequence[Name] | None) -> Indicators:
@@ -101,20 +101,20 @@ def _read_matrix(matrix: csr_array, names: Sequence[Name] | None) -> Indicators:
     return Indicators(matrix, names)
 
 
-def _row(row: Iterable[object], at: int) -> set[Name]:
+def _names_of_point(row: Iterable[object], at: int) -> set[Name]:
     if isinstance(row, str) or not isinstance(row, Iterable):
         raise DataError(
             f"the labels of point {at:,} are {row!r}, not a list",
             remedy="write [[name, ...], ...], or a name for each point",
         )
-    return {_name(name) for name in row}
+    return {_checked_name(name) for name in row}
 
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str | int | np.integer) and not isinstance(value, bool)
 
 
-def _name(name: object) -> Name:
+def _checked_name(name: object) -> Name:
     if isinstance(name, np.generic):
         name = name.item()
     if isinstance(name, bool) or not isinstance(name, str | int):
@@ -129,7 +129,7 @@ def text_list(texts: Any) -> list[str]:  # noqa: ANN401  of any library
     """Return the cleaned texts of a list, a Series, an Arrow array, or a frame or array of one column."""
     if isinstance(texts, str):
         raise DataError("the texts are one string", remedy="write [text]")
-    found = _one_column(texts)
+    found = _as_list(texts)
     for at, text in enumerate(found):
         if not isinstance(text, str):
             raise DataError(f"text {at:,} is not a string but {text!r:.60}")
@@ -139,10 +139,10 @@ def text_list(texts: Any) -> list[str]:  # noqa: ANN401  of any library
 def plain_texts(texts: Any) -> Any:  # noqa: ANN401  a column of any library
     """Return the entries of a column of a table library as a list, and any other value as it is."""
     is_column = hasattr(texts, "shape") or hasattr(texts, "to_pylist")
-    return _one_column(texts) if is_column else texts
+    return _as_list(texts) if is_column else texts
 
 
-def _one_column(values: Any) -> list[Any]:  # noqa: ANN401
+def _as_list(values: Any) -> list[Any]:  # noqa: ANN401
     shape: tuple[int, ...] = getattr(values, "shape", ())
     if len(shape) == 2:  # iterating over a frame would give its column names
         if shape[1] != 1:
@@ -163,4 +163,4 @@ def as_mapping(values: Any) -> Mapping[Any, str] | Sequence[str]:  # noqa: ANN40
         if not values.index.is_unique:
             raise DataError("label_texts names a label twice", remedy="make its index unique")
         return dict(zip(values.index.tolist(), values.tolist(), strict=True))
-    return _one_column(values)
+    return _as_list(values)

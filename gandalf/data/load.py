@@ -95,7 +95,7 @@ def _layout_of(path: Path, options: TableOptions) -> Layout:
     if found is not None:
         return found
     raise DataError(
-        f"has no layout that can be read: {_contents(path)}",
+        f"has no layout that can be read: {_describe_contents(path)}",
         remedy=f"use a layout of docs/guide/data.md: {', '.join(layout.name for layout in LAYOUTS)}",
         file=path,
         kind="unknown-layout",
@@ -142,7 +142,7 @@ def _refuse_unused_options(layout: Layout, source: str | PathLike[str], options:
             )
 
 
-def _contents(path: Path) -> str:
+def _describe_contents(path: Path) -> str:
     if not path.is_dir():
         return "the suffix of the file's name is unknown"
     names = sorted(entry.name for entry in path.iterdir())

@@ -74,11 +74,11 @@ class MatrixBuilder:
             if bool in map(type, indices) or bool in map(type, values):
                 raise TypeError("Python treats True as 1, but True is no label number and no value")
             try:
-                self._extend(start, indices, values)
+                self._set_pending_row(start, indices, values)
             except OverflowError:
-                self._extend(start, *self._in_range(indices, values, line))
+                self._set_pending_row(start, *self._drop_huge_indices(indices, values, line))
         except TypeError:
-            self._extend(start, (), ())
+            self._set_pending_row(start, (), ())
             raise
         finally:
             self._pending_counts.append(len(self._pending_indices) - start)
@@ -95,7 +95,7 @@ class MatrixBuilder:
         """Report an error in a line of the file."""
         self.findings.error(kind, what, remedy=remedy, file=self.file, line=line)
 
-    def _in_range(
+    def _drop_huge_indices(
         self, indices: Sequence[int], values: Sequence[float], line: int
     ) -> tuple[list[int], list[float]]:
         """Return the pairs whose column fits into 64 bits; report the other pairs."""
@@ -115,17 +115,17 @@ class MatrixBuilder:
         remedy = f"correct the {noun}, or the {noun} file or header that gives their number"
         self._report("error", "index-out-of-range", what, remedy, place)
 
-    def _extend(self, start: int, indices: Sequence[int], values: Sequence[float]) -> None:
+    def _set_pending_row(self, start: int, indices: Sequence[int], values: Sequence[float]) -> None:
         del self._pending_indices[start:], self._pending_values[start:]
         self._pending_indices.extend(indices)
         self._pending_values.extend(values)
 
     def _append(self, counts: Ints, indices: Ints, values: Floats, lines: Sequence[int] | None) -> None:
         rows = np.repeat(np.arange(len(counts)), counts)  # shape: (nnz,)
-        keep = self._checked(rows, indices, values, lines)
+        keep = self._valid_entries(rows, indices, values, lines)
         if not keep.all():
             rows, indices, values = rows[keep], indices[keep], values[keep]
-        rows, indices, values = self._merged(rows, indices, values, lines)
+        rows, indices, values = self._without_duplicates(rows, indices, values, lines)
         self._indices.frombytes(indices.astype(np.int32).tobytes())
         self._values.frombytes(values.astype(np.float32).tobytes())
         self._counts.frombytes(np.bincount(rows, minlength=len(counts)).astype(np.int64).tobytes())
@@ -150,13 +150,13 @@ class MatrixBuilder:
         if not self._pending_counts:
             return
         counts, lines = np.array(self._pending_counts), self._pending_lines.tolist()
-        with np.errstate(over="ignore"):  # a value beyond float32 becomes inf, and `_checked` reports it
+        with np.errstate(over="ignore"):  # above float32 a value becomes inf, which `_valid_entries` reports
             values = np.array(self._pending_values, dtype=np.float64).astype(np.float32)
         self._append(counts, np.array(self._pending_indices, dtype=np.int64), values, lines)
         self._pending_indices, self._pending_values = array("q"), array("d")
         self._pending_counts, self._pending_lines = array("q"), array("q")
 
-    def _checked(self, rows: Ints, indices: Ints, values: Floats, lines: Sequence[int] | None) -> Mask:
+    def _valid_entries(self, rows: Ints, indices: Ints, values: Floats, lines: Sequence[int] | None) -> Mask:
         """Return a mask of the valid entries; report the others."""
         outside = indices < 0
         if self.columns is not None:
@@ -177,7 +177,7 @@ class MatrixBuilder:
             self._report("error", "value-out-of-range", what, remedy, _line_or_row(lines, rows[at]))
         return np.asarray(~(outside | odd | negative) & (values != 0), dtype=bool)
 
-    def _merged(
+    def _without_duplicates(
         self, rows: Ints, indices: Ints, values: Floats, lines: Sequence[int] | None
     ) -> tuple[Ints, Ints, Floats]:
         """Sort each row by column; if a column stands twice, keep the larger value."""

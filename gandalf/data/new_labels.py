@@ -11,7 +11,8 @@ from typing import Any
 from gandalf.data.files import plain_name, read_lines
 from gandalf.data.formats.label_cells import as_identifier, split_labels
 from gandalf.data.formats.label_names import ID_COLUMNS, TEXT_COLUMNS
-from gandalf.data.formats.table_files import Row, is_table, open_table, table_names
+from gandalf.data.formats.opened_table import Row
+from gandalf.data.formats.table_files import is_table, open_table, table_names
 from gandalf.data.formats.texts import clean
 from gandalf.errors import DataError, Findings
 

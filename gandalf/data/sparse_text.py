@@ -53,7 +53,7 @@ def read_sparse(path: Path, column: Column, findings: Findings) -> csr_array:
     """Read a "rows cols" file; a blank line is an empty row."""
     rows, columns = _need_header(path, ("rows", "columns"))
     matrix = MatrixBuilder(columns, column, path, findings)
-    for block in _body(path, findings):
+    for block in _blocks_after_header(path, findings):
         _add_pairs(matrix, block)
     return _with_row_count(matrix.finish(), rows, path, findings)
 
@@ -63,7 +63,7 @@ def read_combined(path: Path, findings: Findings) -> tuple[csr_array, csr_array]
     rows, num_features, num_labels = _need_header(path, ("points", "features", "labels"))
     features = MatrixBuilder(num_features, FEATURE, path, findings)
     targets = MatrixBuilder(num_labels, LABEL, path, findings)
-    for block in _body(path, findings):
+    for block in _blocks_after_header(path, findings):
         labels, pairs = _split_block(block)
         _add_labels(targets, labels)
         _add_pairs(features, pairs)
@@ -84,13 +84,13 @@ def rows_as_text(matrix: csr_array) -> Iterator[tuple[list[str], list[str]]]:
     for start in range(0, matrix.shape[0], _ROWS_AT_ONCE):
         bounds = matrix.indptr[start : start + _ROWS_AT_ONCE + 1]
         indices = list(map(str, matrix.indices[bounds[0] : bounds[-1]].tolist()))
-        values = shortest(matrix.data[bounds[0] : bounds[-1]])
+        values = shortest_texts(matrix.data[bounds[0] : bounds[-1]])
         offsets = (bounds - bounds[0]).tolist()
         for begin, end in pairwise(offsets):
             yield indices[begin:end], values[begin:end]
 
 
-def shortest(values: npt.ArrayLike) -> list[str]:
+def shortest_texts(values: npt.ArrayLike) -> list[str]:
     """Return each value as text, with the fewest digits that read back to the same float32."""
     # Format only distinct values, because formatting is slow and most targets are 1.0.
     distinct, where = np.unique(np.asarray(values, dtype=np.float32), return_inverse=True)
@@ -105,7 +105,7 @@ def _need_header(path: Path, names: tuple[str, ...]) -> list[int]:
     found = header_of(path, len(names))
     if found is None:
         raise DataError(
-            f"the first line must give the numbers of {_listed(names)}, but is '{first_line(path)[:60]}'",
+            f"the first line must give the numbers of {_in_words(names)}, but is '{first_line(path)[:60]}'",
             remedy=f"begin the file with a line '{' '.join(names)}' of whole numbers",
             file=path,
             line=1,
@@ -115,11 +115,11 @@ def _need_header(path: Path, names: tuple[str, ...]) -> list[int]:
     return found
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _in_words(names: tuple[str, ...]) -> str:
     return ", ".join(names[:-1]) + " and " + names[-1]
 
 
-def _body(path: Path, findings: Findings) -> Iterator[TextBlock]:
+def _blocks_after_header(path: Path, findings: Findings) -> Iterator[TextBlock]:
     """Yield the blocks of the file without the header line."""
     for block in read_blocks(path, findings):
         header = block.first_line == 1

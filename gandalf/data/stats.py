@@ -109,10 +109,10 @@ def label_bins(frequencies: npt.NDArray[np.integer[Any]], bins: int = BINS) -> n
 def frequency_bins(frequencies: npt.NDArray[np.int64], bins: int = BINS) -> tuple[FrequencyBin, ...]:
     """Return the bins of `label_bins`, the most frequent labels first."""
     of_label = label_bins(frequencies, bins)
-    return tuple(_bin(frequencies[of_label == number]) for number in range(bins))
+    return tuple(_frequency_bin(frequencies[of_label == number]) for number in range(bins))
 
 
-def _bin(frequencies: npt.NDArray[np.int64]) -> FrequencyBin:
+def _frequency_bin(frequencies: npt.NDArray[np.int64]) -> FrequencyBin:
     if not len(frequencies):
         return FrequencyBin(0, 0, 0, 0)
     return FrequencyBin(

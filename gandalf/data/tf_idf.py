@@ -82,10 +82,10 @@ class TfIdf:
         rows = np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr))
         size = len(self.kinds)
         groups = rows * size + self._kind_numbers[counts.indices]
-        values = _of_norm_1(weights, groups, counts.shape[0] * size)
+        values = _scaled_to_norm_1(weights, groups, counts.shape[0] * size)
         if size > 1:
             lengths = np.array([KIND_NORMS[kind] for kind in self.kinds])
-            values = _of_norm_1(values * lengths[groups % size], rows, counts.shape[0])
+            values = _scaled_to_norm_1(values * lengths[groups % size], rows, counts.shape[0])
         return csr_array((values.astype(np.float32), counts.indices, counts.indptr), shape=counts.shape)
 
 
@@ -116,7 +116,7 @@ def add_features(splits: Splits, *, max_features: int = 100_000) -> tuple[Splits
     return replace(splits, train=train, test=test), tf_idf.words
 
 
-def _of_norm_1(
+def _scaled_to_norm_1(
     values: npt.NDArray[np.floating], groups: npt.NDArray[np.int64], count: int
 ) -> npt.NDArray[np.float64]:
     """Scale the values of each group to L2 norm 1."""

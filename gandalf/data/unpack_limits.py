@@ -21,7 +21,7 @@ _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _NPY_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-def most_bytes(size: int) -> int:
+def unpack_limit(size: int) -> int:
     """Return the number of bytes that a file of `size` bytes may unpack to."""
     said = os.environ.get(VARIABLE, "")
     if said.lower() == "none":
@@ -35,13 +35,13 @@ def most_bytes(size: int) -> int:
 
 
 def need_room(needed: int, path: Path, what: str = "unpacks to") -> None:
-    """Raise a DataError if a file needs more memory than `most_bytes` allows; call before allocating."""
+    """Raise a DataError if a file needs more memory than `unpack_limit` allows; call before allocating."""
     need_room_for(needed, path.stat().st_size, path, what)
 
 
 def need_room_for(needed: int, size: int, path: Path | None, what: str) -> None:
     """Like `need_room`, for the `size` bytes of a file that were read already."""
-    if needed > (most := most_bytes(size)):
+    if needed > (most := unpack_limit(size)):
         raise DataError(
             f"{what} {needed / 1e9:,.1f} GB or more, and {size:,} bytes may become {most / 1e9:,.2f} GB",
             remedy=f"if you trust it, set the environment variable {VARIABLE}=none, or a size such as 20GB",
@@ -50,9 +50,9 @@ def need_room_for(needed: int, size: int, path: Path | None, what: str) -> None:
         )
 
 
-def limited(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
+def limit_unpacked(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:
     """Yield the unpacked pieces; raise a DataError once their total is above the limit."""
-    total, most = 0, most_bytes(path.stat().st_size)
+    total, most = 0, unpack_limit(path.stat().st_size)
     for piece in pieces:
         total += len(piece)
         if total > most:

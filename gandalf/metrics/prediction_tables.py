@@ -10,8 +10,8 @@ from scipy.sparse import coo_array
 
 from gandalf.data.dataset import Dataset
 from gandalf.data.files import plain_name
+from gandalf.data.formats.opened_table import Row
 from gandalf.data.formats.table_files import open_table
-from gandalf.data.formats.tables import Row
 from gandalf.errors import DataError, Findings
 
 NEEDED = ("row", "label", "score")  # of the columns that `gandalf predict -o` writes

@@ -13,8 +13,9 @@ from scipy.sparse import csr_array
 from gandalf.data.dataset import Splits
 from gandalf.data.files import plain_name, read_lines
 from gandalf.data.formats.label_cells import as_identifier
+from gandalf.data.formats.opened_table import OpenedTable, find_column
 from gandalf.data.formats.table_columns import ID_COLUMNS, TEXT_COLUMNS
-from gandalf.data.formats.table_files import TableKind, find_column, open_table, table_names
+from gandalf.data.formats.table_files import open_table, table_names
 from gandalf.data.formats.texts import Texts, clean
 from gandalf.data.load import bundled
 from gandalf.errors import DataError, Findings
@@ -95,16 +96,18 @@ def texts_of_test_split(splits: Splits, model: Part) -> Iterator[InputChunk]:
         )
 
 
-def _texts_of_table(table: TableKind, named: str | None, usual: str | None) -> Iterator[InputChunk]:
+def _texts_of_table(table: OpenedTable, named: str | None, usual: str | None) -> Iterator[InputChunk]:
     text, id = columns_of(table, named, usual)
     for rows in _chunked(table.rows):
         texts = Texts(table.path, Findings())
         for line, row in rows:
             texts.add_cell(row.get(text), line)
-        yield InputChunk(texts.found, None if id is None else [as_identifier(row.get(id)) for _, row in rows])
+        yield InputChunk(
+            texts.cleaned, None if id is None else [as_identifier(row.get(id)) for _, row in rows]
+        )
 
 
-def columns_of(table: TableKind, named: str | None, usual: str | None = None) -> tuple[str, str | None]:
+def columns_of(table: OpenedTable, named: str | None, usual: str | None = None) -> tuple[str, str | None]:
     """Return the columns of texts and ids: the text column is `named`, else `usual`, else a common name."""
     guessed = TEXT_COLUMNS if usual is None else (usual, *TEXT_COLUMNS)
     text = find_column(table, guessed if named is None else (named,))

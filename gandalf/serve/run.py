@@ -18,7 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from gandalf.data.dataset import Splits
-from gandalf.data.formats.table import TableOptions
+from gandalf.data.formats.table_options import TableOptions
 from gandalf.data.load import load
 from gandalf.errors import DataError
 from gandalf.model import Part, load_model

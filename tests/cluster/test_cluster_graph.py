@@ -22,7 +22,7 @@ from gandalf.cluster.sharded import sharded_set
 from gandalf.cluster.shards import find_shards
 from gandalf.cluster.sums import BlockSums, block_sums, finished_rows, piece_of
 from gandalf.data.dataset import Dataset
-from gandalf.data.formats.table import TableOptions
+from gandalf.data.formats.table_options import TableOptions
 from gandalf.errors import DataError, Findings
 from gandalf.graph.cooccurrence import PairRule
 from gandalf.graph.estimates.ratio import Ratio

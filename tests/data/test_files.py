@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gandalf.data.files import find, first_line, new_folder, read_blocks, read_lines, written
+from gandalf.data.files import find_file, first_line, new_folder, read_blocks, read_lines, written
 from gandalf.errors import DataError, Findings
 
 
@@ -92,11 +92,11 @@ def test_overwriting_spares_files_and_folders_of_folders(tmp_path):
 
 
 def test_find_takes_the_first_name_that_exists(tmp_path):
-    assert find(tmp_path, ["a.txt", "b.txt"]) is None
+    assert find_file(tmp_path, ["a.txt", "b.txt"]) is None
     (tmp_path / "b.txt.zst").touch()
-    assert find(tmp_path, ["a.txt", "b.txt"]) == tmp_path / "b.txt.zst"
+    assert find_file(tmp_path, ["a.txt", "b.txt"]) == tmp_path / "b.txt.zst"
     (tmp_path / "a.txt.gz").touch()
-    assert find(tmp_path, ["a.txt", "b.txt"]) == tmp_path / "a.txt.gz"
+    assert find_file(tmp_path, ["a.txt", "b.txt"]) == tmp_path / "a.txt.gz"
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000, 1 << 20])

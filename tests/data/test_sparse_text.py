@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from gandalf.data import sparse_text
 from gandalf.data.files import TextBlock
 from gandalf.data.matrix_builder import FEATURE, LABEL
-from gandalf.data.sparse_text import read_combined, read_sparse, shortest, write_sparse
+from gandalf.data.sparse_text import read_combined, read_sparse, shortest_texts, write_sparse
 from gandalf.errors import Findings
 
 COLUMNS = 7
@@ -135,7 +135,7 @@ def sparse_text_blocks(path, findings, size):
 @given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=20))
 def test_shortest_reads_back(values):
     values = np.asarray(values, dtype=np.float32)
-    texts = shortest(values)
+    texts = shortest_texts(values)
     assert [np.float32(float(text)) for text in texts] == values.tolist()
     # How many zeros a very large number gets differs between versions of NumPy; targets are small.
     small = [text for text, value in zip(texts, values, strict=True) if 1e-4 <= abs(value) <= 1]

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, save_npz
 
 from gandalf.data import unpack_limits as limits
 from gandalf.data.load import load
-from gandalf.data.unpack_limits import LEAST_LIMIT, VARIABLE, most_bytes
+from gandalf.data.unpack_limits import LEAST_LIMIT, VARIABLE, unpack_limit
 from gandalf.errors import DataError, Findings
 
 # The bomb is made and read in a process that may take 1.5 GB, so a failure kills nothing else.
@@ -122,9 +122,9 @@ def test_a_variable_lifts_the_limit(tmp_path, monkeypatch):
 
 def test_the_limit_follows_the_file_and_the_machine(monkeypatch):
     monkeypatch.setattr(limits, "physical_memory", lambda: 10 * LEAST_LIMIT)
-    assert most_bytes(10) == LEAST_LIMIT
-    assert most_bytes(LEAST_LIMIT // 8) == 50 * LEAST_LIMIT // 8
-    assert most_bytes(LEAST_LIMIT) == 10 * LEAST_LIMIT
+    assert unpack_limit(10) == LEAST_LIMIT
+    assert unpack_limit(LEAST_LIMIT // 8) == 50 * LEAST_LIMIT // 8
+    assert unpack_limit(LEAST_LIMIT) == 10 * LEAST_LIMIT
 
 
 def test_arrays_larger_than_their_entries_are_refused(tmp_path):

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gandalf.data.files import find, first_line, plain_name, read_lines
+from gandalf.data.files import find_file, first_line, plain_name, read_lines
 from gandalf.data.formats.label_cells import parse_uris
-from gandalf.data.formats.tables import Row, TableKind
-from gandalf.data.formats.texts import LabelTexts, report_alike
+from gandalf.data.formats.opened_table import OpenedTable, Row
+from gandalf.data.formats.texts import LabelTexts, report_similar_texts
 from gandalf.errors import Findings
 
 _LINE = re.compile(r"[^\t]*\t\s*<[^<>\s]+>")  # a text and a URI
@@ -22,7 +22,7 @@ def recognise_lines(path: Path) -> bool:
     return _LINE.match(first_line(path)) is not None
 
 
-def open_lines(path: Path, findings: Findings) -> TableKind:
+def open_lines(path: Path, findings: Findings) -> OpenedTable:
     """Return a corpus of short texts: on each line a text, a tab, and URIs separated by tabs or spaces."""
 
     def rows() -> Iterator[tuple[int, Row]]:
@@ -38,10 +38,10 @@ def open_lines(path: Path, findings: Findings) -> TableKind:
             elif content.strip():
                 yield line, {"text": text, "labels": found or []}
 
-    return TableKind(path, ["text", "labels"], rows())
+    return OpenedTable(path, ["text", "labels"], rows())
 
 
-def documents(folder: Path) -> tuple[Path, ...]:
+def documents_in(folder: Path) -> tuple[Path, ...]:
     """Return the documents of a folder: `.txt` files with a `.key` or `.tsv` file of labels beside them."""
     if not folder.is_dir():
         return ()
@@ -51,19 +51,19 @@ def documents(folder: Path) -> tuple[Path, ...]:
 def is_document(path: Path) -> bool:
     """Return True if the file is a text and a file beside it holds its labels."""
     is_text = plain_name(path).endswith(".txt") and not path.name.startswith(".")
-    return is_text and path.is_file() and _keys_of(path) is not None
+    return is_text and path.is_file() and _label_file_of(path) is not None
 
 
-def open_document(path: Path, findings: Findings) -> TableKind:
+def open_document(path: Path, findings: Findings) -> OpenedTable:
     """Return a document as a table of one row: its text, and the labels of the file beside it."""
-    keys = _keys_of(path)
+    keys = _label_file_of(path)
     assert keys is not None, "the caller has checked is_document"
     text = " ".join(line for _, line in read_lines(path, findings))
-    row = {"id": _stem(path), "text": text, "labels": list(_labels_of(keys, findings))}
-    return TableKind(keys, list(row), iter([(1, row)]))
+    row = {"id": _stem(path), "text": text, "labels": list(_read_labels(keys, findings))}
+    return OpenedTable(keys, list(row), iter([(1, row)]))
 
 
-def _labels_of(path: Path, findings: Findings) -> Iterator[str]:
+def _read_labels(path: Path, findings: Findings) -> Iterator[str]:
     by_uri = plain_name(path).endswith(".tsv")
     for line, content in read_lines(path, findings):
         name = content.partition("\t")[0].strip() if by_uri else content.strip()
@@ -74,8 +74,8 @@ def _labels_of(path: Path, findings: Findings) -> Iterator[str]:
         yield from (one for one in found or () if one)
 
 
-def _keys_of(path: Path) -> Path | None:
-    return find(path.parent, [f"{_stem(path)}{suffix}" for suffix in _KEYS])
+def _label_file_of(path: Path) -> Path | None:
+    return find_file(path.parent, [f"{_stem(path)}{suffix}" for suffix in _KEYS])
 
 
 def _stem(path: Path) -> str:
@@ -98,5 +98,5 @@ def read_subjects(path: Path, findings: Findings) -> tuple[LabelTexts, list[str]
         elif content.strip():
             what, remedy = f"'{content[:60]}' is not a subject", "write <URI>, a tab and the label"
             findings.error("bad-line", what, remedy=remedy, file=path, line=line)
-    report_alike(texts.found, findings, path)
+    report_similar_texts(texts.cleaned, findings, path)
     return texts, ids

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gandalf.data.files import first_line, read_lines
-from gandalf.data.formats.tables import Row, TableKind
+from gandalf.data.formats.opened_table import OpenedTable, Row
 from gandalf.errors import Findings
 
 PREFIX = "__label__"
@@ -17,7 +17,7 @@ def recognise(path: Path) -> bool:
     return first_line(path).startswith(PREFIX)
 
 
-def open_lines(path: Path, findings: Findings) -> TableKind:
+def open_lines(path: Path, findings: Findings) -> OpenedTable:
     """Return the lines as rows: words with the prefix are labels, at any place; the other words are the
     text."""
 
@@ -29,4 +29,4 @@ def open_lines(path: Path, findings: Findings) -> TableKind:
             if words:
                 yield line, {"text": text, "labels": labels}
 
-    return TableKind(path, ["text", "labels"], rows())
+    return OpenedTable(path, ["text", "labels"], rows())

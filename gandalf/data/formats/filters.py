@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from gandalf.data.dataset import Dataset, Splits, binary_pairs
-from gandalf.data.files import find, read_lines, write_lines
+from gandalf.data.files import find_file, read_lines, write_lines
 from gandalf.data.sentences import counted, there_are
 from gandalf.errors import Findings
 
@@ -27,9 +27,9 @@ def with_filters(
     train: Dataset, test: Dataset | None, folder: Path, findings: Findings
 ) -> tuple[Dataset, Dataset | None]:
     """Return the points with `exclude` from the filter files of the folder, if there are any."""
-    train = _filtered(train, find(folder, TRAIN_NAMES), findings)
+    train = _filtered(train, find_file(folder, TRAIN_NAMES), findings)
     if test is not None:
-        path = find(folder, TEST_NAMES)
+        path = find_file(folder, TEST_NAMES)
         test = _filtered(test, path, findings)
         _report_hidden_truth(test, path, findings)
     return train, test

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gandalf.data.formats.tables import Row, TableKind
+from gandalf.data.formats.opened_table import OpenedTable, Row
 from gandalf.errors import DataError, Findings
 
 TRAIN, TEST = ("train", "trn"), ("test", "tst")  # names of the splits, for files and for keys
@@ -89,13 +89,13 @@ def split_frames(given: Any, findings: Findings) -> tuple[Frame, Frame | None]: 
     return as_frame(given[train], train), None if test is None else as_frame(given[test], test)
 
 
-def open_frame(frame: Frame) -> TableKind:
+def open_frame(frame: Frame) -> OpenedTable:
     """Return the columns and rows of a table in memory; rows are counted from 0."""
     kind = _opener(frame.rows)
     assert kind is not None, "as_frame has checked it"
     columns, rows = kind(frame)
     named = ({name: python_value(value) for name, value in row.items()} for row in rows)
-    return TableKind(frame.path, [str(column) for column in columns], enumerate(named))
+    return OpenedTable(frame.path, [str(column) for column in columns], enumerate(named))
 
 
 def python_value(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything

@@ -16,10 +16,10 @@ from gandalf.data.files import read_lines
 from gandalf.data.formats import annif, skos
 from gandalf.data.formats.frames import Frame
 from gandalf.data.formats.label_cells import as_identifier, name_and_weight, parse_uris, split_labels
+from gandalf.data.formats.opened_table import OpenedTable, find_column
 from gandalf.data.formats.table_files import is_table, open_table
 from gandalf.data.formats.table_options import TableOptions
-from gandalf.data.formats.tables import TableKind, find_column
-from gandalf.data.formats.texts import LabelTexts, clean, read_texts, report_alike
+from gandalf.data.formats.texts import LabelTexts, clean, read_texts, report_similar_texts
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings, argument
 
@@ -80,7 +80,7 @@ class LabelNames:
                 remedy=f"give a file of label texts with {argument('labels')}",
                 file=points,
             )
-        report_alike(self.texts, findings, None)
+        report_similar_texts(self.texts, findings, None)
 
 
 def read_label_file(
@@ -94,16 +94,16 @@ def read_label_file(
         names = read(path, findings, options)
     else:
         names = _read_label_table(open_table(path, findings), findings, options)
-    return numbered(chosen(names, findings, options), findings)
+    return with_numbers(choose_labels(names, options, findings), findings)
 
 
-def chosen(names: LabelNames, findings: Findings, options: TableOptions) -> LabelNames:
+def choose_labels(names: LabelNames, options: TableOptions, findings: Findings) -> LabelNames:
     """Return the labels that the options include and do not exclude."""
     if options.include is None and options.exclude is None:
         return names
     ids = names.ids or list(map(str, range(len(names.texts))))
-    wanted = _listed(options.include, "include", names, findings)
-    unwanted = _listed(options.exclude, "exclude", names, findings) or set()
+    wanted = _read_choice(options.include, "include", names, findings)
+    unwanted = _read_choice(options.exclude, "exclude", names, findings) or set()
 
     def is_kept(label: int) -> bool:
         called = {ids[label], names.texts[label]}
@@ -124,7 +124,7 @@ def chosen(names: LabelNames, findings: Findings, options: TableOptions) -> Labe
     )
 
 
-def _listed(
+def _read_choice(
     given: Path | tuple[str, ...] | None, option: str, names: LabelNames, findings: Findings
 ) -> set[str] | None:
     """Return the ids or texts in a list of labels, or None without a list."""
@@ -144,7 +144,7 @@ def _listed(
     return found - {""}
 
 
-def numbered(names: LabelNames, findings: Findings) -> LabelNames:
+def with_numbers(names: LabelNames, findings: Findings) -> LabelNames:
     """Map ids, or numbers from 0, and texts of labels to their numbers."""
     texts, ids = names.texts, names.ids
     numbers: dict[str, int] = {}
@@ -167,12 +167,12 @@ def _read_lines(path: Path, findings: Findings, options: TableOptions) -> LabelN
 
 def _read_subjects(path: Path, findings: Findings, options: TableOptions) -> LabelNames:
     texts, ids = annif.read_subjects(path, findings)
-    return LabelNames(texts.found, ids, path)
+    return LabelNames(texts.cleaned, ids, path)
 
 
 def _read_skos(path: Path, findings: Findings, options: TableOptions) -> LabelNames:
     texts, ids, left_out = skos.read(path, findings, options.language)
-    return LabelNames(texts.found, ids, path, others=texts.others, left_out=left_out)
+    return LabelNames(texts.cleaned, ids, path, others=texts.others, left_out=left_out)
 
 
 # Tests for kinds of label files, with their readers; any other file is a table.
@@ -183,7 +183,7 @@ _FILES: tuple[tuple[Callable[[Path], bool], Callable[[Path, Findings, TableOptio
 )
 
 
-def _text_column(table: TableKind, language: str | None) -> str | None:
+def _text_column(table: OpenedTable, language: str | None) -> str | None:
     """Return the column of label texts: of a language if there are columns such as label_en."""
     in_languages = [name for name in table.columns if _IN_LANGUAGE.fullmatch(name.casefold())]
     if language is not None:
@@ -199,7 +199,7 @@ def _text_column(table: TableKind, language: str | None) -> str | None:
     return found or next(iter(in_languages), None)
 
 
-def _read_label_table(table: TableKind, findings: Findings, options: TableOptions) -> LabelNames:
+def _read_label_table(table: OpenedTable, findings: Findings, options: TableOptions) -> LabelNames:
     path = table.path
     text_column, id_column = _text_column(table, options.language), find_column(table, ID_COLUMNS)
     if text_column is None:
@@ -213,21 +213,21 @@ def _read_label_table(table: TableKind, findings: Findings, options: TableOption
     ids, start = [], None
     for line, row in table.rows:
         start = line if start is None else start
-        first, *more = _several(row.get(text_column))
+        first, *more = _texts_of_cell(row.get(text_column))
         for column, cell in row.items():  # look at each row, because JSON lines may differ in columns
             if column.casefold() in OTHER_COLUMNS:
-                more += split_labels(cell, _mark(cell))
+                more += split_labels(cell, _separator_of(cell))
         names.add_label(first, more, line)
         name = "" if id_column is None else as_identifier(row.get(id_column))
         ids.append((parse_uris(name) or [name])[0])
-    report_alike(names.found, findings, path, first_line=1 if start is None else start)
-    return LabelNames(names.found, None if id_column is None else ids, path, others=names.others)
+    report_similar_texts(names.cleaned, findings, path, first_line=1 if start is None else start)
+    return LabelNames(names.cleaned, None if id_column is None else ids, path, others=names.others)
 
 
-def _several(cell: object) -> list[Any]:
+def _texts_of_cell(cell: object) -> list[Any]:
     """Return the texts of a cell: a list with the label text first, or a single text."""
     return list(cell) or [None] if isinstance(cell, list | tuple) else [cell]
 
 
-def _mark(cell: object) -> str:
+def _separator_of(cell: object) -> str:
     return ";" if isinstance(cell, str) and ";" in cell else "|"

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array, csr_matrix, save_npz
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.files import find, first_line, read_lines, written
+from gandalf.data.files import find_file, first_line, read_lines, written
 from gandalf.data.formats.assemble import assemble, check_feature_columns, need_features
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.formats.frames import need_file
@@ -51,7 +51,7 @@ def recognise(source: Path) -> bool:
         match = _TEXT_LINE.match(first_line(source))
         # A line that begins with a tab may be a table with an unnamed column, or a point without labels.
         return match is not None and (match.group(1) is not None or not is_table(source))
-    path = find(source, _TEXT_FILES["trn"])
+    path = find_file(source, _TEXT_FILES["trn"])
     return _matrix_path(source, "Y", "trn") is not None or (path is not None and recognise(path))
 
 
@@ -61,9 +61,9 @@ def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
         return _read_text(source, need_file(options.test), source.parent, options, findings)
     if _matrix_path(source, "Y", "trn") is not None:
         return _read_matrices(source, findings)
-    train = find(source, _TEXT_FILES["trn"])
+    train = find_file(source, _TEXT_FILES["trn"])
     assert train is not None, "recognise has found it"
-    test = need_file(options.test) or find(source, _TEXT_FILES["tst"])
+    test = need_file(options.test) or find_file(source, _TEXT_FILES["tst"])
     return _read_text(train, test, source, options, findings)
 
 
@@ -104,7 +104,7 @@ def _matrix_path(folder: Path, kind: str, split: str, suffix: str = "npz") -> Pa
         for word in _SPLITS[split]
         for name in (f"{kind}.{word}", f"{word}_{kind}", f"{kind}_{word}", f"{word}.{kind}")
     )
-    return find(folder, [f"{name}.{suffix}" for name in names])
+    return find_file(folder, [f"{name}.{suffix}" for name in names])
 
 
 def _read_matrices(source: Path, findings: Findings) -> Splits:
@@ -113,8 +113,8 @@ def _read_matrices(source: Path, findings: Findings) -> Splits:
     labels = MatrixRows(
         _matrix_path(source, "Y", "trn") or source, train.num_labels, findings, are_labels=True
     )
-    label_texts = labels.read_texts(find(source, _LABEL_TEXTS))
-    features = find(source, _LABEL_FEATURES)
+    label_texts = labels.read_texts(find_file(source, _LABEL_TEXTS))
+    features = find_file(source, _LABEL_FEATURES)
     label_features = _read_features(features, labels)
     if test is not None and test.num_labels != train.num_labels:
         raise DataError(
@@ -165,7 +165,7 @@ def _save(matrix: csr_array, path: Path) -> None:
 def _read_text(
     train: Path, test: Path | None, folder: Path, options: TableOptions, findings: Findings
 ) -> Splits:
-    labels = need_file(options.labels) or find(folder, _LABEL_TEXTS)
+    labels = need_file(options.labels) or find_file(folder, _LABEL_TEXTS)
     if labels is None:
         raise DataError(
             f"there is no output-items.txt beside {train.name}, which does not give the number of labels",
@@ -190,7 +190,7 @@ def _read_text_points(path: Path, label_texts: list[str], findings: Findings) ->
             targets, text = "", content
         texts.add(text, line)
         rows.add(*_labels_and_weights(targets, rows, line), line)
-    return Dataset(rows.finish(), texts.found, label_texts)
+    return Dataset(rows.finish(), texts.cleaned, label_texts)
 
 
 def _labels_and_weights(targets: str, rows: MatrixBuilder, line: int) -> tuple[list[int], list[float]]:

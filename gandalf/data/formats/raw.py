@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.files import find, read_lines, write_lines, written
+from gandalf.data.files import find_file, read_lines, write_lines, written
 from gandalf.data.formats.assemble import assemble
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.formats.label_names import LabelNames
-from gandalf.data.formats.table import TableOptions
-from gandalf.data.formats.texts import LabelTexts, Texts, clean, others_of, report_alike
+from gandalf.data.formats.table_options import TableOptions
+from gandalf.data.formats.texts import LabelTexts, Texts, clean, other_texts_of, report_similar_texts
 from gandalf.data.matrix_builder import LABEL, MatrixBuilder
 from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import rows_as_text
@@ -26,12 +26,12 @@ TRAIN_FILE, TEST_FILE = "trn.json.gz", "tst.json.gz"  # names of the written fil
 
 def recognise(source: Path) -> bool:
     """Return True if the folder has training points as JSON lines."""
-    return source.is_dir() and find(source, ["trn.json"]) is not None
+    return source.is_dir() and find_file(source, ["trn.json"]) is not None
 
 
 def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
     """Read the folder; test points are optional."""
-    labels, points = find(source, ["lbl.json"]), find(source, ["trn.json"])
+    labels, points = find_file(source, ["lbl.json"]), find_file(source, ["trn.json"])
     if labels is None or points is None:
         raise DataError(
             "there is no lbl.json (or lbl.json.gz), and the points do not give the number of labels",
@@ -41,7 +41,7 @@ def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
         )
     names = _read_labels(labels, findings)
     train = _read_points(points, names, findings)
-    points = find(source, ["tst.json"])
+    points = find_file(source, ["tst.json"])
     test = None if points is None else _read_points(points, names, findings)
     return assemble(train, test, source, "raw", findings)
 
@@ -53,8 +53,8 @@ def _read_labels(path: Path, findings: Findings) -> LabelNames:
         others = record.get("other_texts")
         texts.add_label(_title(record), others if isinstance(others, list) else (), line)
         ids.append(_uid(record))
-    report_alike(texts.found, findings, path)
-    return LabelNames(texts.found, ids if any(ids) else None, path, others=texts.others)
+    report_similar_texts(texts.cleaned, findings, path)
+    return LabelNames(texts.cleaned, ids if any(ids) else None, path, others=texts.others)
 
 
 def read_titles(
@@ -65,7 +65,7 @@ def read_titles(
     for line, record in _records(path, findings):
         texts.add(_title(record), line)
         ids.append(_uid(record))
-    return texts.found, ids if any(ids) else None
+    return texts.cleaned, ids if any(ids) else None
 
 
 def _read_points(path: Path, names: LabelNames, findings: Findings) -> Dataset:
@@ -74,7 +74,9 @@ def _read_points(path: Path, names: LabelNames, findings: Findings) -> Dataset:
         texts.add(_title(record), line)
         ids.append(_uid(record))
         _add_targets(rows, record, line)
-    return replace(names.no_points(), targets=rows.finish(), texts=texts.found, ids=ids if any(ids) else None)
+    return replace(
+        names.no_points(), targets=rows.finish(), texts=texts.cleaned, ids=ids if any(ids) else None
+    )
 
 
 def _records(path: Path, findings: Findings) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -139,7 +141,7 @@ def write_labels(labels: Dataset, folder: Path) -> None:
     """Write the file of labels; a label without an id gets its number as id."""
     texts = labels.label_texts or ()
     with written(folder / "lbl.json.gz") as file:
-        rows = zip(labels.label_ids or range(len(texts)), texts, others_of(labels), strict=True)
+        rows = zip(labels.label_ids or range(len(texts)), texts, other_texts_of(labels), strict=True)
         for uid, text, others in rows:
             more = f', "other_texts": {json.dumps(others, ensure_ascii=False)}' if others else ""
             file.write(f"{{{_named(uid, text)}{more}}}\n")

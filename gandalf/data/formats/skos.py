@@ -11,7 +11,7 @@ from xml.sax import SAXException
 
 from gandalf.data.compression import read_chunks
 from gandalf.data.files import plain_name
-from gandalf.data.formats.texts import LabelTexts, report_alike
+from gandalf.data.formats.texts import LabelTexts, report_similar_texts
 from gandalf.errors import DataError, Findings, argument
 
 ENTITY = 200  # characters that an entity of RDF/XML may stand for: many times a namespace
@@ -46,7 +46,7 @@ def read(path: Path, findings: Findings, language: str | None) -> tuple[LabelTex
         more = sorted(str(other) for other in others if str(other.language or "") == language)
         texts.add_label(named[uri][language], more, 1)
         ids.append(uri)
-    report_alike(texts.found, findings, None)
+    report_similar_texts(texts.cleaned, findings, None)
     return texts, ids, set(map(str, all_concepts)) - set(ids)
 
 

@@ -18,17 +18,16 @@ from gandalf.data.formats.filters import write_filters
 from gandalf.data.formats.frames import Frame, name_in_messages
 from gandalf.data.formats.label_cells import as_identifier, parse_number, split_cell, split_labels
 from gandalf.data.formats.label_names import LabelNames, read_label_file
+from gandalf.data.formats.opened_table import OpenedTable, Row
 from gandalf.data.formats.table_columns import Columns, find_columns
-from gandalf.data.formats.table_files import Row, TableKind, is_table, open_table
+from gandalf.data.formats.table_files import is_table, open_table
 from gandalf.data.formats.table_options import TableOptions, need_no_choice
 from gandalf.data.formats.table_paths import table_paths, train_files
-from gandalf.data.formats.texts import Texts, others_of, write_texts
+from gandalf.data.formats.texts import Texts, other_texts_of, write_texts
 from gandalf.data.matrix_builder import LABEL, MatrixBuilder
 from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.errors import DataError, Findings
-
-__all__ = ["FilePoints", "TableOptions", "need_same_ids", "read", "read_table_file", "recognise", "write"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class FilePoints:
         """Return the points with all labels."""
         return Dataset(
             self.rows.finish(len(names.texts)),
-            self.texts.found,
+            self.texts.cleaned,
             names.texts,
             ids=self.ids,
             label_ids=names.ids,
@@ -52,7 +51,7 @@ class FilePoints:
         )
 
 
-def _joined(parts: Sequence[FilePoints], names: LabelNames) -> Dataset:
+def _joined_files(parts: Sequence[FilePoints], names: LabelNames) -> Dataset:
     """Return the points of all files of a split, in their order."""
     first = parts[0].dataset(names)
     if len(parts) == 1:
@@ -63,7 +62,7 @@ def _joined(parts: Sequence[FilePoints], names: LabelNames) -> Dataset:
     return replace(
         first,
         targets=csr_array(vstack([first.targets, *others], format="csr")),
-        texts=[text for part in parts for text in part.texts.found],
+        texts=[text for part in parts for text in part.texts.cleaned],
         ids=None if first.ids is None else [name for part in parts for name in part.ids or ()],
     )
 
@@ -93,7 +92,9 @@ def read(source: Path | Frame, findings: Findings, options: TableOptions) -> Spl
     train = [first, *(read_table_file(path, names, options, findings, columns) for path in paths.train[1:])]
     test = [read_table_file(path, names, options, findings, columns) for path in paths.test]
     names.report(name_in_messages(paths.train[0]), findings)
-    splits = assemble(_joined(train, names), _joined(test, names) if test else None, place, "table", findings)
+    splits = assemble(
+        _joined_files(train, names), _joined_files(test, names) if test else None, place, "table", findings
+    )
     return replace(splits, text_column=columns.text)
 
 
@@ -102,10 +103,10 @@ def read_table_file(
     names: LabelNames,
     options: TableOptions,
     findings: Findings,
-    like: Columns | None = None,
+    first_columns: Columns | None = None,
 ) -> FilePoints:
-    """Read one file of a split; `like` holds the columns of the first file, which other files must follow."""
-    table, columns = find_columns(open_table(path, findings), options, findings, like, names.numbers)
+    """Read one file of a split; other files must follow `first_columns`, those of the first file."""
+    table, columns = find_columns(open_table(path, findings), options, findings, first_columns, names.numbers)
     return _read_points(table, names, columns, findings)
 
 
@@ -126,7 +127,7 @@ def write(splits: Splits, folder: Path, suffix: str = ".csv") -> None:
 # ---- rows
 
 
-def _read_points(table: TableKind, names: LabelNames, columns: Columns, findings: Findings) -> FilePoints:
+def _read_points(table: OpenedTable, names: LabelNames, columns: Columns, findings: Findings) -> FilePoints:
     path = table.path
     ids: list[str] | None = None if columns.id is None else []
     rows = MatrixBuilder(None, replace(LABEL, texts=names.texts), path, findings)
@@ -164,7 +165,7 @@ def _add_targets(
     for item, (number, _) in zip(items, found, strict=True):
         if number is None and not names.is_left_out(item):
             _report_unknown(item, rows, names, line)
-    values = _values(weights, len(found), rows, line)
+    values = _weights_as_numbers(weights, len(found), rows, line)
     known = [number for number, _ in found if number is not None]
     if len(known) < len(found):
         values = [value for value, (number, _) in zip(values, found, strict=True) if number is not None]
@@ -180,7 +181,7 @@ def _report_unknown(item: object, rows: MatrixBuilder, names: LabelNames, line: 
     rows.report_line("unknown-label", what, remedy, line)
 
 
-def _values(weights: list[Any], expected: int, rows: MatrixBuilder, line: int) -> list[float]:
+def _weights_as_numbers(weights: list[Any], expected: int, rows: MatrixBuilder, line: int) -> list[float]:
     """Return the weights as numbers; report invalid weights, or a wrong number of them, and use 1."""
     if len(weights) != expected:
         what = f"the row has {counted(expected, 'label')}, but {counted(len(weights), 'weight')}"
@@ -204,14 +205,14 @@ def _write_label_table(points: Dataset, path: Path, *, with_ids: bool) -> None:
     columns: dict[str, Sequence[str]] = {"id": points.label_ids or ()} if with_ids else {}
     columns["text"] = points.label_texts or ()
     if points.other_label_texts:
-        columns["other_texts"] = [json.dumps(texts, ensure_ascii=False) for texts in others_of(points)]
+        columns["other_texts"] = [json.dumps(texts, ensure_ascii=False) for texts in other_texts_of(points)]
     with written(path) as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(columns)
         rows.writerows(zip(*columns.values(), strict=True))
 
 
-def _listed(points: Dataset, label_ids: Sequence[str] | None) -> Iterator[tuple[str, str]]:
+def _targets_as_json(points: Dataset, label_ids: Sequence[str] | None) -> Iterator[tuple[str, str]]:
     """Yield labels and values of each point as JSON lists."""
     names = None if label_ids is None else [json.dumps(name, ensure_ascii=False) for name in label_ids]
     for labels, values in rows_as_text(points.targets):
@@ -224,14 +225,14 @@ def _write_csv(points: Dataset, path: Path, label_ids: Sequence[str] | None) -> 
     with written(path) as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow([*([] if points.ids is None else ["id"]), "text", "labels", "scores"])
-        for row, lists in enumerate(_listed(points, label_ids)):
+        for row, lists in enumerate(_targets_as_json(points, label_ids)):
             rows.writerow([*([] if points.ids is None else [points.ids[row]]), texts[row], *lists])
 
 
 def _write_json_lines(points: Dataset, path: Path, label_ids: Sequence[str] | None) -> None:
     texts, _ = points.need_texts("a table")
     with written(path) as file:
-        for row, (labels, values) in enumerate(_listed(points, label_ids)):
+        for row, (labels, values) in enumerate(_targets_as_json(points, label_ids)):
             record = ({} if points.ids is None else {"id": points.ids[row]}) | {"text": texts[row]}
             known = json.dumps(record, ensure_ascii=False)[:-1]
             file.write(f'{known}, "labels": {labels}, "scores": {values}}}\n')

@@ -15,8 +15,8 @@ from gandalf.data.formats.label_cells import (
     split_cell,
     split_labels,
 )
+from gandalf.data.formats.opened_table import OpenedTable, Row, find_column
 from gandalf.data.formats.table_options import TableOptions
-from gandalf.data.formats.tables import Row, TableKind, find_column
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError, Findings, argument
 
@@ -30,7 +30,7 @@ WEIGHT_COLUMNS = ("scores", "relevance", "weights", "target_rel", "clicks", "wei
 ID_COLUMNS = ("uid", "id")
 
 _HEADER = "; the first line must be a header, such as text,labels"
-_PEEK_ROWS = 1000  # rows that are read to guess the separator, and to check a guessed column of weights
+_FIRST_ROWS = 1000  # rows that are read to guess the separator, and to check a guessed column of weights
 
 
 @dataclass(frozen=True)
@@ -46,33 +46,33 @@ class Columns:
 
 
 def find_columns(
-    table: TableKind,
+    table: OpenedTable,
     options: TableOptions,
     findings: Findings,
-    like: Columns | None = None,
+    first_columns: Columns | None = None,
     known: Collection[str] = (),
-) -> tuple[TableKind, Columns]:
+) -> tuple[OpenedTable, Columns]:
     """Return the table with all its rows, and its columns: given, or guessed from header and first rows.
 
-    `like` holds the columns of another file of the same set; its guesses are kept, so that targets mean the
-    same in both files. `known` names of labels help to guess the separator.
+    `first_columns` are those of the first file of the set; its guesses are kept, so that targets mean the
+    same in all files. `known` names of labels help to guess the separator.
     """
-    columns = _named_columns(table, options, like)
-    peeked = list(itertools.islice(table.rows, _PEEK_ROWS))
-    table = table._replace(rows=itertools.chain(peeked, table.rows))
+    columns = _named_columns(table, options, first_columns)
+    first_rows = list(itertools.islice(table.rows, _FIRST_ROWS))
+    table = table._replace(rows=itertools.chain(first_rows, table.rows))
     if columns.separator is None:
-        columns = _with_separator(columns, peeked, known, table.path, findings)
+        columns = _with_separator(columns, first_rows, known, table.path, findings)
     is_guess = columns.weight is not None and options.weight_column is None
-    if is_guess and (like is None or like.weights_fit is None):
-        columns = _with_fitting_weights(columns, peeked, table.path, findings)
+    if is_guess and (first_columns is None or first_columns.weights_fit is None):
+        columns = _with_fitting_weights(columns, first_rows, table.path, findings)
     return table, columns
 
 
-def _named_columns(table: TableKind, options: TableOptions, like: Columns | None) -> Columns:
-    def column(role: str, said: str | None, guesses: Sequence[str]) -> str | None:
-        found = find_column(table, (said,) if said is not None else guesses)
-        if found is None and (said is not None or role in ("text", "label")):
-            called = f"column '{said}'" if said is not None else f"{role} column known by its name"
+def _named_columns(table: OpenedTable, options: TableOptions, first_columns: Columns | None) -> Columns:
+    def column(role: str, given: str | None, guesses: Sequence[str]) -> str | None:
+        found = find_column(table, (given,) if given is not None else guesses)
+        if found is None and (given is not None or role in ("text", "label")):
+            called = f"column '{given}'" if given is not None else f"{role} column known by its name"
             raise DataError(
                 f"there is no {called}; the columns are: {', '.join(table.columns) or 'none'}",
                 remedy=f"give it with {argument(f'{role}_column')}{_HEADER if table.has_header else ''}",
@@ -83,22 +83,22 @@ def _named_columns(table: TableKind, options: TableOptions, like: Columns | None
 
     text = column("text", options.text_column, TEXT_COLUMNS)
     label = column("label", options.label_column, LABEL_COLUMNS)
-    no_weights = like is not None and like.weights_fit is False
+    no_weights = first_columns is not None and first_columns.weights_fit is False
     weight = column("weight", options.weight_column, () if no_weights else WEIGHT_COLUMNS)
     assert text is not None and label is not None, "found or raised"
-    separator = options.separator or (None if like is None else like.separator)
+    separator = options.separator or (None if first_columns is None else first_columns.separator)
     return Columns(text, label, weight, find_column(table, ID_COLUMNS), separator)
 
 
 def _with_separator(
     columns: Columns,
-    peeked: Sequence[tuple[int, Row]],
+    first_rows: Sequence[tuple[int, Row]],
     known: Collection[str],
     path: Path,
     findings: Findings,
 ) -> Columns:
     # If the training file has lists, there is no separator to keep for another file.
-    decided = decide_separator((row.get(columns.label) for _, row in peeked), known)
+    decided = decide_separator((row.get(columns.label) for _, row in first_rows), known)
     if decided is None:
         return columns
     what = f"labels in column '{columns.label}' are read as {decided}"
@@ -112,14 +112,14 @@ def _with_separator(
 
 
 def _with_fitting_weights(
-    columns: Columns, peeked: Sequence[tuple[int, Row]], path: Path, findings: Findings
+    columns: Columns, first_rows: Sequence[tuple[int, Row]], path: Path, findings: Findings
 ) -> Columns:
     """Keep a column with a name for weights only if its cells look like weights.
 
     They do if every row has one number for each label, or if any row has a list of several numbers, one for
     each label. In the second case a row that does not fit is an error, not a reason to drop the column.
     """
-    misfit = _first_misfit(columns, peeked)
+    misfit = _first_misfit(columns, first_rows)
     if misfit is None:
         what, remedy = f"column '{columns.weight}' is read as the weights of labels", "rename it if it is not"
         findings.note("guessed-weights", what, remedy=remedy, file=path)
@@ -136,11 +136,11 @@ def _with_fitting_weights(
     return replace(columns, weight=None, weights_fit=False)
 
 
-def _first_misfit(columns: Columns, peeked: Sequence[tuple[int, Row]]) -> tuple[int, int, int] | None:
+def _first_misfit(columns: Columns, first_rows: Sequence[tuple[int, Row]]) -> tuple[int, int, int] | None:
     """Return line, labels and weights of the first row that does not fit, or None if the column holds
     weights."""
     first = None
-    for line, row in peeked:
+    for line, row in first_rows:
         cell = row.get(columns.weight or "")
         if cell is None:
             continue

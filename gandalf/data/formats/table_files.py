@@ -13,29 +13,17 @@ from gandalf.data.compression import is_packed
 from gandalf.data.files import plain_name, read_lines
 from gandalf.data.formats import annif, fasttext
 from gandalf.data.formats.frames import Frame, decode_bytes, open_frame
-from gandalf.data.formats.tables import Row, TableKind, find_column
+from gandalf.data.formats.opened_table import OpenedTable, Row
 from gandalf.data.formats.texts import clean
 from gandalf.data.sentences import counted
 from gandalf.data.unpack_limits import need_room
 from gandalf.errors import DataError, Findings
 
-__all__ = [
-    "Row",
-    "TableKind",
-    "damaged_parquet",
-    "decode_bytes",
-    "find_column",
-    "is_table",
-    "open_table",
-    "table_names",
-    "tables_in",
-]
-
 _CELL_CHARACTERS = 1 << 24  # most characters of a CSV cell
 ROW_BYTES = 64  # memory of a row in Python, without its cells
 
 
-def open_table(path: Path | Frame, findings: Findings) -> TableKind:
+def open_table(path: Path | Frame, findings: Findings) -> OpenedTable:
     """Open a file by its content or suffix (without the suffix of a compression), or a table in memory."""
     if isinstance(path, Frame):
         return open_frame(path)
@@ -59,7 +47,7 @@ def is_table(path: Path) -> bool:
     return Path(plain_name(path)).suffix.lower() in _READERS or _by_content(path) is not None
 
 
-def _by_content(path: Path) -> Callable[[Path, Findings], TableKind] | None:
+def _by_content(path: Path) -> Callable[[Path, Findings], OpenedTable] | None:
     """Return the reader of a line format, such as fastText's, by the first line; None for any other file."""
     suffix = Path(plain_name(path)).suffix.lower()
     if suffix not in (".txt", ".tsv", "") or not path.is_file():
@@ -77,7 +65,7 @@ def tables_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if is_table(path) and not path.name.startswith("."))
 
 
-def _open_csv(path: Path, findings: Findings) -> TableKind:
+def _open_csv(path: Path, findings: Findings) -> OpenedTable:
     lines = read_lines(path, findings)
     first = _header(lines, path)
     delimiter = next((mark for mark in ",;\t" if mark in first[1]), ",")
@@ -90,7 +78,7 @@ def _open_csv(path: Path, findings: Findings) -> TableKind:
         raise DataError(
             f"the header is not valid CSV ({error})", remedy=remedy, file=path, line=1, kind="bad-line"
         ) from error
-    return TableKind(path, columns, _csv_rows(reader, columns, path, findings), has_header=True)
+    return OpenedTable(path, columns, _csv_rows(reader, columns, path, findings), has_header=True)
 
 
 def _header(lines: Iterator[tuple[int, str]], path: Path) -> tuple[int, str]:
@@ -129,7 +117,7 @@ def _csv_rows(reader: Any, columns: list[str], path: Path, findings: Findings) -
             yield from _row(columns, cells, path, line, findings)
 
 
-def _open_tsv(path: Path, findings: Findings) -> TableKind:
+def _open_tsv(path: Path, findings: Findings) -> OpenedTable:
     lines = read_lines(path, findings)
     columns = [clean(name) for name in _tsv_cells(_header(lines, path)[1])]
 
@@ -138,7 +126,7 @@ def _open_tsv(path: Path, findings: Findings) -> TableKind:
             if text:
                 yield from _row(columns, _tsv_cells(text), path, line, findings)
 
-    return TableKind(path, columns, rows(), has_header=True)
+    return OpenedTable(path, columns, rows(), has_header=True)
 
 
 def _tsv_cells(text: str) -> list[str]:
@@ -164,13 +152,13 @@ def _row(
     )
 
 
-def _open_json_lines(path: Path, findings: Findings) -> TableKind:
+def _open_json_lines(path: Path, findings: Findings) -> OpenedTable:
     rows = _json_rows(path, findings)
     first = next(rows, None)
     if first is None:
         remedy = "write one {...} on each line"
         raise DataError("the file has no JSON object", remedy=remedy, file=path, kind="empty-file")
-    return TableKind(path, list(first[1]), itertools.chain([first], rows))
+    return OpenedTable(path, list(first[1]), itertools.chain([first], rows))
 
 
 def _json_rows(path: Path, findings: Findings) -> Iterator[tuple[int, Row]]:
@@ -196,7 +184,7 @@ def _json_rows(path: Path, findings: Findings) -> Iterator[tuple[int, Row]]:
             findings.error("bad-json", what, remedy="write one {...} on each line", file=path, line=line)
 
 
-def _open_parquet(path: Path, findings: Findings) -> TableKind:
+def _open_parquet(path: Path, findings: Findings) -> OpenedTable:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -213,7 +201,7 @@ def _open_parquet(path: Path, findings: Findings) -> TableKind:
         file = pyarrow.parquet.ParquetFile(path, read_dictionary=texts)
     except damage as error:
         raise damaged_parquet(path) from error
-    return TableKind(path, list(file.schema_arrow.names), _parquet_rows(file, path, damage))
+    return OpenedTable(path, list(file.schema_arrow.names), _parquet_rows(file, path, damage))
 
 
 def _parquet_rows(
@@ -267,11 +255,11 @@ def damaged_parquet(path: Path) -> DataError:
     return DataError("cannot be read as Parquet", file=path, remedy=remedy, kind="truncated-file")
 
 
-_LINES: tuple[tuple[Callable[[Path], bool], Callable[[Path, Findings], TableKind]], ...] = (
+_LINES: tuple[tuple[Callable[[Path], bool], Callable[[Path, Findings], OpenedTable]], ...] = (
     (fasttext.recognise, fasttext.open_lines),
     (annif.recognise_lines, annif.open_lines),
 )
-_READERS: dict[str, Callable[[Path, Findings], TableKind]] = {
+_READERS: dict[str, Callable[[Path, Findings], OpenedTable]] = {
     ".csv": _open_csv,
     ".tsv": _open_tsv,
     ".jsonl": _open_json_lines,

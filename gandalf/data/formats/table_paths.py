@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gandalf.data.files import find
-from gandalf.data.formats.annif import documents
+from gandalf.data.files import find_file
+from gandalf.data.formats.annif import documents_in
 from gandalf.data.formats.frames import TEST, TRAIN, Frame
 from gandalf.data.formats.skos import SUFFIXES
 from gandalf.data.formats.table_files import is_table, table_names, tables_in
@@ -33,17 +33,17 @@ def table_paths(source: Path | Frame, options: TableOptions) -> TablePaths:
     train = train_files(source)
     if not train:
         raise DataError("there is no train.csv, .tsv, .jsonl or .parquet", file=source, remedy="add it")
-    return TablePaths(train, test or _files(source, TEST), options.labels or _label_file(source))
+    return TablePaths(train, test or _split_files(source, TEST), options.labels or _label_file(source))
 
 
 def train_files(folder: Path) -> tuple[Path, ...]:
     """Return the training files: a file or a folder of shards named "train", or the only table in the
     folder."""
-    named = _files(folder, TRAIN)
+    named = _split_files(folder, TRAIN)
     if named:
         return named
-    others = {_label_file(folder), *_files(folder, TEST), folder / "stats.json", folder / RECORD}
-    texts = tuple(path for path in documents(folder) if path not in others)
+    others = {_label_file(folder), *_split_files(folder, TEST), folder / "stats.json", folder / RECORD}
+    texts = tuple(path for path in documents_in(folder) if path not in others)
     if texts:
         return texts
     tables = [path for path in tables_in(folder) if path not in others]
@@ -55,12 +55,12 @@ def shards(source: Path) -> tuple[Path, ...]:
     if not source.is_dir():
         return ()
     folder = _shard_folder(source, TRAIN)
-    return () if folder is None or _file(source, TRAIN) is not None else _shards_in(folder)
+    return () if folder is None or _single_file(source, TRAIN) is not None else _shards_in(folder)
 
 
-def _files(folder: Path, stems: Sequence[str]) -> tuple[Path, ...]:
+def _split_files(folder: Path, stems: Sequence[str]) -> tuple[Path, ...]:
     """Return the file with one of these names, or the shards of a folder with one of these names."""
-    file, parts = _file(folder, stems), _shard_folder(folder, stems)
+    file, parts = _single_file(folder, stems), _shard_folder(folder, stems)
     if file is not None and parts is not None:
         raise DataError(
             f"is a folder of shards beside the file {file.name}, but only one of them can be read",
@@ -72,9 +72,11 @@ def _files(folder: Path, stems: Sequence[str]) -> tuple[Path, ...]:
     return () if file is None else (file,)
 
 
-def _file(folder: Path, stems: Sequence[str]) -> Path | None:
-    found = find(folder, [name for stem in stems for name in table_names(stem)])
-    lines = [path for stem in stems if (path := find(folder, [f"{stem}.txt"])) is not None and is_table(path)]
+def _single_file(folder: Path, stems: Sequence[str]) -> Path | None:
+    found = find_file(folder, [name for stem in stems for name in table_names(stem)])
+    lines = [
+        path for stem in stems if (path := find_file(folder, [f"{stem}.txt"])) is not None and is_table(path)
+    ]
     return found or next(iter(lines), None)
 
 
@@ -86,7 +88,7 @@ def _shards_in(folder: Path) -> tuple[Path, ...]:
     # Names that start with an underscore, such as _SUCCESS, are marks of programs that write shards.
     if not folder.is_dir():
         return ()
-    texts = documents(folder)
+    texts = documents_in(folder)
     if texts:
         return texts
     tables = (path for path in folder.iterdir() if is_table(path) and path.name[0] not in "._")
@@ -96,7 +98,7 @@ def _shards_in(folder: Path) -> tuple[Path, ...]:
 def _label_file(folder: Path) -> Path | None:
     stems = ("labels", "label", "lbl", "subjects", "vocabulary", "vocab")
     names = [name for stem in stems for name in (*table_names(stem), f"{stem}.txt", *_in_rdf(stem))]
-    return find(folder, [*names, "Y.txt"])
+    return find_file(folder, [*names, "Y.txt"])
 
 
 def _in_rdf(stem: str) -> list[str]:

@@ -36,7 +36,7 @@ class Texts:
     """Collect cleaned texts, and report empty or invalid ones."""
 
     def __init__(self, file: Path, findings: Findings, *, of_labels: bool = False) -> None:
-        self.file, self.findings, self.found = file, findings, list[str]()
+        self.file, self.findings, self.cleaned = file, findings, list[str]()
         self._of_labels = of_labels
 
     def add(self, text: str, line: int) -> None:
@@ -44,8 +44,8 @@ class Texts:
         if not text.isascii() and _SURROGATE.search(text):
             what, remedy = "the text has half of a surrogate pair", "write the whole character"
             self.findings.error("broken-utf8", what, remedy=remedy, file=self.file, line=line)
-        self.found.append(clean(text))
-        if not self.found[-1]:
+        self.cleaned.append(clean(text))
+        if not self.cleaned[-1]:
             self._report_empty(line)
 
     def add_cell(self, value: Any, line: int) -> None:  # noqa: ANN401  a cell can hold anything
@@ -78,8 +78,8 @@ class LabelTexts(Texts):
         texts = Texts(self.file, Findings(strict=False))  # do not report empty other texts
         for other in others:
             texts.add_cell(other, line)
-        more = dict.fromkeys(text for text in texts.found if text and text != self.found[-1])
-        self.others += [(len(self.found) - 1, text) for text in more]
+        more = dict.fromkeys(text for text in texts.cleaned if text and text != self.cleaned[-1])
+        self.others += [(len(self.cleaned) - 1, text) for text in more]
 
 
 def read_texts(path: Path, findings: Findings, *, of_labels: bool = False) -> list[str]:
@@ -88,11 +88,11 @@ def read_texts(path: Path, findings: Findings, *, of_labels: bool = False) -> li
     for line, text in read_lines(path, findings):
         texts.add(text, line)
     if of_labels:
-        report_alike(texts.found, findings, path)
-    return texts.found
+        report_similar_texts(texts.cleaned, findings, path)
+    return texts.cleaned
 
 
-def others_of(labels: Dataset) -> list[list[str]]:
+def other_texts_of(labels: Dataset) -> list[list[str]]:
     """Return the other texts of each label."""
     found: list[list[str]] = [[] for _ in range(labels.num_labels)]
     for label, text in labels.other_label_texts or ():
@@ -105,7 +105,7 @@ def write_texts(texts: Sequence[str], path: Path) -> None:
     write_lines(path, (f"{clean(text)}\n" for text in texts))
 
 
-def report_alike(
+def report_similar_texts(
     label_texts: Sequence[str], findings: Findings, file: Path | None, *, first_line: int = 1
 ) -> None:
     """Note labels that share a text, and labels whose texts differ in punctuation or spaces only."""
@@ -125,7 +125,7 @@ def report_alike(
         note("shared-label-text", what, remedy, first, second)
     deleted = _Punctuation()
     (bare,) = text_groups([text_key(text).translate(deleted) for text in label_texts])
-    alike = _grouped_apart(bare, same)
+    alike = _similar_but_not_equal(bare, same)
     if alike.any():
         first = int(np.argmax(alike))
         second = int(np.argmax((bare == bare[first]) & (same != same[first])))
@@ -133,7 +133,7 @@ def report_alike(
         note("near-duplicate-label-text", what, "merge them if they mean the same", first, second)
 
 
-def _grouped_apart(bare: npt.NDArray[np.int64], same: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _similar_but_not_equal(bare: npt.NDArray[np.int64], same: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Mark labels whose bare text equals that of a label with a different text."""  # shape: (L,)
     texts = np.unique(np.stack([bare, same]), axis=1)  # shape: (2, distinct texts)
     several = np.flatnonzero(np.bincount(texts[0][texts[0] >= 0], minlength=1) > 1)

@@ -10,13 +10,13 @@ from pathlib import Path
 from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.files import find, first_line
+from gandalf.data.files import find_file, first_line
 from gandalf.data.formats.assemble import assemble, check_feature_columns, need_features
 from gandalf.data.formats.filters import write_filters
 from gandalf.data.formats.matrix_rows import MatrixRows
 from gandalf.data.formats.raw import read_titles
-from gandalf.data.formats.table import TableOptions
-from gandalf.data.formats.texts import report_alike, write_texts
+from gandalf.data.formats.table_options import TableOptions
+from gandalf.data.formats.texts import report_similar_texts, write_texts
 from gandalf.data.matrix_builder import FEATURE, LABEL
 from gandalf.data.sentences import counted
 from gandalf.data.sparse_text import header_of, read_combined, read_sparse, write_sparse
@@ -31,9 +31,9 @@ def recognise(source: Path) -> bool:
     """Return True if the folder has sparse files, or the file is an old single file."""
     if source.is_file():
         return _is_single(source)
-    if find(source, ["trn_X_Y.txt"]) is not None:
-        return find(source, ["trn_X_Xf.txt"]) is not None or find(source, ["trn_X.txt"]) is None
-    single = find(source, ["train.txt"])
+    if find_file(source, ["trn_X_Y.txt"]) is not None:
+        return find_file(source, ["trn_X_Xf.txt"]) is not None or find_file(source, ["trn_X.txt"]) is None
+    single = find_file(source, ["train.txt"])
     return single is not None and _is_single(single)
 
 
@@ -41,11 +41,11 @@ def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
     """Read either layout, with the texts beside it, if there are any."""
     if source.is_file():
         return _read_combined(source, None, source, findings)
-    if find(source, ["trn_X_Y.txt"]) is not None:
+    if find_file(source, ["trn_X_Y.txt"]) is not None:
         return read_split_files(source, "sparse", findings)
-    single = find(source, ["train.txt"])
+    single = find_file(source, ["train.txt"])
     assert single is not None, "recognise has found it"
-    return _read_combined(single, find(source, ["test.txt"]), source, findings)
+    return _read_combined(single, find_file(source, ["test.txt"]), source, findings)
 
 
 def read_split_files(source: Path, layout: str, findings: Findings) -> Splits:
@@ -54,14 +54,16 @@ def read_split_files(source: Path, layout: str, findings: Findings) -> Splits:
     targets = read_sparse(path, LABEL, findings)
     labels = _read_labels(source, MatrixRows(path, targets.shape[1], findings, are_labels=True))
     train = _read_points(source, "trn", targets, labels, MatrixRows(path, targets.shape[0], findings))
-    check_feature_columns(train.features, [(labels.label_features, find(source, _LABEL_FEATURES))], findings)
-    test_path = find(source, ["tst_X_Y.txt"])
+    check_feature_columns(
+        train.features, [(labels.label_features, find_file(source, _LABEL_FEATURES))], findings
+    )
+    test_path = find_file(source, ["tst_X_Y.txt"])
     if test_path is None:
         return assemble(train, None, source, layout, findings)
     targets = read_sparse(test_path, LABEL, findings)
     _same_labels(train.num_labels, targets.shape[1], test_path)
     test = _read_points(source, "tst", targets, labels, MatrixRows(test_path, targets.shape[0], findings))
-    check_feature_columns(train.features, [(test.features, find(source, ["tst_X_Xf.txt"]))], findings)
+    check_feature_columns(train.features, [(test.features, find_file(source, ["tst_X_Xf.txt"]))], findings)
     return assemble(train, test, source, layout, findings)
 
 
@@ -96,7 +98,7 @@ def _read_labels(source: Path, rows: MatrixRows) -> Dataset:
     """Return a data set without points that holds texts, ids and features of the labels."""
     texts, ids = _read_texts(source, rows, _LABEL_TEXTS, "lbl.json")
     if ids is not None:  # for the other kind of file, `read_texts` has reported them
-        report_alike(texts or [], rows.findings, find(source, ["lbl.json"]))
+        report_similar_texts(texts or [], rows.findings, find_file(source, ["lbl.json"]))
     features = _read_features(source, rows, _LABEL_FEATURES)
     return Dataset(csr_array((0, rows.number)), label_texts=texts, label_ids=ids, label_features=features)
 
@@ -111,8 +113,8 @@ def _read_texts(
     source: Path, rows: MatrixRows, names: tuple[str, ...], records: str
 ) -> tuple[list[str] | None, list[str] | None]:
     """Return texts and ids of the rows, from a file with a text on each line, or from JSON lines."""
-    texts = rows.read_texts(find(source, names))
-    path = None if texts is not None else find(source, [records])
+    texts = rows.read_texts(find_file(source, names))
+    path = None if texts is not None else find_file(source, [records])
     if path is None:
         return texts, None
     texts, ids = read_titles(path, rows.findings, of_labels=rows.are_labels)
@@ -120,7 +122,7 @@ def _read_texts(
 
 
 def _read_features(source: Path, rows: MatrixRows, names: tuple[str, ...]) -> csr_array | None:
-    path = find(source, names)
+    path = find_file(source, names)
     return None if path is None else rows.fit_features(read_sparse(path, FEATURE, rows.findings), path)
 
 
@@ -137,7 +139,7 @@ def _read_combined(train: Path, test: Path | None, source: Path, findings: Findi
 
 
 def _need(source: Path, name: str) -> Path:
-    path = find(source, [name])
+    path = find_file(source, [name])
     if path is None:
         raise DataError(f"there is no {name}", file=source, kind="missing-file", remedy="add it")
     return path

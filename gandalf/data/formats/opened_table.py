@@ -1,4 +1,4 @@
-"""Define `TableKind`, which all readers of tables return: names of columns, and a stream of rows."""
+"""Define `OpenedTable`, which all readers of tables return: names of columns, and a stream of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gandalf.errors import DataError
 Row = Mapping[str, Any]
 
 
-class TableKind(NamedTuple):
+class OpenedTable(NamedTuple):
     """The columns of a file, and its rows with the line in which each starts."""
 
     path: Path
@@ -20,7 +20,7 @@ class TableKind(NamedTuple):
     has_header: bool = False  # the columns come from the first line, which may be a row by mistake
 
 
-def find_column(table: TableKind, names: Sequence[str]) -> str | None:
+def find_column(table: OpenedTable, names: Sequence[str]) -> str | None:
     """Return the column with the first of these names, or None; an exact match wins over another case."""
     columns = {column.casefold(): column for column in reversed(table.columns)}
     columns |= {column: column for column in table.columns}
