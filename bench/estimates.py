@@ -35,7 +35,7 @@ from gandalf.graph.estimates.calibrated import fit_calibrated
 from gandalf.graph.estimates.ratio import Ratio
 from gandalf.graph.estimates.shrunk import fit_shrunk
 from gandalf.graph.joint_sums import Floats
-from gandalf.graph.matched_pairs import Pairs, match
+from gandalf.graph.matched_pairs import Pairs, match_labels
 from gandalf.graph.postulate import log_loss, reliability
 
 SETS = ("LF-ManSeeAlso-9K", "LF-WebSeeAlsoTitles-6K", "LF-DocsSeeAlsoTitles-79K", "LF-WordNetRelated-64K")

@@ -18,7 +18,7 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import Writing, export
 from gandalf.data.harden import harden_points
 from gandalf.errors import Findings, Problem
-from gandalf.graph.kind import InMemory, LabelGraph
+from gandalf.graph.kind import LabelGraph, PointsInMemory
 from gandalf.graph.label_graph import GraphOptions, counted_graph, need_sums
 from gandalf.graph.neighbours import Labelled, Neighbourhood, neighbourhood
 from gandalf.graph.postulate import recommended_targets
@@ -89,7 +89,7 @@ class LocalSet:
 
     def recommended(self, delta: float, seed: int) -> tuple[str, str]:
         """Return the recommended kind of targets, and the reason."""
-        return recommended_targets(InMemory(self.splits.train), delta=delta, seed=seed)
+        return recommended_targets(PointsInMemory(self.splits.train), delta=delta, seed=seed)
 
     def neighbourhood(self, matrix: csr_array, label: int) -> Neighbourhood:
         """Return the label's row of the graph with the counts of its entries."""

@@ -34,22 +34,25 @@ class Estimate(Protocol):
     """An estimate of P(i | j) from three counts: of i and j together, of j, and of i.
 
     The threshold is compared with `score`. `target` turns a score into the value in the graph, in (0, 1].
-    If `below_ratio` is True, score <= joint / given, so that pairs with a lower ratio need no score.
     """
 
     @property
     def unit_diagonal(self) -> bool:
         """Return True if a label's own target is 1; otherwise the estimate scores the pair (j, j)."""
+        return True
 
     @property
     def below_ratio(self) -> bool:
-        """Return True if the score is never above joint / given."""
+        """Return True if no score is above joint / given, so that pairs with a lower ratio need no score."""
+        return False
 
     def score(self, joint: Floats, given: Floats, other: Floats) -> Floats:
         """Score each pair from its joint count and the frequencies of its input label and its target."""
+        ...
 
     def target(self, score: Floats) -> Floats:
-        """Return the value in the graph for each score."""
+        """Return the value in the graph for each score: the score itself."""
+        return score
 
 
 class PairRule(NamedTuple):
@@ -78,8 +81,8 @@ def counts_together(targets: csr_array, labels: npt.ArrayLike | None = None) -> 
     points, by_label = by_point_and_label(targets)
     joint = csr_array(by_label[rows].astype(points.dtype) @ points).astype(np.float64)
     joint.sort_indices()
-    own = joint.indices == np.repeat(rows, np.diff(joint.indptr))
-    joint.data[own] = frequencies(targets)[joint.indices[own]]
+    diagonal = joint.indices == np.repeat(rows, np.diff(joint.indptr))
+    joint.data[diagonal] = frequencies(targets)[joint.indices[diagonal]]
     return joint
 
 
@@ -89,28 +92,28 @@ def conditional_graph(
     *,
     delta: float = 0.1,
     top_k: int | None = None,
-    own: csr_array | None = None,
+    own_points: csr_array | None = None,
     threads: int | None = None,
 ) -> csr_array:
     """Return the label graph (L x L, float32): the diagonal, and entries with a score strictly above `delta`.
 
     `top_k` keeps at most that many entries of a row: its diagonal and the largest scores; of equal scores,
-    the smaller label. `own` (L x N, see `own_points`) marks points to leave out of each label's counts. The
+    the smaller label. `own_points` (L x N) marks points to leave out of each label's counts. The
     result does not depend on the number of threads (default: one for each core).
     """
     check_threshold(delta, top_k)
     frequency = frequencies(targets)
     rule = PairRule(estimate, delta, top_k)
-    least = np.zeros(len(frequency)) if own is not None else least_joint(rule, frequency)
-    work, joint_sums = plan_sums(*by_point_and_label(targets))
+    least = np.zeros(len(frequency)) if own_points is not None else least_joint(rule, frequency)
+    costs, joint_sums = plan_sums(*by_point_and_label(targets))
 
-    def rows(block: LabelRange) -> RowBlock:
-        mine = None
-        if own is not None:
-            mine = own_sums(csr_array(own[slice(*block)]), targets, np.arange(*block))
-        return graph_rows(joint_sums(block, least), block, frequency, rule, mine)
+    def build_rows(block: LabelRange) -> RowBlock:
+        own = None
+        if own_points is not None:
+            own = own_sums(csr_array(own_points[slice(*block)]), targets, np.arange(*block))
+        return graph_rows(joint_sums(block, least), block, frequency, rule, own)
 
-    return _stack(_in_threads(rows, cut_blocks(work), work, threads), len(frequency))
+    return _stack(_build_in_threads(build_rows, costs, threads), len(frequency))
 
 
 def least_joint(rule: PairRule, frequency: Floats) -> Floats:
@@ -128,7 +131,7 @@ def graph_rows(
 
     `own` holds the sums of the points to leave out of each label's counts.
     """
-    pairs = _pairs(joint, block, frequency)
+    pairs = _pairs_of_block(joint, block, frequency)
     if own is not None:
         pairs = _without_own_points(pairs, block, own, frequency)
     return _apply_threshold(pairs, np.arange(*block), frequency, rule)
@@ -153,15 +156,14 @@ def largest_entries(
 
 
 def sample_by_pairs(
-    work: npt.NDArray[np.int64], labels: npt.NDArray[np.int64], generator: np.random.Generator, most: int
+    costs: npt.NDArray[np.int64], labels: npt.NDArray[np.int64], generator: np.random.Generator, most: int
 ) -> npt.NDArray[np.int64]:
     """Draw labels until they have about `most` pairs; return the drawn labels sorted.
 
-    `work` is `cooccurrence_costs` of the targets.
+    `costs` is `cooccurrence_costs` of the targets.
     """
     drawn = generator.permutation(labels)
-    at_most = work[drawn]  # upper bound of the pairs of each label
-    enough = int(np.searchsorted(np.cumsum(at_most), most)) + 1
+    enough = int(np.searchsorted(np.cumsum(costs[drawn]), most)) + 1  # a cost bounds the pairs of a label
     return np.sort(drawn[:enough])
 
 
@@ -175,23 +177,21 @@ class _Pairs(NamedTuple):
     other: Floats
 
 
-def _in_threads(
-    rows: Callable[[LabelRange], RowBlock],
-    blocks: list[LabelRange],
-    work: npt.NDArray[np.int64],
-    threads: int | None,
+def _build_in_threads(
+    build_rows: Callable[[LabelRange], RowBlock], costs: npt.NDArray[np.int64], threads: int | None
 ) -> Iterator[RowBlock]:
-    """Yield the rows of the blocks in order, computed in threads."""
+    """Yield the rows of all blocks of labels in order, built in threads."""
+    blocks = cut_blocks(costs)
     with (
         ThreadPoolExecutor(threads or os.cpu_count()) as pool,
-        meter("label graph", float(work.sum())) as bar,
+        meter("label graph", float(costs.sum())) as bar,
     ):
-        for block, part in zip(blocks, pool.map(rows, blocks), strict=True):
-            bar.advance(float(work[slice(*block)].sum()))
+        for block, part in zip(blocks, pool.map(build_rows, blocks), strict=True):
+            bar.advance(float(costs[slice(*block)].sum()))
             yield part
 
 
-def _pairs(joint: RowBlock, block: LabelRange, frequency: Floats) -> _Pairs:
+def _pairs_of_block(joint: RowBlock, block: LabelRange, frequency: Floats) -> _Pairs:
     row, column = np.repeat(np.arange(*block), joint.lengths), joint.columns
     return _Pairs(row, column, joint.values.astype(np.float64), frequency[row], frequency[column])
 
@@ -199,10 +199,10 @@ def _pairs(joint: RowBlock, block: LabelRange, frequency: Floats) -> _Pairs:
 def _without_own_points(pairs: _Pairs, block: LabelRange, own: OwnSums, frequency: Floats) -> _Pairs:
     """Leave each label's own points out of the counts; drop pairs that then no longer occur together."""
     places = pairs.row - block[0], pairs.column.astype(np.int64), pairs.joint
-    found = leave_out(own, np.arange(*block), places, frequency)
-    seen = found.joint > SEEN
+    counts = leave_out(own, np.arange(*block), places, frequency)
+    seen = counts.joint > SEEN
     labels = pairs.row[seen], pairs.column[seen]
-    return _Pairs(*labels, found.joint[seen], found.given[seen], found.other[seen])
+    return _Pairs(*labels, counts.joint[seen], counts.given[seen], counts.other[seen])
 
 
 def _apply_threshold(
@@ -219,16 +219,16 @@ def _apply_threshold(
     first = labels[0] if len(labels) else 0
     lengths = np.bincount(row - first, minlength=len(labels))
     below = np.bincount(row[column < row] - first, minlength=len(labels))
-    own = np.cumsum(lengths) - lengths + below  # position of each label's diagonal entry
+    diagonal = np.cumsum(lengths) - lengths + below  # position of each label's diagonal entry
     values = estimate.target(score).astype(np.float32)
     return RowBlock(
         lengths + 1,
-        np.insert(column, own, labels),
-        np.insert(values, own, _own_targets(frequency[labels], estimate)),
+        np.insert(column, diagonal, labels),
+        np.insert(values, diagonal, _diagonal_targets(frequency[labels], estimate)),
     )
 
 
-def _own_targets(frequency: Floats, estimate: Estimate) -> Floats:
+def _diagonal_targets(frequency: Floats, estimate: Estimate) -> Floats:
     """Return the diagonal of the graph; a label without points counts as seen once."""
     if estimate.unit_diagonal:
         return np.ones(len(frequency))

@@ -59,10 +59,10 @@ def by_point_and_label(targets: csr_array) -> tuple[csr_array, csr_array]:
     return points.astype(np.float32, copy=False), csr_array(ones.T)
 
 
-def cut_blocks(work: npt.NDArray[np.integer[Any]], budget: int = BLOCK_PRODUCTS) -> list[LabelRange]:
+def cut_blocks(costs: npt.NDArray[np.integer[Any]], budget: int = BLOCK_PRODUCTS) -> list[LabelRange]:
     """Cut the labels into blocks of about `budget` products each."""
-    cuts = np.flatnonzero(np.diff(np.cumsum(work, dtype=np.int64) // budget)) + 1
-    return list(pairwise([0, *cuts.tolist(), len(work)]))
+    cuts = np.flatnonzero(np.diff(np.cumsum(costs, dtype=np.int64) // budget)) + 1
+    return list(pairwise([0, *cuts.tolist(), len(costs)]))
 
 
 def plan_sums(
@@ -73,14 +73,14 @@ def plan_sums(
     The function returns the joint sums of a block that are above `least`. The two arguments are the results
     of `by_point_and_label`.
     """
-    work = cooccurrence_costs(points)
-    kernel = compiled(_joint_rows) if work.sum() >= LARGE else None
+    costs = cooccurrence_costs(points)
+    kernel = compiled(_joint_sums_loop) if costs.sum() >= LARGE else None
     if kernel is None:
-        return work, partial(_by_scipy, points, by_label)
-    return work, partial(_by_kernel, kernel, _arrays(points), _arrays(by_label), work)
+        return costs, partial(_sums_by_scipy, points, by_label)
+    return costs, partial(_sums_by_kernel, kernel, _arrays(points), _arrays(by_label), costs)
 
 
-def _by_scipy(points: csr_array, by_label: csr_array, block: LabelRange, least: Floats) -> RowBlock:
+def _sums_by_scipy(points: csr_array, by_label: csr_array, block: LabelRange, least: Floats) -> RowBlock:
     joint = csr_array(by_label[slice(*block)].astype(points.dtype) @ points)
     joint.data[joint.data <= np.repeat(least[slice(*block)], np.diff(joint.indptr))] = 0
     joint.eliminate_zeros()
@@ -88,15 +88,15 @@ def _by_scipy(points: csr_array, by_label: csr_array, block: LabelRange, least: 
     return RowBlock(np.diff(joint.indptr), joint.indices, joint.data)
 
 
-def _by_kernel(
+def _sums_by_kernel(
     kernel: Kernel,
     points: Arrays,
     by_label: Arrays,
-    work: npt.NDArray[np.int64],
+    costs: npt.NDArray[np.int64],
     block: LabelRange,
     least: Floats,
 ) -> RowBlock:
-    room = int(np.minimum(work[slice(*block)], len(work)).sum())
+    room = int(np.minimum(costs[slice(*block)], len(costs)).sum())
     lengths, columns, sums = kernel(by_label, points, block, least, room)
     return RowBlock(lengths, columns.view(f"i{columns.itemsize}"), sums)
 
@@ -111,7 +111,7 @@ def _arrays(matrix: csr_array) -> Arrays:
 
 
 # The loop that numba compiles: joint sums of a block, kept if above `least`.
-def _joint_rows(
+def _joint_sums_loop(
     labels: Arrays,
     points: Arrays,
     block: tuple[int, int],

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from gandalf.data.dataset import Dataset
 from gandalf.graph.cooccurrence import Estimate, PairRule, conditional_graph
 from gandalf.graph.joint_sums import Floats
-from gandalf.graph.matched_pairs import Matches, Pairs, match
+from gandalf.graph.matched_pairs import Matches, Pairs, match_labels
 
 if TYPE_CHECKING:
     from gandalf.graph.estimates.shrunk import Shrunk
@@ -43,14 +43,15 @@ class TargetKind:
     """One way to make the targets of label points."""
 
     help: str  # a clause for the help of `--targets`
-    build: Callable[[Any, GraphOptions], LabelGraph]  # takes `InMemory`; with sums or texts, any `Counted`
+    # Takes `PointsInMemory`; a kind that needs sums or texts takes any `CountablePoints`.
+    build: Callable[[Any, GraphOptions], LabelGraph]
     needs: Needs = "sums"
     options: tuple[str, ...] = ()  # of `OWN_OPTIONS`: the options that this kind reads
     # Scores of matched pairs, for the diagnosis, from the fitted shrunk estimate and a seed; None: no scores.
     score_pairs: Scorer | None = None
 
 
-class Counted(Protocol):
+class CountablePoints(Protocol):
     """Training points that can be counted, in this process or on a cluster."""
 
     @property
@@ -72,7 +73,7 @@ class Counted(Protocol):
 
 
 @dataclass(frozen=True)
-class InMemory:
+class PointsInMemory:
     """Training points that this process holds, perhaps with a teacher's vectors of the label texts."""
 
     points: Dataset
@@ -97,7 +98,7 @@ class InMemory:
 
     def matches(self, seed: int) -> Matches:
         """Match labels to points by text; return the pairs that can be observed on them."""
-        return match(self.points, seed=seed)
+        return match_labels(self.points, seed=seed)
 
     def graph(self, rule: PairRule, matches: Matches | None = None) -> csr_array:
         """Return the label graph; given `matches`, leave own points out of each label's counts."""
@@ -106,7 +107,7 @@ class InMemory:
             rule.estimate,
             delta=rule.delta,
             top_k=rule.top_k,
-            own=None if matches is None else matches.own,
+            own_points=None if matches is None else matches.own_points,
             threads=self.threads,
         )
 
@@ -114,7 +115,7 @@ class InMemory:
 def build_from_sums(
     name: str,
     estimate: Estimate,
-    points: Counted,
+    points: CountablePoints,
     options: GraphOptions,
     details: Details | None = None,
     matches: Matches | None = None,

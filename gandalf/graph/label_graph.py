@@ -14,7 +14,7 @@ from gandalf.data.matching import text_groups
 from gandalf.errors import DataError
 from gandalf.graph.cooccurrence import check_threshold, largest_entries
 from gandalf.graph.estimates import KINDS
-from gandalf.graph.kind import Counted, InMemory, LabelGraph, Vectors
+from gandalf.graph.kind import CountablePoints, LabelGraph, PointsInMemory, Vectors
 
 if TYPE_CHECKING:
     TargetName = str  # a name in `KINDS`
@@ -82,16 +82,16 @@ def label_graph(
     """
     options = options or GraphOptions()
     points.need_probabilities()
-    source = InMemory(points, options.threads, vectors)
-    return _finish(KINDS[options.targets].build(source, options), options, points.label_texts)
+    source = PointsInMemory(points, options.threads, vectors)
+    return _finish_graph(KINDS[options.targets].build(source, options), options, points.label_texts)
 
 
 def counted_graph(
-    points: Counted, options: GraphOptions, label_texts: Sequence[str] | None = None
+    points: CountablePoints, options: GraphOptions, label_texts: Sequence[str] | None = None
 ) -> LabelGraph:
     """Build the label graph of points on a cluster; the kind of targets must need sums or texts only."""
     need_sums(options)
-    return _finish(KINDS[options.targets].build(points, options), options, label_texts)
+    return _finish_graph(KINDS[options.targets].build(points, options), options, label_texts)
 
 
 def need_sums(options: GraphOptions) -> None:
@@ -104,16 +104,16 @@ def need_sums(options: GraphOptions) -> None:
         )
 
 
-def _finish(graph: LabelGraph, options: GraphOptions, label_texts: Sequence[str] | None) -> LabelGraph:
-    matrix = SHARED_TEXT[options.shared_text](label_texts, _scaled(graph.matrix, options.scale))
-    return replace(graph, matrix=_largest(matrix, options.top_k))
+def _finish_graph(graph: LabelGraph, options: GraphOptions, label_texts: Sequence[str] | None) -> LabelGraph:
+    matrix = SHARED_TEXT[options.shared_text](label_texts, _scale_off_diagonal(graph.matrix, options.scale))
+    return replace(graph, matrix=_keep_largest(matrix, options.top_k))
 
 
-def _unpooled(label_texts: Sequence[str] | None, matrix: csr_array) -> csr_array:
+def _keep_own_rows(label_texts: Sequence[str] | None, matrix: csr_array) -> csr_array:
     return matrix
 
 
-def _pooled(label_texts: Sequence[str] | None, matrix: csr_array) -> csr_array:
+def _pool_rows(label_texts: Sequence[str] | None, matrix: csr_array) -> csr_array:
     """Give all labels with one text the same row: the mean of their rows, with each label's diagonal value.
 
     A model sees the text alone, so it would learn the mean of different rows anyway. The diagonal values are
@@ -129,14 +129,14 @@ def _pooled(label_texts: Sequence[str] | None, matrix: csr_array) -> csr_array:
     size = np.bincount(group)
     labels = np.arange(len(group))
     member = csr_array((np.ones(len(group)), (labels, group)), shape=(len(group), len(size)))
-    mean = csr_array(member @ csr_array(member.T) @ matrix).astype(np.float64)
+    same_text = csr_array(member @ csr_array(member.T))  # pairs of labels with one text, itself included
+    mean = csr_array(same_text @ matrix).astype(np.float64)
     mean.data /= np.repeat(size[group], np.diff(mean.indptr))
-    together = csr_array(member @ csr_array(member.T))  # pairs of labels with one text, itself included
-    together.data = matrix.diagonal()[together.indices].astype(np.float64)
-    return csr_array(mean.maximum(together)).astype(np.float32)
+    same_text.data = matrix.diagonal()[same_text.indices].astype(np.float64)
+    return csr_array(mean.maximum(same_text)).astype(np.float32)
 
 
-def _largest(matrix: csr_array, top_k: int | None) -> csr_array:
+def _keep_largest(matrix: csr_array, top_k: int | None) -> csr_array:
     """Keep the `top_k` largest entries of each row; pooled rows may hold more."""
     if top_k is None or np.diff(matrix.indptr).max(initial=0) <= top_k:
         return matrix
@@ -147,7 +147,7 @@ def _largest(matrix: csr_array, top_k: int | None) -> csr_array:
     return csr_array((matrix.data[best], matrix.indices[best], indptr), shape=matrix.shape)
 
 
-def _scaled(matrix: csr_array, scale: float) -> csr_array:
+def _scale_off_diagonal(matrix: csr_array, scale: float) -> csr_array:
     """Multiply the entries off the diagonal."""
     if scale == 1.0:
         return matrix
@@ -159,6 +159,6 @@ def _scaled(matrix: csr_array, scale: float) -> csr_array:
 
 
 SHARED_TEXT: dict[SharedText, Callable[[Sequence[str] | None, csr_array], csr_array]] = {
-    "own": _unpooled,
-    "pool": _pooled,
+    "own": _keep_own_rows,
+    "pool": _pool_rows,
 }

@@ -18,7 +18,7 @@ from gandalf.data.matching import matched_groups
 from gandalf.data.sparse_rows import cooccurrence_costs
 from gandalf.graph.cooccurrence import counts_together, frequencies, sample_by_pairs
 from gandalf.graph.joint_sums import Floats
-from gandalf.graph.own_points import SEEN, OwnSums, entries, leave_out, own_points, own_sums
+from gandalf.graph.own_points import SEEN, OwnSums, entries_at, leave_out, own_points, own_sums
 
 MAX_PAIRS = 2_000_000
 Ints = npt.NDArray[np.int64]
@@ -57,7 +57,10 @@ class Matches:
     shared_texts: int  # labels that share their text with another label
     links: float  # sum of the observed targets off the diagonal, over the sampled labels
     pairs: Pairs
-    own: csr_array | None = None  # L x N: the points that have each label's text; None on a cluster
+    own_points: csr_array | None = None  # L x N: the points that have each label's text; None on a cluster
+
+
+NO_MATCHES = Matches(0, 0, 0, 0, 0.0, Pairs(*[np.empty(0, np.int64)] * 3, *[np.empty(0)] * 4))
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,9 @@ class MatchedLabels:
         """Draw the labels whose pairs are observed: all, or a sample; `costs` is `cooccurrence_costs`."""
         return sample_by_pairs(costs, self.labels, np.random.default_rng(seed), most_pairs)
 
-    def observed(self, labels: Ints, joint: csr_array, sums: OwnSums, frequency: Floats) -> Matches:
+    def observe(self, labels: Ints, joint: csr_array, sums: OwnSums, frequency: Floats) -> Matches:
         """Collect the pairs of these labels, from their joint counts and the sums of their own points."""
-        pairs, links = _pairs(self.text, labels, joint, sums, frequency)
+        pairs, links = _observed_pairs(self.text, labels, joint, sums, frequency)
         texts = np.unique(self.text[self.labels])
         labels_of = _group_sizes(self.text, len(self.size))
         return Matches(
@@ -92,7 +95,7 @@ class MatchedLabels:
         )
 
 
-def match(points: Dataset, *, seed: int = 0, most_pairs: int = MAX_PAIRS) -> Matches:
+def match_labels(points: Dataset, *, seed: int = 0, most_pairs: int = MAX_PAIRS) -> Matches:
     """Match labels to training points by text; collect the pairs of the matched labels or a sample."""
     points.need_texts("matching labels to points")
     of_points, of_labels = matched_groups(points)
@@ -101,8 +104,8 @@ def match(points: Dataset, *, seed: int = 0, most_pairs: int = MAX_PAIRS) -> Mat
     chosen = matched.sample(cooccurrence_costs(points.targets), seed, most_pairs)
     sums = own_sums(own_points(of_points, of_labels[chosen]), points.targets, chosen)
     joint, frequency = counts_together(points.targets, chosen), frequencies(points.targets)
-    found = matched.observed(chosen, joint, sums, frequency)
-    return replace(found, own=own_points(of_points, of_labels))
+    matches = matched.observe(chosen, joint, sums, frequency)
+    return replace(matches, own_points=own_points(of_points, of_labels))
 
 
 def _group_sizes(groups: Ints, number: int) -> Ints:
@@ -110,22 +113,23 @@ def _group_sizes(groups: Ints, number: int) -> Ints:
     return np.bincount(groups[groups >= 0], minlength=number)
 
 
-def _pairs(
+def _observed_pairs(
     of_labels: Ints, labels: Ints, joint: csr_array, sums: OwnSums, frequency: Floats
 ) -> tuple[Pairs, float]:
     """Return the pairs of the given matched labels with all others, and the sum of their observed targets."""
     row = np.repeat(np.arange(len(labels)), np.diff(joint.indptr))
     off = joint.indices != labels[row]
     row, column = row[off], joint.indices[off].astype(np.int64)
-    found = leave_out(sums, labels, (row, column, joint.data[off]), frequency)
+    counts = leave_out(sums, labels, (row, column, joint.data[off]), frequency)
     pairs = Pairs(
         given_label=labels[row],
         other_label=column,
         text=of_labels[labels[row]],
-        joint=found.joint,
-        given=found.given,
-        other=found.other,
-        observed=found.carried / sums.number[row],
+        joint=counts.joint,
+        given=counts.given,
+        other=counts.other,
+        observed=counts.own_sum / sums.num_points[row],
     )
-    links = sums.carried.sum(axis=1) - entries(sums.carried, np.arange(len(labels)), labels)
-    return pairs[found.joint > SEEN], float((links / np.maximum(sums.number, 1)).sum())
+    own_targets = entries_at(sums.frequencies, np.arange(len(labels)), labels)
+    links = (sums.frequencies.sum(axis=1) - own_targets) / np.maximum(sums.num_points, 1)
+    return pairs[counts.joint > SEEN], float(links.sum())

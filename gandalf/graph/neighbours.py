@@ -70,11 +70,11 @@ def find_labels(points: Labelled, query: str) -> list[int]:
     ids = [name.casefold() for name in points.label_ids or ()]
     wanted, phrase = text_key(query), f" {' '.join(split_words(query))} "
     tries: tuple[Iterator[int], ...] = (
-        _where(ids, lambda name: name == query.casefold()),
-        _where(texts, lambda text: text == wanted),
-        _where(words, lambda text: text.startswith(phrase)),
-        _where(words, lambda text: phrase in text),
-        _where(texts, lambda text: wanted in text),
+        _indices_where(ids, lambda name: name == query.casefold()),
+        _indices_where(texts, lambda text: text == wanted),
+        _indices_where(words, lambda text: text.startswith(phrase)),
+        _indices_where(words, lambda text: phrase in text),
+        _indices_where(texts, lambda text: wanted in text),
         iter([int(query)] if query.isdecimal() and int(query) < points.num_labels else []),
     )
     for found in (list(these) for these in tries if wanted):
@@ -98,12 +98,12 @@ def neighbourhood_of_counts(
     row = graph[[label]]
     joint = dict(zip(together.indices.tolist(), together.data.tolist(), strict=True))
     neighbours = [
-        Neighbour(other, _text(points, other), joint.get(other, 0.0), float(frequency[other]), target)
+        Neighbour(other, _text_of(points, other), joint.get(other, 0.0), float(frequency[other]), target)
         for other, target in zip(row.indices.tolist(), row.data.tolist(), strict=True)
         if other != label
     ]
     neighbours.sort(key=lambda one: (-one.target, one.label))
-    return Neighbourhood(label, _text(points, label), float(frequency[label]), tuple(neighbours))
+    return Neighbourhood(label, _text_of(points, label), float(frequency[label]), tuple(neighbours))
 
 
 def typical_labels(points: Labelled, graph: csr_array, number: int = 3) -> list[int]:
@@ -116,9 +116,9 @@ def typical_labels(points: Labelled, graph: csr_array, number: int = 3) -> list[
     return [int(label) for label in order[places]]
 
 
-def _where(values: list[str], fits: Callable[[str], bool]) -> Iterator[int]:
+def _indices_where(values: list[str], fits: Callable[[str], bool]) -> Iterator[int]:
     return (at for at, value in enumerate(values) if fits(value))
 
 
-def _text(points: Labelled, label: int) -> str:
+def _text_of(points: Labelled, label: int) -> str:
     return f"label {label}" if points.label_texts is None else points.label_texts[label]

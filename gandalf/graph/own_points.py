@@ -22,17 +22,17 @@ SEEN = 1e-9  # smaller joint sums count as 0, because sums of soft targets have 
 class OwnSums:
     """Sums of the targets of R labels' own points. Sums over parts of the points add up."""
 
-    number: Ints  # own points of each label; shape: (R,)
-    of_self: Floats  # sum of their targets of the label itself; shape: (R,)
-    carried: csr_array  # sum of their targets; shape: (R, L)
-    with_self: csr_array  # sum of their targets times their target of the label itself; shape: (R, L)
+    num_points: Ints  # own points of each label; shape: (R,)
+    self_frequency: Floats  # sum of their targets of the label itself; shape: (R,)
+    frequencies: csr_array  # sums of their targets of all labels; shape: (R, L)
+    joint: csr_array  # their joint sums of the label itself with all labels; shape: (R, L)
 
     def __add__(self, other: OwnSums) -> OwnSums:
         return OwnSums(
-            self.number + other.number,
-            self.of_self + other.of_self,
-            csr_array(self.carried + other.carried),
-            csr_array(self.with_self + other.with_self),
+            self.num_points + other.num_points,
+            self.self_frequency + other.self_frequency,
+            csr_array(self.frequencies + other.frequencies),
+            csr_array(self.joint + other.joint),
         )
 
 
@@ -43,7 +43,7 @@ class PairCounts:
     joint: Floats
     given: Floats
     other: Floats
-    carried: Floats  # targets of i on the own points of j, summed
+    own_sum: Floats  # sum of the targets of i on the own points of j
 
 
 def own_points(of_points: Ints, of_labels: Ints) -> csr_array:
@@ -69,29 +69,29 @@ def own_sums(own: csr_array, targets: csr_array, labels: Ints) -> OwnSums:
     places = np.arange(own.nnz, dtype=own.indices.dtype)
     holder = np.repeat(np.arange(len(labels)), np.diff(own.indptr))
     # Only own points with the label itself are in its joint counts and its frequency.
-    self_target = entries(mine, places, labels[holder]).astype(mine.dtype)
-    carried, with_self = (
+    self_target = entries_at(mine, places, labels[holder]).astype(mine.dtype)
+    frequencies, joint = (
         csr_array(csr_array((weight, places, own.indptr), shape=(len(labels), own.nnz)) @ mine)
         for weight in (own.data, self_target)
     )
-    of_self = np.asarray(np.bincount(holder, self_target, minlength=len(labels)), dtype=np.float64)
-    return OwnSums(np.diff(own.indptr).astype(np.int64), of_self, carried, with_self)
+    self_frequency = np.asarray(np.bincount(holder, self_target, minlength=len(labels)), dtype=np.float64)
+    return OwnSums(np.diff(own.indptr).astype(np.int64), self_frequency, frequencies, joint)
 
 
 def leave_out(sums: OwnSums, labels: Ints, pairs: tuple[Ints, Ints, Floats], frequency: Floats) -> PairCounts:
     """Count pairs (row, other label, joint) without the own points of `labels`, the rows of `sums`."""
     row, column, joint = pairs
-    of_other = entries(sums.carried, row, column)
+    own_sum = entries_at(sums.frequencies, row, column)
     return PairCounts(
-        joint=joint - entries(sums.with_self, row, column),
-        given=(frequency[labels] - sums.of_self)[row],
-        other=frequency[column] - of_other,
-        carried=of_other,
+        joint=joint - entries_at(sums.joint, row, column),
+        given=(frequency[labels] - sums.self_frequency)[row],
+        other=frequency[column] - own_sum,
+        own_sum=own_sum,
     )
 
 
-def entries(matrix: csr_array, rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer]) -> Floats:
-    """Return the entries of a sparse matrix at the given places."""
+def entries_at(matrix: csr_array, rows: npt.NDArray[np.integer], columns: npt.NDArray[np.integer]) -> Floats:
+    """Return the entries_at of a sparse matrix at the given places."""
     if not len(rows):
         return np.empty(0)  # without places SciPy returns a matrix, not an array
     return np.asarray(csr_matrix(matrix)[rows, columns], dtype=np.float64).ravel()

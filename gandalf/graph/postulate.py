@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 
 from gandalf.data.dataset import Dataset
+from gandalf.data.sentences import counted
 from gandalf.graph.cooccurrence import PairRule, check_threshold
+from gandalf.graph.cooccurrence_summary import CooccurrenceSummary, summarise_cooccurrence
 from gandalf.graph.estimates import KINDS
 from gandalf.graph.estimates.calibrated import MIN_PAIRS, too_few_to_calibrate
 from gandalf.graph.estimates.shrunk import Shrunk, fit_shrunk
 from gandalf.graph.joint_sums import Floats
-from gandalf.graph.kind import Counted
-from gandalf.graph.matched_pairs import Matches, match
-from gandalf.graph.together import Together, shrinkage_words, together
+from gandalf.graph.kind import CountablePoints
+from gandalf.graph.matched_pairs import NO_MATCHES, Matches, match_labels
 
 EDGES = np.linspace(0.0, 1.0, 11)  # of the reliability table
 FLOOR = 1e-3  # the log loss clips estimates to [FLOOR, 1 - FLOOR], because it is infinite at 0 and 1
@@ -32,6 +33,7 @@ FLOOR = 1e-3  # the log loss clips estimates to [FLOOR, 1 - FLOOR], because it i
 # FAILS.
 HOLDS, FAILS = 0.75, 0.4
 SURE = 1.2  # from this value of (mean ratio / mean shrunk estimate), the ratio is called too sure
+HARDLY = 100.0  # from this strength, shrinkage leaves almost nothing of a ratio
 RARELY = 0.01  # if the mean shrunk estimate is below this, the data do not tell whether the postulate holds
 FEW = 0.1  # below this share of kept pairs, label points teach little besides their own label
 
@@ -74,7 +76,7 @@ class Diagnosis:
     reachable: float | None  # share of true links whose labels co-occur elsewhere: an upper bound of recall
     strength: float  # of the shrunk estimate
     strength_fitted_on: int  # pairs of held-out co-occurrences that it was fitted to; 0: a default
-    together: Together  # labels that stand on one point
+    together: CooccurrenceSummary  # labels that stand on one point
     estimates: tuple[EstimateQuality, ...]
     recommended: str
     verdict: str
@@ -89,34 +91,36 @@ def diagnose(points: Dataset, *, delta: float = 0.1, seed: int = 0) -> Diagnosis
     check_threshold(delta)
     points.need_probabilities()
     shrunk = fit_shrunk(points.targets, seed=seed)
-    company = together(points, shrunk, delta, seed)
-    matches, why_not = _matched(points, seed)
-    qualities: tuple[EstimateQuality, ...] = ()
-    if matches is not None and not why_not:
+    summary = summarise_cooccurrence(points, shrunk, delta, seed)
+    matches, why_not = _matches_of(points, seed)
+    if why_not:
+        qualities: tuple[EstimateQuality, ...] = ()
+        recommended = "shrunk" if summary.shrunk else "self"
+        verdict = _verdict_without_matches(why_not, shrunk, summary)
+    else:
         qualities = _qualities(matches, shrunk, delta, seed)
-    recommended = min(qualities, key=lambda q: q.log_loss).name if qualities else _unseen(company)
-    observed = np.empty(0) if matches is None else matches.pairs.observed
-    links = 0.0 if matches is None else matches.links
-    verdict = _verdict(qualities, observed, recommended) if qualities else _unknown(why_not, shrunk, company)
+        recommended = min(qualities, key=lambda each: each.log_loss).name
+        verdict = _verdict(qualities, matches.pairs.observed, recommended)
+    observed = matches.pairs.observed
     return Diagnosis(
         labels=points.num_labels,
-        matched_labels=0 if matches is None else matches.labels,
-        matched_texts=0 if matches is None else matches.texts,
-        texts_of_several_points=0 if matches is None else matches.several_points,
-        labels_that_share_a_text=0 if matches is None else matches.shared_texts,
+        matched_labels=matches.labels,
+        matched_texts=matches.texts,
+        texts_of_several_points=matches.several_points,
+        labels_that_share_a_text=matches.shared_texts,
         pairs=len(observed),
         mean_observed=float(observed.mean()) if len(observed) else None,
-        reachable=float(observed.sum() / links) if links else None,
+        reachable=float(observed.sum() / matches.links) if matches.links else None,
         strength=shrunk.strength,
         strength_fitted_on=shrunk.fitted_on,
-        together=company,
+        together=summary,
         estimates=qualities,
         recommended=recommended,
         verdict=verdict,
     )
 
 
-def recommended_targets(points: Counted, *, delta: float = 0.1, seed: int = 0) -> tuple[str, str]:
+def recommended_targets(points: CountablePoints, *, delta: float = 0.1, seed: int = 0) -> tuple[str, str]:
     """Return the kind of targets that `diagnose` recommends, and the reason; points may be on a cluster."""
     check_threshold(delta)
     shrunk = points.shrunk(seed)
@@ -131,26 +135,21 @@ def recommended_targets(points: Counted, *, delta: float = 0.1, seed: int = 0) -
 
 def _qualities(matches: Matches, shrunk: Shrunk, delta: float, seed: int) -> tuple[EstimateQuality, ...]:
     return tuple(
-        quality(name, kind.score_pairs(matches.pairs, shrunk, seed), matches, delta)
+        measure_estimate(name, kind.score_pairs(matches.pairs, shrunk, seed), matches, delta)
         for name, kind in KINDS.items()
         if kind.score_pairs is not None
     )
 
 
-def _matched(points: Dataset, seed: int) -> tuple[Matches | None, str]:
+def _matches_of(points: Dataset, seed: int) -> tuple[Matches, str]:
     """Return labels matched to points, and the reason why a calibration cannot be fitted, or ""."""
     if points.texts is None or points.label_texts is None:
-        return None, "the data set has no texts to match labels with points"
-    matches = match(points, seed=seed)
+        return NO_MATCHES, "the data set has no texts to match labels with points"
+    matches = match_labels(points, seed=seed)
     return matches, too_few_to_calibrate(matches)
 
 
-def _unseen(company: Together) -> str:
-    """Return the targets to use without observed ones: shrunk if they hold other labels, else self."""
-    return "shrunk" if company.shrunk else "self"
-
-
-def quality(name: str, score: Floats, matches: Matches, delta: float) -> EstimateQuality:
+def measure_estimate(name: str, score: Floats, matches: Matches, delta: float) -> EstimateQuality:
     """Measure losses, reliability and recall of one estimate's scores of the matched pairs."""
     observed = matches.pairs.observed
     return EstimateQuality(
@@ -185,19 +184,30 @@ def reliability(score: Floats, observed: Floats) -> tuple[ReliabilityRow, ...]:
     return tuple(rows)
 
 
-def _unknown(why_not: str, shrunk: Shrunk, company: Together) -> str:
+def _verdict_without_matches(why_not: str, shrunk: Shrunk, summary: CooccurrenceSummary) -> str:
     """Return the verdict for data on which the postulate cannot be observed."""
-    words = [f"Whether the postulate holds cannot be observed: {why_not}.", company.words]
-    if not company.shrunk:
+    words = [f"Whether the postulate holds cannot be observed: {why_not}.", summary.sentences]
+    if not summary.shrunk:
         return " ".join([*words, "Use self targets."])
     if shrunk.fitted_on:
-        words.append(shrinkage_words(shrunk, MIN_PAIRS))
+        words.append(_shrinkage_sentences(shrunk))
     else:
         words.append(
             f"No label of a pair has a second point, so the strength of shrinkage, {shrunk.strength:g}, is a "
             "default."
         )
     return " ".join([*words, "Use shrunk targets."])
+
+
+def _shrinkage_sentences(shrunk: Shrunk) -> str:
+    """Return sentences about the fitted strength of shrinkage."""
+    words = [f"Shrinkage by {shrunk.strength:g} predicts held-out co-occurrences best"]
+    words.append(f" ({counted(shrunk.fitted_on, 'pair')} of labels).")
+    if shrunk.fitted_on < MIN_PAIRS:
+        words.append(" So few pairs say little; take it as a guess.")
+    if shrunk.strength >= HARDLY:
+        words.append(" So strong a shrinkage means that labels seen together hardly ever were again.")
+    return "".join(words)
 
 
 def _verdict(qualities: tuple[EstimateQuality, ...], observed: Floats, recommended: str) -> str:
@@ -208,7 +218,7 @@ def _verdict(qualities: tuple[EstimateQuality, ...], observed: Floats, recommend
     holds, sure = seen / max(shrunk, 1e-12), ratio / max(shrunk, 1e-12)
     words = [
         "Where a label's text is a training text, the labels that occur with that label elsewhere were there "
-        f"{_chance(seen)}; held-out co-occurrences alone promise {_number(shrunk) if shrunk else 'nothing'}."
+        f"{_chance(seen)}; held-out co-occurrences alone promise {_rounded(shrunk) if shrunk else 'nothing'}."
     ]
     if max(seen, shrunk) < RARELY:
         words.append("Labels that occur together hardly ever do so again: there is no postulate to speak of.")
@@ -220,7 +230,7 @@ def _verdict(qualities: tuple[EstimateQuality, ...], observed: Floats, recommend
         words.append("So the postulate does not hold here: a label's text says other things than the label.")
     if sure >= SURE:
         words.append(
-            f"The paper's ratio, {_number(ratio)}, is too sure of rare labels, by a factor of {sure:.1f}."
+            f"The paper's ratio, {_rounded(ratio)}, is too sure of rare labels, by a factor of {sure:.1f}."
         )
     words.append(f"Use {recommended} targets: they come closest on held-out texts.")
     if best.kept < FEW:
@@ -232,9 +242,9 @@ def _verdict(qualities: tuple[EstimateQuality, ...], observed: Floats, recommend
 
 
 def _chance(share: float) -> str:
-    return f"with probability {_number(share)}" if share else "not once"
+    return f"with probability {_rounded(share)}" if share else "not once"
 
 
-def _number(share: float) -> str:
+def _rounded(share: float) -> str:
     """Return the number with two decimals, or with its first digit that is not 0."""
     return f"{share:.2f}" if share >= 0.1 or not share else f"{share:.1g}"

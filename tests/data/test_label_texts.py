@@ -21,7 +21,7 @@ from gandalf.data.holdout import holdout
 from gandalf.data.load import load
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, label_graph
-from gandalf.graph.matched_pairs import match
+from gandalf.graph.matched_pairs import match_labels
 from gandalf.recipe import Targets, Text
 from gandalf.runs.prepare import epoch_steps, fit_tokens, with_label_points
 from gandalf.systems import recipe
@@ -115,8 +115,8 @@ def test_a_point_with_any_text_of_a_label_is_matched_to_it(matrix, seed):
         (label, *more) = labels
         if not more and names.count(names[label]) == 1:
             meant[text] = names[label]
-    found = match(Dataset(matrix, chosen, names, other_label_texts=others))
-    renamed = match(Dataset(matrix, [meant.get(text, text) for text in chosen], names))
+    found = match_labels(Dataset(matrix, chosen, names, other_label_texts=others))
+    renamed = match_labels(Dataset(matrix, [meant.get(text, text) for text in chosen], names))
     np.testing.assert_array_equal(found.own.toarray(), renamed.own.toarray())
     assert (found.labels, found.texts, len(found.pairs)) == (
         renamed.labels,

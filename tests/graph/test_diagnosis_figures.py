@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from gandalf.data.dataset import Dataset
 from gandalf.graph.estimates import calibrated
 from gandalf.graph.label_graph import GraphOptions, label_graph
-from gandalf.graph.matched_pairs import match
+from gandalf.graph.matched_pairs import match_labels
 from gandalf.graph.postulate import diagnose
 
 LABELS, MATCHED = 66, 60  # labels 0 and 1 share a text: 59 texts are matched
@@ -109,7 +109,7 @@ class Spy:
 
     def folds(self, points):
         """Fold of each pair: the number of the one fit that it had no part in."""
-        pairs = match(points).pairs
+        pairs = match_labels(points).pairs
         every = list(zip(pairs.given_label.tolist(), pairs.other_label.tolist(), strict=True))
         absent = {pair: [at for at, seen in enumerate(self.given) if pair not in seen] for pair in every}
         assert all(len(folds) == 1 for folds in absent.values())
@@ -137,7 +137,7 @@ def test_a_calibrated_score_comes_from_a_fit_that_never_saw_the_text(points, mon
     scored = {round(row.estimate * 10 - 0.5): row.pairs for row in calibrated.reliability}
     assert scored == {fold: sum(at == fold for at in fold_of.values()) for fold in range(5)}
     observed = {fold: [] for fold in range(5)}
-    pairs = match(points).pairs
+    pairs = match_labels(points).pairs
     for j, i, seen in zip(pairs.given_label, pairs.other_label, pairs.observed, strict=True):
         observed[fold_of[j, i]].append(seen)
     for row in calibrated.reliability:
@@ -151,7 +151,7 @@ def test_the_seed_draws_the_folds(points, monkeypatch):
 
 
 def test_matched_labels_are_sampled_by_seed_where_there_are_too_many(points):
-    few = [match(points, seed=seed, most_pairs=600).pairs.given_label for seed in (1, 1, 2)]
+    few = [match_labels(points, seed=seed, most_pairs=600).pairs.given_label for seed in (1, 1, 2)]
     np.testing.assert_array_equal(few[0], few[1])
     assert set(few[0].tolist()) != set(few[2].tolist())
     assert 0 < len(set(few[0].tolist())) < MATCHED

@@ -10,13 +10,13 @@ from scipy.sparse import csr_array
 from strategies import targets
 
 from gandalf.data.dataset import Dataset
+from gandalf.graph.cooccurrence_summary import summarise_cooccurrence
 from gandalf.graph.estimates.calibrated import fit_calibrated
 from gandalf.graph.estimates.shrunk import Shrunk
-from gandalf.graph.kind import InMemory
+from gandalf.graph.kind import PointsInMemory
 from gandalf.graph.label_graph import GraphOptions, label_graph
-from gandalf.graph.matched_pairs import match
-from gandalf.graph.postulate import _number, diagnose, log_loss, recommended_targets, reliability
-from gandalf.graph.together import together
+from gandalf.graph.matched_pairs import match_labels
+from gandalf.graph.postulate import _rounded, diagnose, log_loss, recommended_targets, reliability
 
 WORDS = st.sampled_from(["red", "Red ", "blue", "green", ""])
 
@@ -41,7 +41,7 @@ def test_pairs_leave_the_matched_points_out_of_the_counts(matrix, data):
     """Holds where several labels share a text, several points match one label, and texts are empty."""
     texts = [data.draw(WORDS) for _ in range(matrix.shape[0])]
     label_texts = [data.draw(WORDS) for _ in range(matrix.shape[1])]
-    pairs = match(Dataset(matrix, texts, label_texts)).pairs
+    pairs = match_labels(Dataset(matrix, texts, label_texts)).pairs
     columns = (pairs.joint, pairs.given, pairs.other, pairs.observed)
     actual = {
         (int(j), int(i)): tuple(float(c[at]) for c in columns)
@@ -56,7 +56,7 @@ def test_pairs_leave_the_matched_points_out_of_the_counts(matrix, data):
 def test_labels_that_share_a_text_are_matched_to_the_same_points():
     y = csr_array(np.array([[1, 0, 1], [0, 1, 1], [1, 1, 0]], dtype=np.float32))
     points = Dataset(y, ["bank", "Bank", "river"], ["bank", "bank", "water"])
-    found = match(points)
+    found = match_labels(points)
     assert (found.labels, found.texts, found.several_points, found.shared_texts) == (2, 1, 1, 2)
     # Both see the mean of the two points: water 1.0, each other 0.5.
     seen = dict(
@@ -90,7 +90,7 @@ def items(points, labels, holds, seed):
 
 def test_calibrated_finds_the_true_probability_and_ratio_does_not():
     points = items(2000, 240, holds=0.4, seed=0)
-    pairs = match(points).pairs
+    pairs = match_labels(points).pairs
     fitted = fit_calibrated(pairs).score(pairs.joint, pairs.given, pairs.other)
     assert fitted.mean() == pytest.approx(pairs.observed.mean(), abs=0.01)
     assert log_loss(fitted, pairs.observed) < log_loss(pairs.joint / pairs.given, pairs.observed)
@@ -101,7 +101,7 @@ def test_the_calibrated_graph_leaves_each_labels_own_points_out():
     points = items(900, 120, holds=0.5, seed=4)
     strange = [text if j % 3 else f"never seen {j}" for j, text in enumerate(points.label_texts)]
     points = Dataset(points.targets, points.texts, strange)
-    found = match(points)
+    found = match_labels(points)
     estimate = fit_calibrated(found.pairs)
     graph = label_graph(points, GraphOptions("calibrated", delta=0.05)).matrix.toarray()
     y = points.targets.toarray().astype(float)
@@ -120,7 +120,7 @@ def test_the_calibrated_graph_leaves_each_labels_own_points_out():
 
 
 def test_calibrated_scores_stay_probabilities_far_outside_what_was_fitted():
-    pairs = match(items(600, 80, holds=0.5, seed=1)).pairs
+    pairs = match_labels(items(600, 80, holds=0.5, seed=1)).pairs
     estimate = fit_calibrated(pairs)
     joint = np.array([1.0, 1.0, 1e5, 1e-3, 5e5])
     score = estimate.score(joint, np.array([1.0, 1e6, 1e5, 1.0, 1e6]), np.array([1e6, 1.0, 1e6, 1.0, 5e5]))
@@ -163,14 +163,14 @@ def test_labels_that_never_stand_together_get_self_targets():
     assert found.recommended == "self" and found.verdict.endswith("Use self targets.")
     assert "No two labels stand on one point" in found.verdict
     assert "shrunk" not in found.verdict and "0.00" not in found.verdict
-    assert recommended_targets(InMemory(alone()))[0] == "self"
+    assert recommended_targets(PointsInMemory(alone()))[0] == "self"
 
 
 @given(targets(max_points=8, max_labels=5, graded=True))
 def test_company_is_what_nested_loops_count(matrix):
     y = matrix.toarray().astype(float)
     strength, delta = 0.7, 0.2
-    found = together(Dataset(matrix), Shrunk(strength), delta)
+    found = summarise_cooccurrence(Dataset(matrix), Shrunk(strength), delta)
     used = [j for j in range(y.shape[1]) if y[:, j].any()]
     pairs = [(j, i) for j in used for i in used if i != j and ((y[:, i] > 0) & (y[:, j] > 0)).any()]
     joint = {(j, i): float(y[:, i] @ y[:, j]) for j, i in pairs}
@@ -190,11 +190,11 @@ def test_what_augment_uses_is_what_the_diagnosis_recommends(holds):
     points = items(1500, 120, holds, seed=5)
     strangers = Dataset(points.targets, points.texts, [f"advert {j}" for j in range(120)])
     for each in (points, strangers):
-        assert recommended_targets(InMemory(each))[0] == diagnose(each).recommended
+        assert recommended_targets(PointsInMemory(each))[0] == diagnose(each).recommended
 
 
 def test_a_small_share_is_never_told_as_nought():
-    assert [_number(share) for share in (0.43, 0.1, 0.034, 0.0004)] == ["0.43", "0.10", "0.03", "0.0004"]
+    assert [_rounded(share) for share in (0.43, 0.1, 0.034, 0.0004)] == ["0.43", "0.10", "0.03", "0.0004"]
 
 
 def test_reliability_bins_are_open_below_and_closed_above():
@@ -214,5 +214,5 @@ def test_graded_pairs_seen_on_own_points_alone_leave_no_rest():
     rng = np.random.default_rng(0)
     points, labels = 40, 6
     matrix = csr_array(rng.uniform(0.1, 1, (points, labels)).astype(np.float32))
-    found = match(Dataset(matrix, ["of a"] * points, ["of a", *"bcdef"]))
+    found = match_labels(Dataset(matrix, ["of a"] * points, ["of a", *"bcdef"]))
     assert found.labels == 1 and len(found.pairs) == 0

@@ -14,7 +14,13 @@ import gandalf
 from gandalf.augment.label_points import augment
 from gandalf.errors import DataError
 from gandalf.graph.estimates import teacher
-from gandalf.graph.estimates.teacher import LEVER, TeacherOptions, mixed_targets, nearest, teacher_targets
+from gandalf.graph.estimates.teacher import (
+    LEVER,
+    TeacherOptions,
+    mix_targets,
+    nearest_vectors,
+    teacher_targets,
+)
 
 
 def made_up(labels, dim=3, seed=0):
@@ -87,7 +93,7 @@ def test_nearest_do_not_depend_on_the_blocks(monkeypatch, rows, columns, k):
     expected = np.argsort(-loop_cosines(vectors), axis=1, kind="stable")[:, :k]
     monkeypatch.setattr(teacher, "ROWS", rows)
     monkeypatch.setattr(teacher, "COLUMNS", columns)
-    ids, cosines = nearest(vectors, k)
+    ids, cosines = nearest_vectors(vectors, k)
     assert ids.tolist() == expected.tolist()
     np.testing.assert_allclose(cosines, np.take_along_axis(loop_cosines(vectors), ids, 1), atol=1e-6)
     assert cosines.dtype == np.float32
@@ -98,16 +104,16 @@ def test_of_equally_near_labels_the_smaller_are_taken(monkeypatch, rows, columns
     monkeypatch.setattr(teacher, "ROWS", rows)
     monkeypatch.setattr(teacher, "COLUMNS", columns)
     vectors = np.eye(2, dtype=np.float32)[[0, 1, 0, 1, 0, 0, 1, 0]]  # products without rounding
-    ids, cosines = nearest(vectors, 3)
+    ids, cosines = nearest_vectors(vectors, 3)
     assert ids[0].tolist() == [2, 4, 5] and ids[5].tolist() == [0, 2, 4]
     assert ids[1].tolist() == [3, 6, 0] and ids[6].tolist() == [1, 3, 0]
     assert cosines[1].tolist() == [1, 1, 0]
 
 
 def test_fewer_labels_than_neighbours_and_a_single_one():
-    ids, cosines = nearest(made_up(3), 5)
+    ids, cosines = nearest_vectors(made_up(3), 5)
     assert (ids[:, :2] >= 0).all() and (ids[:, 2:] == -1).all() and (cosines[:, 2:] == -np.inf).all()
-    assert nearest(made_up(1), 4)[0].tolist() == [[-1] * 4]
+    assert nearest_vectors(made_up(1), 4)[0].tolist() == [[-1] * 4]
     assert teacher_targets(made_up(1), identity(1)).toarray().tolist() == [[1]]
     assert teacher_targets(np.empty((0, 3)), csr_array((0, 0), dtype=np.float32)).shape == (0, 0)
 
@@ -129,9 +135,9 @@ def test_labels_with_one_text_share_half_a_target_and_a_hard_one_adds_the_rest()
 def test_neighbours_may_be_found_elsewhere():
     """Whoever looks them up may find the label itself too; its own target stays 1."""
     ids, cosines = np.array([[1, 0], [0, 1]]), np.array([[0.9, 1], [0.9, 1]], dtype=np.float32)
-    found, half = mixed_targets((ids, cosines), identity(2)).toarray(), 0.5 * math.exp(-1.5)
+    found, half = mix_targets((ids, cosines), identity(2)).toarray(), 0.5 * math.exp(-1.5)
     np.testing.assert_allclose(found, [[1, half], [half, 1]], rtol=1e-5)
-    beyond = mixed_targets((ids, cosines + np.float32(0.2)), identity(2)).toarray()
+    beyond = mix_targets((ids, cosines + np.float32(0.2)), identity(2)).toarray()
     assert beyond.tolist() == [[1, 0.5], [0.5, 1]]
 
 
@@ -206,5 +212,5 @@ def test_the_targets_are_label_points_of_real_data():
     units = words / np.maximum(np.linalg.norm(words, axis=1, keepdims=True), 1e-12)
     cosines = units[sample] @ units.T
     cosines[np.arange(len(sample)), sample] = -np.inf
-    found = nearest(words, 5)[1][sample]
+    found = nearest_vectors(words, 5)[1][sample]
     np.testing.assert_allclose(found, -np.sort(-cosines, axis=1)[:, :5], atol=1e-5)

@@ -15,16 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, logit
 
 from gandalf.data.sentences import counted
+from gandalf.graph.cooccurrence import Estimate
 from gandalf.graph.estimates.shrunk import Shrunk, build_shrunk
 from gandalf.graph.joint_sums import Floats
-from gandalf.graph.kind import Counted, LabelGraph, TargetKind, build_from_sums, score_pairs
+from gandalf.graph.kind import CountablePoints, LabelGraph, TargetKind, build_from_sums, score_pairs
 from gandalf.graph.matched_pairs import Matches, Pairs
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ MIN_TEXTS, MIN_PAIRS = 50, 500
 
 COUNT_CAP = 6  # joint counts of this value or more share a cell
 FREQUENCY_EDGES = np.array([1.5, 2.5, 4.5, 8.5, 16.5, 64.5])
+LEVELS = len(FREQUENCY_EDGES) + 1
 DECILES = 10  # cells of the ratio
+CELLS = COUNT_CAP * LEVELS * LEVELS * DECILES
 RIDGE = 1.0  # on standardised coefficients
 PIECE = 1 << 16  # pairs scored at once, so that intermediate values stay in the cache
 CELL_PRIOR = 10.0  # evidence (sum of p (1 - p)) that halves the pull of the surface
@@ -43,32 +46,26 @@ FOLDS = 5  # folds of texts in the diagnosis
 
 
 @dataclass(frozen=True)
-class Calibrated:
+class Calibrated(Estimate):
     """Logistic surface over the counts of a pair, with a shrunken correction for each cell."""
 
     offset: float
     slopes: Floats  # of the surface, one for each feature; shape: (F,)
     corrections: Floats  # added to the logit; shape: (cells,)
-    unit_diagonal: ClassVar[bool] = True
-    below_ratio: ClassVar[bool] = False
 
     def score(self, joint: Floats, given: Floats, other: Floats) -> Floats:
         """Return the expected target of each pair on a point whose text is the input label's."""
         score = np.empty(len(joint))
         for start in range(0, len(joint), PIECE):
             piece = slice(start, start + PIECE)
-            score[piece] = self._piece(joint[piece], given[piece], other[piece])
+            score[piece] = self._score_piece(joint[piece], given[piece], other[piece])
         return score
 
-    def _piece(self, joint: Floats, given: Floats, other: Floats) -> Floats:
+    def _score_piece(self, joint: Floats, given: Floats, other: Floats) -> Floats:
         logits = self.offset + self.corrections[_cells(joint, given, other)]
         for slope, feature in zip(self.slopes, _features(joint, given, other), strict=True):
             logits += slope * feature
         return np.asarray(expit(logits), dtype=np.float64)
-
-    def target(self, score: Floats) -> Floats:
-        """Return the score itself."""
-        return score
 
 
 def fit_calibrated(pairs: Pairs) -> Calibrated:
@@ -79,11 +76,11 @@ def fit_calibrated(pairs: Pairs) -> Calibrated:
     weights = _logistic(np.column_stack([np.ones(len(features)), features]), pairs.observed)
     slopes = weights[1:] / spread
     offset = float(weights[0] - slopes @ mean)
-    surface = Calibrated(offset, slopes, np.zeros(_cell_count()))
+    surface = Calibrated(offset, slopes, np.zeros(CELLS))
     expected = surface.score(pairs.joint, pairs.given, pairs.other)
     cells = _cells(pairs.joint, pairs.given, pairs.other)
-    slope = np.bincount(cells, pairs.observed - expected, minlength=_cell_count())
-    curvature = np.bincount(cells, expected * (1 - expected), minlength=_cell_count())
+    slope = np.bincount(cells, pairs.observed - expected, minlength=CELLS)
+    curvature = np.bincount(cells, expected * (1 - expected), minlength=CELLS)
     return Calibrated(offset, slopes, slope / (curvature + CELL_PRIOR))
 
 
@@ -117,17 +114,11 @@ def _logistic(design: Floats, observed: Floats) -> Floats:
     return np.asarray(minimize(loss, start, jac=True, hess=curvature, method="trust-exact").x)
 
 
-def _cell_count() -> int:
-    levels = len(FREQUENCY_EDGES) + 1
-    return COUNT_CAP * levels * levels * DECILES
-
-
 def _cells(joint: Floats, given: Floats, other: Floats) -> npt.NDArray[np.int64]:
     """Return the cell of each pair: capped joint count x frequencies of j and i x decile of the ratio."""
     count = np.clip(joint, 1, COUNT_CAP).astype(np.int64) - 1
-    levels = len(FREQUENCY_EDGES) + 1
-    place = count * levels + np.searchsorted(FREQUENCY_EDGES, given)
-    place = place * levels + np.searchsorted(FREQUENCY_EDGES, other)
+    place = count * LEVELS + np.searchsorted(FREQUENCY_EDGES, given)
+    place = place * LEVELS + np.searchsorted(FREQUENCY_EDGES, other)
     decile = np.minimum(joint / given * DECILES, DECILES - 1).astype(np.int64)
     return np.asarray(place * DECILES + decile, dtype=np.int64)
 
@@ -146,7 +137,7 @@ def too_few_to_calibrate(matches: Matches) -> str:
     return ""
 
 
-def _build(points: Counted, options: GraphOptions) -> LabelGraph:
+def _build(points: CountablePoints, options: GraphOptions) -> LabelGraph:
     if not points.has_texts:
         return _fall_back(points, options, "the data set has no texts to match labels with points")
     matches = points.matches(options.seed)
@@ -159,7 +150,7 @@ def _build(points: Counted, options: GraphOptions) -> LabelGraph:
     return build_from_sums("calibrated", estimate, points, options, details, matches)
 
 
-def _fall_back(points: Counted, options: GraphOptions, why: str) -> LabelGraph:
+def _fall_back(points: CountablePoints, options: GraphOptions, why: str) -> LabelGraph:
     graph = build_shrunk(points, options)
     return replace(graph, details={**graph.details, "fallback": f"shrunk instead of calibrated: {why}"})
 

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy.special import expit
 
+from gandalf.graph.cooccurrence import Estimate
 from gandalf.graph.joint_sums import Floats
-from gandalf.graph.kind import Counted, LabelGraph, TargetKind, build_from_sums
+from gandalf.graph.kind import CountablePoints, LabelGraph, TargetKind, build_from_sums
 
 if TYPE_CHECKING:
     from gandalf.graph.label_graph import GraphOptions
 
 
 @dataclass(frozen=True)
-class Glas:
+class Glas(Estimate):
     """Sigmoid of S; the threshold is compared with S.
 
     sigmoid(0) is 0.5, and pairs that do not co-occur must not get this value, so the threshold is applied
@@ -24,7 +25,6 @@ class Glas:
     """
 
     unit_diagonal: ClassVar[bool] = False
-    below_ratio: ClassVar[bool] = False
 
     def score(self, joint: Floats, given: Floats, other: Floats) -> Floats:
         """Return S, symmetric in the two labels."""
@@ -35,7 +35,7 @@ class Glas:
         return np.asarray(expit(score), dtype=np.float64)
 
 
-def _build(points: Counted, options: GraphOptions) -> LabelGraph:
+def _build(points: CountablePoints, options: GraphOptions) -> LabelGraph:
     return build_from_sums("glas", Glas(), points, options)
 
 

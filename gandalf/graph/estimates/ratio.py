@@ -5,30 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from gandalf.graph.cooccurrence import Estimate
 from gandalf.graph.joint_sums import Floats
-from gandalf.graph.kind import Counted, LabelGraph, TargetKind, build_from_sums, score_pairs
+from gandalf.graph.kind import CountablePoints, LabelGraph, TargetKind, build_from_sums, score_pairs
 
 if TYPE_CHECKING:
     from gandalf.graph.label_graph import GraphOptions
 
 
 @dataclass(frozen=True)
-class Ratio:
+class Ratio(Estimate):
     """G_ij / G_jj, normalised by the label whose text is the input."""
 
-    unit_diagonal: ClassVar[bool] = True
     below_ratio: ClassVar[bool] = True
 
     def score(self, joint: Floats, given: Floats, other: Floats) -> Floats:
         """Return the share of the input label's points that also have the other label."""
         return joint / given
 
-    def target(self, score: Floats) -> Floats:
-        """Return the score itself."""
-        return score
 
-
-def _build(points: Counted, options: GraphOptions) -> LabelGraph:
+def _build(points: CountablePoints, options: GraphOptions) -> LabelGraph:
     return build_from_sums("ratio", Ratio(), points, options)
 
 

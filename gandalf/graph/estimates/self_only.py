@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.sparse import csr_array, eye_array
 
-from gandalf.graph.kind import Counted, LabelGraph, TargetKind
+from gandalf.graph.kind import CountablePoints, LabelGraph, TargetKind
 
 if TYPE_CHECKING:
     from gandalf.graph.label_graph import GraphOptions
@@ -18,7 +18,7 @@ def identity(labels: int) -> csr_array:
     return csr_array(eye_array(labels, dtype=np.float32, format="csr"))
 
 
-def _build(points: Counted, options: GraphOptions) -> LabelGraph:
+def _build(points: CountablePoints, options: GraphOptions) -> LabelGraph:
     return LabelGraph(identity(points.num_labels), "self")
 
 

@@ -18,9 +18,9 @@ from scipy.sparse import csr_array
 
 from gandalf.data.sparse_rows import cooccurrence_costs
 from gandalf.errors import DataError
-from gandalf.graph.cooccurrence import counts_together, frequencies, sample_by_pairs
+from gandalf.graph.cooccurrence import Estimate, counts_together, frequencies, sample_by_pairs
 from gandalf.graph.joint_sums import Floats
-from gandalf.graph.kind import Counted, LabelGraph, TargetKind, build_from_sums, score_pairs
+from gandalf.graph.kind import CountablePoints, LabelGraph, TargetKind, build_from_sums, score_pairs
 
 if TYPE_CHECKING:
     from gandalf.graph.label_graph import GraphOptions
@@ -30,7 +30,7 @@ RANGE = (1e-2, 1e3)  # lowest and highest strength of the fit
 
 
 @dataclass(frozen=True)
-class Shrunk:
+class Shrunk(Estimate):
     """The ratio as if the input label had `strength` more points, with no other label on them.
 
     So a label with one point no longer gives a target of 1 to all labels on that point.
@@ -38,7 +38,6 @@ class Shrunk:
 
     strength: float = 1.0
     fitted_on: int = 0  # pairs in the fit of the strength; 0: the strength is given or a default
-    unit_diagonal: ClassVar[bool] = True
     below_ratio: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -49,10 +48,6 @@ class Shrunk:
     def score(self, joint: Floats, given: Floats, other: Floats) -> Floats:
         """Return the shrunk ratio."""
         return joint / (given + self.strength)
-
-    def target(self, score: Floats) -> Floats:
-        """Return the score itself."""
-        return score
 
 
 def fit_shrunk(targets: csr_array, *, seed: int = 0) -> Shrunk:
@@ -69,9 +64,9 @@ def labels_to_fit(costs: npt.NDArray[np.int64], frequency: Floats, seed: int) ->
     return sample_by_pairs(costs, np.flatnonzero(frequency > 1), np.random.default_rng(seed), MAX_PAIRS)
 
 
-def fit_strength(together: csr_array, labels: npt.NDArray[np.int64], frequency: Floats) -> Shrunk:
+def fit_strength(joint_sums: csr_array, labels: npt.NDArray[np.int64], frequency: Floats) -> Shrunk:
     """Fit the strength to the joint counts of `labels` (rows) with all labels."""
-    joint, given, weight = _pair_table(together, labels, frequency)
+    joint, given, weight = _distinct_pairs(joint_sums, labels, frequency)
     if not len(joint):
         return Shrunk()  # no label has two points, so no point can be left out
     from scipy.optimize import minimize_scalar  # the import takes a fifth of a second
@@ -99,20 +94,20 @@ def leave_one_out_loss(strength: float, joint: Floats, given: Floats, weight: Fl
     return -float(on.sum() + off.sum())
 
 
-def _pair_table(
-    together: csr_array, labels: npt.NDArray[np.int64], frequency: Floats
+def _distinct_pairs(
+    joint_sums: csr_array, labels: npt.NDArray[np.int64], frequency: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Return the distinct (joint, given) of the labels' pairs, and how many pairs have each."""
-    row = np.repeat(labels, np.diff(together.indptr))
-    off = together.indices != row
-    pairs = np.stack([together.data[off], frequency[row[off]]], axis=1)
+    row = np.repeat(labels, np.diff(joint_sums.indptr))
+    off = joint_sums.indices != row
+    pairs = np.stack([joint_sums.data[off], frequency[row[off]]], axis=1)
     if not len(pairs):
         return np.empty(0), np.empty(0), np.empty(0)
     distinct, weight = np.unique(pairs, axis=0, return_counts=True)
     return distinct[:, 0], distinct[:, 1], weight.astype(np.float64)
 
 
-def build_shrunk(points: Counted, options: GraphOptions) -> LabelGraph:
+def build_shrunk(points: CountablePoints, options: GraphOptions) -> LabelGraph:
     """Build the graph with the given strength, or a fitted one."""
     if options.strength is not None:
         given = Shrunk(options.strength)

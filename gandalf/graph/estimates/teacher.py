@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 from gandalf.errors import DataError
 from gandalf.graph.cooccurrence import check_threshold, largest_entries
 from gandalf.graph.estimates.self_only import identity
-from gandalf.graph.kind import InMemory, LabelGraph, TargetKind
+from gandalf.graph.kind import LabelGraph, PointsInMemory, TargetKind
 from gandalf.progress import track
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ def teacher_targets(
     the identity or `ratio`. Off the diagonal a target is soft * exp(temperature (cosine - 1)) for one of the
     label's nearest, else 0, plus (1 - soft) * hard. The diagonal is 1.
     """
-    return mixed_targets(nearest(vectors, options.neighbours), hard, options)
+    return mix_targets(nearest_vectors(vectors, options.neighbours), hard, options)
 
 
-def mixed_targets(near: tuple[Ints, Floats], hard: csr_array, options: TeacherOptions = LEVER) -> csr_array:
+def mix_targets(near: tuple[Ints, Floats], hard: csr_array, options: TeacherOptions = LEVER) -> csr_array:
     """Like `teacher_targets`, but with given ids and cosines of the nearest labels, which a GPU may have
     found."""
     ids, cosines = near  # shape of both: (L, k)
@@ -84,10 +84,10 @@ def mixed_targets(near: tuple[Ints, Floats], hard: csr_array, options: TeacherOp
     cosine = np.minimum(cosines[row, place].astype(np.float64), 1.0)  # rounding may exceed 1
     value = np.exp(options.temperature * (cosine - 1))
     soft = csr_array((value, (row, ids[row, place])), shape=hard.shape)
-    return _apply_threshold(options.soft * soft + (1 - options.soft) * hard.astype(np.float64), options.delta)
+    return _keep_above(options.soft * soft + (1 - options.soft) * hard.astype(np.float64), options.delta)
 
 
-def nearest(vectors: npt.NDArray[np.floating[Any]], k: int) -> tuple[Ints, Floats]:
+def nearest_vectors(vectors: npt.NDArray[np.floating[Any]], k: int) -> tuple[Ints, Floats]:
     """Return ids and cosines of the k nearest other vectors of each vector, nearest first.
 
     If cosines are equal, the smaller id comes first. The search is exact up to float32 rounding. With fewer
@@ -103,17 +103,17 @@ def nearest(vectors: npt.NDArray[np.floating[Any]], k: int) -> tuple[Ints, Float
     if width > 0:
         for start in track(range(0, len(units), ROWS), "nearest labels"):
             rows = slice(start, start + ROWS)
-            ids[rows, :width], cosines[rows, :width] = _nearest_of(units, start, width)
+            ids[rows, :width], cosines[rows, :width] = _nearest_of_rows(units, start, width)
     return ids, cosines
 
 
-def _nearest_of(units: Floats, start: int, k: int) -> tuple[Ints, Floats]:
+def _nearest_of_rows(units: Floats, start: int, k: int) -> tuple[Ints, Floats]:
     """Return the k nearest other vectors of consecutive vectors from `start` on."""  # shape of both: (R, k)
     count = min(ROWS, len(units) - start)
     row, column = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     score = np.empty(0, dtype=np.float32)  # scores of the best so far, by row and column
     least = np.full(count, -np.inf, dtype=np.float32)  # score of the k-th best of each row
-    for first, cosines in _blocks(units, start, count):
+    for first, cosines in _cosine_blocks(units, start, count):
         if first == 0 and k <= cosines.shape[1]:
             least = np.nextafter(np.partition(cosines, -k, axis=1)[:, -k], np.float32(-np.inf))
         # A later vector with the same cosine has a larger id, so it cannot win.
@@ -133,7 +133,7 @@ def _nearest_of(units: Floats, start: int, k: int) -> tuple[Ints, Floats]:
     return column[order].reshape(count, k), score[order].reshape(count, k)
 
 
-def _blocks(units: Floats, start: int, count: int) -> Iterator[tuple[int, Floats]]:
+def _cosine_blocks(units: Floats, start: int, count: int) -> Iterator[tuple[int, Floats]]:
     """Yield the first column and the cosines of each block; the cosine of a vector with itself is -inf."""
     rows = units[start : start + count]
     for first in range(0, len(units), COLUMNS):
@@ -144,7 +144,7 @@ def _blocks(units: Floats, start: int, count: int) -> Iterator[tuple[int, Floats
         yield first, cosines
 
 
-def _apply_threshold(mixed: csr_array, delta: float) -> csr_array:
+def _keep_above(mixed: csr_array, delta: float) -> csr_array:
     """Keep entries off the diagonal that are above the threshold; set the diagonal to 1."""
     entries = csr_array(mixed).tocoo()
     row, column = entries.coords
@@ -160,7 +160,7 @@ def _apply_threshold(mixed: csr_array, delta: float) -> csr_array:
     return graph
 
 
-def _build(source: InMemory, options: GraphOptions) -> LabelGraph:
+def _build(source: PointsInMemory, options: GraphOptions) -> LabelGraph:
     vectors, needed = source.label_vectors, source.num_labels
     if vectors is None or len(vectors) != needed:
         found = 0 if vectors is None else len(vectors)
@@ -171,5 +171,8 @@ def _build(source: InMemory, options: GraphOptions) -> LabelGraph:
 
 
 KIND = TargetKind(
-    "a trained siamese encoder's nearest labels (LEVER)", _build, needs="vectors", options=("teacher",)
+    "a trained siamese encoder's nearest labels (LEVER)",
+    _build,
+    needs="vectors",
+    options=("teacher",),
 )

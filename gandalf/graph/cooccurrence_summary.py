@@ -14,12 +14,11 @@ from gandalf.graph.estimates.ratio import Ratio
 from gandalf.graph.estimates.shrunk import Shrunk
 
 MAX_PAIRS = 2_000_000  # most pairs in the counts
-HARDLY = 100.0  # from this strength, shrinkage leaves almost nothing of a ratio
 
 
 @dataclass(frozen=True)
-class Together:
-    """How labels occur together, on all labels with points or on a sample of them."""
+class CooccurrenceSummary:
+    """Counts of labels that occur together, over all labels with points or a sample of them."""
 
     labels: int  # labels with points, or a sample of them
     with_others: int  # labels that occur with another label on a point
@@ -29,7 +28,7 @@ class Together:
     shrunk: float  # mean number of other labels that shrunk targets give a label point
 
     @property
-    def words(self) -> str:
+    def sentences(self) -> str:
         """Return the counts in one or two sentences."""
         if not self.with_others:
             return "No two labels stand on one point, so label points can teach each label alone."
@@ -37,16 +36,18 @@ class Together:
         return (
             f"Of {counted(self.labels, 'label')} with points {alone} stand on a point with others, each with "
             f"{self.others:.1f} on average; {self.again:.0%} of these pairs do so on more than one point. A "
-            f"label point gets {_number(self.ratio)} beside its own from the paper's ratio, and "
-            f"{_number(self.shrunk)} from shrunk targets."
+            f"label point gets {_labels_in_words(self.ratio)} beside its own from the paper's ratio, and "
+            f"{_labels_in_words(self.shrunk)} from shrunk targets."
         )
 
 
-def _number(labels: float) -> str:
+def _labels_in_words(labels: float) -> str:
     return "no label" if not labels else f"{labels:.1f} labels" if labels >= 0.1 else f"{labels:.1g} labels"
 
 
-def together(points: Dataset, shrunk: Shrunk, delta: float, seed: int = 0) -> Together:
+def summarise_cooccurrence(
+    points: Dataset, shrunk: Shrunk, delta: float, seed: int = 0
+) -> CooccurrenceSummary:
     """Count pairs of labels, and how many of them pass the threshold."""
     costs, frequency = cooccurrence_costs(points.targets), frequencies(points.targets)
     used = np.flatnonzero(frequency)
@@ -63,7 +64,7 @@ def together(points: Dataset, shrunk: Shrunk, delta: float, seed: int = 0) -> To
     def kept(estimate: Estimate) -> float:
         return float((estimate.score(*pair) > delta).sum() / number)
 
-    return Together(
+    return CooccurrenceSummary(
         labels=len(labels),
         with_others=len(np.unique(given)),
         others=len(given) / number,
@@ -71,14 +72,3 @@ def together(points: Dataset, shrunk: Shrunk, delta: float, seed: int = 0) -> To
         ratio=kept(Ratio()),
         shrunk=kept(shrunk),
     )
-
-
-def shrinkage_words(shrunk: Shrunk, few: int) -> str:
-    """Return sentences about the fitted strength of shrinkage."""
-    words = [f"Shrinkage by {shrunk.strength:g} predicts held-out co-occurrences best"]
-    words.append(f" ({counted(shrunk.fitted_on, 'pair')} of labels).")
-    if shrunk.fitted_on < few:
-        words.append(" So few pairs say little; take it as a guess.")
-    if shrunk.strength >= HARDLY:
-        words.append(" So strong a shrinkage means that labels seen together hardly ever were again.")
-    return "".join(words)
