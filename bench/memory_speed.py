@@ -68,7 +68,7 @@ def of_data(name: str, root: Path) -> tuple[ModelWithMemory, list[str]]:
     model = trained(splits, "astec", "training.steps=0", "memory.kind=fitted", "targets.targets=none")
     assert isinstance(model, Model)
     texts, _ = splits.train.need_texts("measuring a memory")
-    test, _ = test_points(splits).need_texts("measuring a memory")
+    test, _ = need_test_points(splits).need_texts("measuring a memory")
     return remembering(model, texts, splits.train.targets), list(test[:QUERIES])
 
 

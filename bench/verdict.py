@@ -25,7 +25,7 @@ from bench.studies import OWN_BASELINE
 from gandalf.lab.results import PARTS, Contrast, ResultPlace, Results, Sample, figure, joined, noise, pooled
 from gandalf.lab.sets import data_hash, open_set
 from gandalf.lab.store import Line, read_predictions
-from gandalf.metrics.predictions import test_points
+from gandalf.metrics.predictions import need_test_points
 from gandalf.metrics.topk import find_pairs
 
 FIGURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")
@@ -86,7 +86,7 @@ def found_labels(found: Results, line: Line, k: int) -> npt.NDArray[np.float64] 
     ids, splits = read_predictions(found.folder, line), found.splits(line["run"]["data"])
     if ids is None or splits is None:
         return None
-    truth = test_points(splits).targets
+    truth = need_test_points(splits).targets
     rows = np.repeat(np.arange(len(ids)), min(k, ids.shape[1]))
     labels = ids[:, :k].ravel()
     hits = labels[(labels >= 0) & (find_pairs(truth, rows, labels) >= 0)]

@@ -92,7 +92,7 @@ class ClusterPoints:
         texts = submit(self.client, identity, self.text_numbers)
         own = [submit(self.client, sums.own_point_sums, piece, labels, texts) for piece in self.pieces]
         of_own = tree_sum(self.client, own).result()
-        return matched.observed(labels, self.counts(labels), of_own, self.label_sums.frequency)
+        return matched.observe(labels, self.counts(labels), of_own, self.label_sums.frequency)
 
     def graph(self, rule: PairRule, matches: Matches | None = None) -> csr_array:
         """Return the label graph; given `matches`, leave own points out of each label's counts."""

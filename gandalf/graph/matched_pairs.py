@@ -60,7 +60,9 @@ class Matches:
     own_points: csr_array | None = None  # L x N: the points that have each label's text; None on a cluster
 
 
-NO_MATCHES = Matches(0, 0, 0, 0, 0.0, Pairs(*[np.empty(0, np.int64)] * 3, *[np.empty(0)] * 4))
+_NO_LABELS, _NO_VALUES = np.empty(0, dtype=np.int64), np.empty(0)
+_NO_PAIRS = Pairs(_NO_LABELS, _NO_LABELS, _NO_LABELS, _NO_VALUES, _NO_VALUES, _NO_VALUES, _NO_VALUES)
+NO_MATCHES = Matches(labels=0, texts=0, several_points=0, shared_texts=0, links=0.0, pairs=_NO_PAIRS)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from gandalf.lab.sets import query_rows
 from gandalf.lab.variants import VARIANTS
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import Scores
-from gandalf.metrics.predictions import test_points
+from gandalf.metrics.predictions import need_test_points
 from gandalf.model import Part
 from gandalf.model_folder import read_json
 from gandalf.predict.files import predict_chunks, write_predictions
@@ -81,7 +81,7 @@ def demo(
     the same validation share: it draws the curves, turns scores into probabilities and says which is best.
     """
     check_demo(splits, recipe)
-    test = test_points(splits)
+    test = need_test_points(splits)
     recipe, held_out = _what_can_be_held(splits.train, recipe)
     (folder / PREDICTIONS).mkdir()
     asked = _Queries(test, queries)
@@ -113,7 +113,7 @@ def demo(
 def check_demo(splits: Splits, recipe: Recipe) -> None:
     """Refuse what no demonstration can be made of, before any work is done or anything replaced."""
     check_run(recipe, splits.train)
-    test_points(splits).need_texts("the demo")
+    need_test_points(splits).need_texts("the demo")
 
 
 def _what_can_be_held(points: Dataset, recipe: Recipe) -> tuple[Recipe, int]:

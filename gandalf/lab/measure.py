@@ -17,7 +17,8 @@ from gandalf.lab.sets import data_hash, open_set, parts
 from gandalf.lab.store import Line, write_predictions
 from gandalf.lab.variants import Run, recipe_of
 from gandalf.metrics.evaluate import evaluate
-from gandalf.metrics.predictions import first_after_filter, test_points, without_filtered
+from gandalf.metrics.predictions import need_test_points
+from gandalf.metrics.topk import drop_excluded_ids, keep_first_k
 from gandalf.model import Part
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.choose import choose
@@ -42,8 +43,8 @@ def measure(
         asked, choice = made.recipe, made.table
     trained = run_training(given, asked, RunPlace(first_stages=first_stages))
     ids, scores = test_predictions(trained.model, scored)
-    exclude = test_points(scored).exclude
-    figures = evaluate((first_after_filter(ids, exclude, TOP), scores), scored).as_dict()
+    exclude = need_test_points(scored).exclude
+    figures = evaluate((keep_first_k(ids, exclude, TOP), scores), scored).as_dict()
     earlier = trained.taken_over or {}  # what another run has done for this one
     device = str(trained.model.config["recipe"]["device"])
     line = {
@@ -62,7 +63,7 @@ def measure(
         "targets": _plain(trained.details),
         **({} if choice is None else {"choice": _plain(choice)}),
     }
-    return line, without_filtered(ids, exclude)
+    return line, drop_excluded_ids(ids, exclude)
 
 
 def measured_to(run: Run, source: str, folder: Path | None, first_stages: Path | None = None) -> Line:
@@ -91,7 +92,7 @@ def open_parts(name: str, source: str, split: str, seed: int) -> tuple[Splits, S
 
 def latency(model: Part, scored: Splits) -> float:
     """Return the median milliseconds of a single query."""
-    texts, _ = test_points(scored).need_texts("timing")
+    texts, _ = need_test_points(scored).need_texts("timing")
     predictor, spent = Predictor(model), []
     for text in list(texts[: WARM_UP + QUERIES]):
         started = time.perf_counter()

@@ -33,7 +33,7 @@ from gandalf.lab.store import (
 )
 from gandalf.lab.studies import StudyScope, entries
 from gandalf.lab.variants import Run, recipe_of
-from gandalf.metrics.predictions import test_points
+from gandalf.metrics.predictions import need_test_points
 from gandalf.progress import meter, without_bars
 from gandalf.runs.checks import check_points, check_recipe
 from gandalf.systems import NETWORKS, first_departure
@@ -89,7 +89,7 @@ def plan(wanted: StudyRequest, *, only_look: bool = False) -> Planned:
         return _by_shape(wanted)
     splits = open_set(short_name(wanted.data), wanted.data)
     check_points(splits.train)
-    test_points(splits).need_texts("reproducing the studies")
+    need_test_points(splits).need_texts("reproducing the studies")
     name = short_name(wanted.data)
     sound, refused = _sound(wanted, len(splits.train), splits.train.num_labels)
     about = environment()

@@ -13,7 +13,7 @@ from gandalf.lab.results import Column, ResultPlace, Results, RunLines, figure, 
 from gandalf.lab.sets import query_rows
 from gandalf.lab.store import Line, read_predictions
 from gandalf.lab.studies import SHARES, STUDIES
-from gandalf.metrics.predictions import test_points
+from gandalf.metrics.predictions import need_test_points
 
 STYLES = 8  # colours that the page has
 QUERIES, PLACES = 5, 5
@@ -150,7 +150,7 @@ def answers(results: Results) -> Iterator[Answers]:
         splits = results.splits(data) if kept else None
         if splits is None:
             continue
-        test = test_points(splits)
+        test = need_test_points(splits)
         _, label_texts = test.need_texts("predictions side by side")
         for row in query_rows(test, QUERIES)[0].tolist():
             right = set(test.targets[[row]].indices.tolist())

@@ -15,8 +15,8 @@ from gandalf.data.matching import known_points
 from gandalf.data.stats import label_bins
 from gandalf.errors import DataError
 from gandalf.metrics.bins import PLACES, BinContribution, bin_contributions, describe_bins
-from gandalf.metrics.predictions import Source, as_predictions, test_points
-from gandalf.metrics.propensity import Constants, constants, inverse_propensities
+from gandalf.metrics.predictions import Source, as_predictions, need_test_points
+from gandalf.metrics.propensity import Constants, inverse_propensities, propensity_constants
 from gandalf.metrics.ranking import (
     Contributions,
     PointSubset,
@@ -85,7 +85,7 @@ class Scores:
             "unfiltered": self.unfiltered.as_dict(),
             "label_text": None if self.label_text is None else self.label_text.as_dict(),
             "new_text": None if self.new_text is None else self.new_text.as_dict(),
-            "propensity": {"A": used.A, "B": used.B, "from": used.whence},
+            "propensity": {"A": used.A, "B": used.B, "from": used.source},
         }
 
 
@@ -103,9 +103,9 @@ def evaluate(
     without this step. Propensities and label frequencies are those of the training points before
     augmentation. A and B default to the constants that belong to the name of the data set.
     """
-    test, ks = test_points(splits), _checked_ks(ks)
+    test, ks = need_test_points(splits), _checked_ks(ks)
     candidates = as_predictions(predictions, splits)
-    used = constants(splits.name, A, B)
+    used = propensity_constants(splits.name, A, B)
     frequencies = splits.original_frequencies
     weights = inverse_propensities(frequencies, splits.original_points, used.A, used.B)
     of_label = label_bins(frequencies)
@@ -114,12 +114,12 @@ def evaluate(
     nothing_to_filter = test.exclude is None or test.exclude.nnz == 0
     unfiltered = filtered if nothing_to_filter else _Scorer.of(candidates, test, None, weights, ks)
     known = known_points(test)
-    everything = filtered.part(EVERY, of_label)
+    everything = filtered.figures(EVERY, of_label)
     return Scores(
         filtered=everything,
-        unfiltered=unfiltered.part(EVERY, of_label),
-        label_text=None if known is None else filtered.part(known, of_label),
-        new_text=None if known is None else filtered.part(~known, of_label),
+        unfiltered=unfiltered.figures(EVERY, of_label),
+        label_text=None if known is None else filtered.figures(known, of_label),
+        new_text=None if known is None else filtered.figures(~known, of_label),
         bins=describe_bins(frequencies, of_label, everything.bins),
         propensity=used,
         labels=test.num_labels,
@@ -152,7 +152,7 @@ class _Scorer:
         judged = weigh_hits(ranking, test.targets, weights, k)
         return _Scorer(ranking, test.targets, contributions(judged, ks), ks)
 
-    def part(self, rows: PointSubset, of_label: npt.NDArray[np.int64]) -> SubsetFigures:
+    def figures(self, rows: PointSubset, of_label: npt.NDArray[np.int64]) -> SubsetFigures:
         ranking = self.ranking[rows]
         if len(ranking.ids) == 0:
             return SubsetFigures(0, {}, ())

@@ -32,13 +32,13 @@ def as_predictions(source: Source, splits: Splits) -> csr_array:
         return read_predictions(source, splits)
     matrix: Any = source
     if isinstance(source, tuple) and len(source) == 2:
-        matrix = _from_places(source[0], source[1], splits)
+        matrix = _matrix_of_places(source[0], source[1], splits)
     if not hasattr(matrix, "tocsr") or matrix.ndim != 2:
         raise DataError(
             f"cannot read predictions from {type(source).__name__}",
             remedy="give a SciPy CSR matrix, a pair (ids, scores) or the path of a file",
         )
-    return _checked(matrix if issparse(matrix) else matrix.tocsr(), splits, None)
+    return _checked_matrix(matrix if issparse(matrix) else matrix.tocsr(), splits, None)
 
 
 def read_predictions(path: str | Path, splits: Splits) -> csr_array:
@@ -52,16 +52,16 @@ def read_predictions(path: str | Path, splits: Splits) -> csr_array:
             "no such file", file=path, remedy="give a .npz, .jsonl, .csv or .parquet file of predictions"
         )
     if path.suffix == ".npz":
-        return _checked(read_npz(path), splits, path)
+        return _checked_matrix(read_npz(path), splits, path)
     if is_prediction_table(path):
-        return _checked(read_prediction_table(path, test_points(splits)), splits, path)
-    indptr, labels, scores = read_ranked_lists(path, test_points(splits))
+        return _checked_matrix(read_prediction_table(path, need_test_points(splits)), splits, path)
+    indptr, labels, scores = read_ranked_lists(path, need_test_points(splits))
     _check_rows(len(indptr) - 1, splits, path)
-    shape = test_points(splits).targets.shape
-    return _checked(csr_array((scores, labels, indptr), shape=shape), splits, path)
+    shape = need_test_points(splits).targets.shape
+    return _checked_matrix(csr_array((scores, labels, indptr), shape=shape), splits, path)
 
 
-def test_points(splits: Splits) -> Dataset:
+def need_test_points(splits: Splits) -> Dataset:
     """Return the test split; raise a DataError if there is none or it is empty."""
     if splits.test is None:
         raise DataError(
@@ -75,7 +75,7 @@ def test_points(splits: Splits) -> Dataset:
     return splits.test
 
 
-def _from_places(ids: npt.ArrayLike, scores: npt.ArrayLike, splits: Splits) -> csr_array:
+def _matrix_of_places(ids: npt.ArrayLike, scores: npt.ArrayLike, splits: Splits) -> csr_array:
     try:
         ids, scores = np.asarray(ids), np.asarray(scores)  # shape: (N, k)
     except (ValueError, OverflowError) as error:
@@ -84,7 +84,7 @@ def _from_places(ids: npt.ArrayLike, scores: npt.ArrayLike, splits: Splits) -> c
         raise DataError(f"ids {ids.shape} and scores {scores.shape} must be N x k arrays, the ids integers")
     if scores.dtype.kind not in "biuf":
         raise DataError(f"the scores are {scores.dtype} values", remedy="give real numbers")
-    test = test_points(splits)
+    test = need_test_points(splits)
     _check_rows(len(ids), splits, None)
     used = ids >= 0
     _check_labels(ids[used], test.num_labels)
@@ -92,7 +92,7 @@ def _from_places(ids: npt.ArrayLike, scores: npt.ArrayLike, splits: Splits) -> c
     return csr_array((scores[used], ids[used], indptr), shape=test.targets.shape)
 
 
-def _checked(given: Any, splits: Splits, path: Path | None) -> csr_array:  # noqa: ANN401  any SciPy form
+def _checked_matrix(given: Any, splits: Splits, path: Path | None) -> csr_array:  # noqa: ANN401  any SciPy form
     """Check format, shape, duplicates and NaN; return a canonical floating-point matrix without -inf."""
     check_sparse(given, path)
     _check_shape(given.shape, splits, path)  # before the conversion allocates memory for all rows
@@ -109,7 +109,7 @@ def _checked(given: Any, splits: Splits, path: Path | None) -> csr_array:  # noq
 
 def _check_shape(shape: tuple[int, ...], splits: Splits, path: Path | None) -> None:
     _check_rows(shape[0], splits, path)
-    labels = test_points(splits).num_labels
+    labels = need_test_points(splits).num_labels
     if shape[1] != labels:
         raise DataError(
             f"the predictions have {shape[1]:,} columns, but the data set has {labels:,} labels",
@@ -119,7 +119,7 @@ def _check_shape(shape: tuple[int, ...], splits: Splits, path: Path | None) -> N
 
 
 def _check_rows(rows: int, splits: Splits, path: Path | None) -> None:
-    points = len(test_points(splits))
+    points = len(need_test_points(splits))
     if rows == points:
         return
     if rows == len(splits.train):
@@ -147,7 +147,7 @@ def _check_entries(matrix: csr_array, path: Path | None) -> None:
     bad = np.flatnonzero(np.isnan(matrix.data))
     if len(bad):
         raise DataError(
-            f"row {_row(matrix, bad[0])}, label {matrix.indices[bad[0]]}: the score is not a number (NaN)",
+            f"row {_row_of(matrix, bad[0])}, label {matrix.indices[bad[0]]}: the score is not a number (NaN)",
             file=path,
             remedy="leave the pair out, or score it -inf",
         )
@@ -157,13 +157,13 @@ def _check_entries(matrix: csr_array, path: Path | None) -> None:
     if same.any():
         at = int(np.argmax(same))
         raise DataError(
-            f"row {_row(matrix, at)} predicts label {matrix.indices[at]} twice",
+            f"row {_row_of(matrix, at)} predicts label {matrix.indices[at]} twice",
             file=path,
             remedy=ONCE,
         )
 
 
-def _row(matrix: csr_array, position: int) -> int:
+def _row_of(matrix: csr_array, position: int) -> int:
     return int(np.searchsorted(matrix.indptr, position, side="right")) - 1
 
 
@@ -173,28 +173,3 @@ def _without_minus_infinity(matrix: csr_array) -> csr_array:
         return matrix
     kept = np.concatenate([[0], np.cumsum(keep)])
     return csr_array((matrix.data[keep], matrix.indices[keep], kept[matrix.indptr]), shape=matrix.shape)
-
-
-def first_after_filter(
-    ids: npt.NDArray[np.int64], exclude: csr_array | None, k: int
-) -> npt.NDArray[np.int64]:
-    """Return the ids of N x K places; replace all ids after the first k unfiltered ones by -1."""
-    if exclude is None or ids.shape[1] <= k:
-        return ids
-    filtered = _filtered(ids, exclude)
-    surplus = ~filtered & (np.cumsum(~filtered, axis=1) > k)
-    return np.where(surplus, -1, ids)
-
-
-def without_filtered(ids: npt.NDArray[np.int64], exclude: csr_array | None) -> npt.NDArray[np.int64]:
-    """Return the unfiltered ids of N x K places in their order, followed by -1."""
-    gone = ids < 0 if exclude is None else (ids < 0) | _filtered(ids, exclude)
-    order = np.argsort(gone, axis=1, kind="stable")
-    return np.take_along_axis(np.where(gone, -1, ids), order, axis=1)
-
-
-def _filtered(ids: npt.NDArray[np.int64], exclude: csr_array) -> npt.NDArray[np.bool_]:
-    """Mark the places of excluded pairs."""
-    labels = exclude.shape[1]
-    pairs = np.repeat(np.arange(len(ids)), np.diff(exclude.indptr)) * labels + exclude.indices
-    return np.isin(np.arange(len(ids))[:, None] * labels + ids, pairs)  # shape: (N, K)

@@ -12,15 +12,15 @@ import numpy.typing as npt
 
 from gandalf.errors import DataError
 
-Whence = Literal["name", "default", "given"]
+ConstantsSource = Literal["name", "default", "given"]
 
 DEFAULT = (0.55, 1.5)
 HEAVIEST = 1e200  # highest inverse propensity, so that sums over all points stay finite
 _WIKIPEDIA = (0.5, 0.4)
 _AMAZON = (0.6, 2.6)
 
-# Constants of sets of the Extreme Classification Repository that differ from the default, by `_key` of the
-# name. Names are compared as a whole: "Wiki" is also the start of WikiSeeAlso and Wiki10, and "Amazon" of
+# Constants of sets of the Extreme Classification Repository that differ from the default, by `_name_key`.
+# Names are compared as a whole: "Wiki" is also the start of WikiSeeAlso and Wiki10, and "Amazon" of
 # AmazonCat, which have the default.
 _CONSTANTS = {
     "wikilshtc325k": _WIKIPEDIA,
@@ -38,7 +38,6 @@ _CONSTANTS = {
     "amazontitles3m": _AMAZON,
 }
 
-
 # Endings of the repository's folder names that tell the file layout, which does not change the labels. They
 # must follow a dot, a dash, an underscore or a space. A sample of a set does not match, because it is another
 # set.
@@ -51,17 +50,17 @@ class Constants:
 
     A: float
     B: float
-    whence: Whence
+    source: ConstantsSource
 
 
-def constants(name: str, A: float | None = None, B: float | None = None) -> Constants:
+def propensity_constants(name: str, A: float | None = None, B: float | None = None) -> Constants:
     """Return A and B as given, else of the repository's data set of that name, else 0.55 and 1.5."""
-    by_name = _CONSTANTS.get(_key(name))
+    by_name = _CONSTANTS.get(_name_key(name))
     default_A, default_B = by_name or DEFAULT
-    whence: Whence = "name" if by_name else "default"
+    source: ConstantsSource = "name" if by_name else "default"
     if A is not None or B is not None:
-        whence = "given"
-    return Constants(default_A if A is None else A, default_B if B is None else B, whence)
+        source = "given"
+    return Constants(default_A if A is None else A, default_B if B is None else B, source)
 
 
 def inverse_propensities(
@@ -87,6 +86,6 @@ def inverse_propensities(
     return weights
 
 
-def _key(name: str) -> str:
+def _name_key(name: str) -> str:
     letters = re.sub(r"[^a-z0-9]", "", _ENDINGS.sub("", name.lower()))
     return re.sub(r"^(lf|mm)", "", letters)  # sets with label features or images have the same labels

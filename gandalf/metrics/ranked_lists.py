@@ -50,16 +50,16 @@ class LabelFinder:
     def __init__(self, points: Dataset) -> None:
         self._points = points
 
-    def indices(self, labels: list[Any]) -> list[int]:
+    def numbers(self, labels: list[Any]) -> list[int]:
         """Return the number of each label of a list."""
         if set(map(type, labels)) == {int} and min(labels) >= 0 and max(labels) < self._points.num_labels:
             return labels  # the usual case, checked for the whole list because lists are many
-        return [self.index(label) for label in labels]
+        return [self.number(label) for label in labels]
 
-    def index(self, label: object) -> int:
+    def number(self, label: object) -> int:
         """Return the number of the label that an entry of a list of predictions names."""
         if isinstance(label, str):
-            return self._named(label)
+            return self._number_of_name(label)
         if not isinstance(label, int) or isinstance(label, bool):
             raise DataError(f"{_shown(label)} is no label", remedy="give label numbers, ids or texts")
         if not 0 <= label < self._points.num_labels:
@@ -70,10 +70,10 @@ class LabelFinder:
             )
         return label
 
-    def _named(self, name: str) -> int:
-        index = self._by_id.get(name)
-        if index is not None:
-            return index
+    def _number_of_name(self, name: str) -> int:
+        number = self._by_id.get(name)
+        if number is not None:
+            return number
         same_text = self._by_text.get(text_key(name), [])
         if len(same_text) == 1:
             return same_text[0]
@@ -88,13 +88,13 @@ class LabelFinder:
 
     @cached_property
     def _by_id(self) -> dict[str, int]:
-        return {name: index for index, name in enumerate(self._points.label_ids or ())}
+        return {name: number for number, name in enumerate(self._points.label_ids or ())}
 
     @cached_property
     def _by_text(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
-        for index, text in enumerate(self._points.label_texts or ()):
-            found.setdefault(text_key(text), []).append(index)
+        for number, text in enumerate(self._points.label_texts or ()):
+            found.setdefault(text_key(text), []).append(number)
         return found
 
 
@@ -107,13 +107,13 @@ def _record(line: str) -> dict[str, Any]:
         raise DataError("is JSON with a number or a nesting that cannot be read", remedy=REMEDY) from error
     if not isinstance(record, dict):
         raise DataError("is not a JSON object", remedy=REMEDY)
-    label_key = _key(record, LABEL_KEYS)
+    label_key = _first_key(record, LABEL_KEYS)
     if not label_key or not isinstance(record[label_key], list):
         raise DataError(f"has no list of labels under {', '.join(LABEL_KEYS)}", remedy=REMEDY)
     return record
 
 
-def _key(record: dict[str, Any], keys: tuple[str, ...]) -> str:
+def _first_key(record: dict[str, Any], keys: tuple[str, ...]) -> str:
     return next((key for key in keys if key in record), "")
 
 
@@ -135,16 +135,17 @@ def _check_texts(record: dict[str, Any], found: list[int], test: Dataset) -> Non
     texts = record.get("label_texts")
     if test.label_texts is None or not isinstance(texts, list) or len(texts) != len(found):
         return
-    for index, text in zip(found, texts, strict=True):
-        if isinstance(text, str) and text != test.label_texts[index]:
+    for number, text in zip(found, texts, strict=True):
+        known = test.label_texts[number]
+        if isinstance(text, str) and text != known:
             raise DataError(
-                f"label {index} is {_shown(text)} here and {_shown(test.label_texts[index])} in the data set",
+                f"label {number} is {_shown(text)} here and {_shown(known)} in the data set",
                 remedy="give the data set whose labels the model was trained with, in the same order",
             )
 
 
 def _labels(record: dict[str, Any], names: LabelFinder) -> list[int]:
-    found = names.indices(record[_key(record, LABEL_KEYS)])
+    found = names.numbers(record[_first_key(record, LABEL_KEYS)])
     if len(set(found)) < len(found):
         twice = next(label for at, label in enumerate(found) if label in found[:at])
         raise DataError(f"label {twice} is predicted twice", remedy="give each label once for each point")
@@ -152,7 +153,7 @@ def _labels(record: dict[str, Any], names: LabelFinder) -> list[int]:
 
 
 def _scores(record: dict[str, Any], count: int) -> npt.NDArray[np.float64]:
-    key = _key(record, SCORE_KEYS)
+    key = _first_key(record, SCORE_KEYS)
     if not key:
         return -np.arange(count, dtype=np.float64)
     values = record[key]

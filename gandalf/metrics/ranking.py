@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
-from gandalf.metrics.topk import Ints, find_pairs, padded_blocks, pairs, top_k, without
+from gandalf.metrics.topk import Ints, drop_excluded, find_pairs, padded_blocks, stored_pairs, top_k
 
 Doubles = npt.NDArray[np.float64]
 PointSubset = npt.NDArray[np.bool_] | slice
@@ -106,7 +106,7 @@ METRICS: dict[str, Callable[[WeightedHits, int], GainAndIdeal]] = {
 
 def rank(predictions: csr_array, truth: csr_array, k: int, exclude: csr_array | None = None) -> Ranking:
     """Rank the candidates without excluded pairs, and mark the true ones."""
-    candidates = without(predictions, exclude)
+    candidates = drop_excluded(predictions, exclude)
     ids, _ = top_k(candidates, min(k, _longest_row(candidates)))
     rows = np.repeat(np.arange(len(ids)), ids.shape[1])
     hits = (ids >= 0) & (find_pairs(truth, rows, ids.ravel()) >= 0).reshape(ids.shape)
@@ -197,7 +197,7 @@ def _reciprocal_rank(candidates: csr_array, truth: csr_array) -> Doubles:
 
 def _first_true(candidates: csr_array, truth: csr_array) -> Ints:
     """Return the position of each point's best-ranked true candidate, or -1."""
-    rows, labels = pairs(truth)
+    rows, labels = stored_pairs(truth)
     positions = find_pairs(candidates, rows, labels)
     rows, positions = rows[positions >= 0], positions[positions >= 0]
     order = np.lexsort((positions, -candidates.data[positions], rows))  # score falls, then label rises

@@ -33,7 +33,7 @@ def top_k(predictions: csr_array, k: int, exclude: csr_array | None = None) -> t
     """
     points = predictions.shape[0]
     labels = predictions.indices
-    scores = without(predictions, exclude).data
+    scores = drop_excluded(predictions, exclude).data
     ids = np.full((points, k), -1, dtype=np.int64)  # shape: (N, k)
     best = np.full((points, k), -np.inf, dtype=scores.dtype)  # shape: (N, k)
     for block in padded_blocks(predictions.indptr, scores):
@@ -47,17 +47,40 @@ def top_k(predictions: csr_array, k: int, exclude: csr_array | None = None) -> t
     return ids, best
 
 
-def without(predictions: csr_array, exclude: csr_array | None) -> csr_array:
+def drop_excluded(predictions: csr_array, exclude: csr_array | None) -> csr_array:
     """Return the candidates with score -inf for the pairs in `exclude`."""
     if exclude is None or exclude.nnz == 0:
         return predictions
-    positions = find_pairs(predictions, *pairs(exclude))
+    positions = find_pairs(predictions, *stored_pairs(exclude))
     scores = predictions.data.copy()
     scores[positions[positions >= 0]] = -np.inf
     return csr_array((scores, predictions.indices, predictions.indptr), shape=predictions.shape)
 
 
-def pairs(matrix: csr_array) -> tuple[Ints, Ints]:
+def keep_first_k(ids: Ints, exclude: csr_array | None, k: int) -> Ints:
+    """Return the ids of N x K places; replace all ids after the first k that are not excluded by -1."""
+    if exclude is None or ids.shape[1] <= k:
+        return ids
+    excluded = _excluded_places(ids, exclude)
+    surplus = ~excluded & (np.cumsum(~excluded, axis=1) > k)
+    return np.where(surplus, -1, ids)
+
+
+def drop_excluded_ids(ids: Ints, exclude: csr_array | None) -> Ints:
+    """Return the ids of N x K places that are not excluded, in their order, followed by -1."""
+    dropped = ids < 0 if exclude is None else (ids < 0) | _excluded_places(ids, exclude)
+    order = np.argsort(dropped, axis=1, kind="stable")
+    return np.take_along_axis(np.where(dropped, -1, ids), order, axis=1)
+
+
+def _excluded_places(ids: Ints, exclude: csr_array) -> npt.NDArray[np.bool_]:
+    """Mark the places of excluded pairs."""  # shape: (N, K)
+    labels = exclude.shape[1]
+    pairs = np.repeat(np.arange(len(ids)), np.diff(exclude.indptr)) * labels + exclude.indices
+    return np.isin(np.arange(len(ids))[:, None] * labels + ids, pairs)
+
+
+def stored_pairs(matrix: csr_array) -> tuple[Ints, Ints]:
     """Return the row and column of every stored entry."""
     rows = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr))
     return rows, matrix.indices.astype(np.int64)

@@ -13,14 +13,14 @@ from gandalf.metrics.bootstrap import Comparison, Difference, Differences
 from gandalf.metrics.evaluate import Scores, SubsetFigures
 from gandalf.report.bars import bar
 
-WHENCE = {"name": "by the set's name", "default": "default", "given": "given"}
+SOURCES = {"name": "by the set's name", "default": "default", "given": "given"}
 
 
 def score_report(scores: Scores) -> Group:
     """Return all figures of one prediction set, the label bins, and the propensity constants."""
     used = scores.propensity
     constants = (
-        f"Propensities: A = {used.A:g}, B = {used.B:g} ({WHENCE[used.whence]}), from the training points."
+        f"Propensities: A = {used.A:g}, B = {used.B:g} ({SOURCES[used.source]}), from the training points."
     )
     return Group(_figures(scores), _bins(scores.bins), constants, *_unanswered(scores))
 

@@ -17,7 +17,8 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
 from gandalf.metrics.bootstrap import Difference, compare
 from gandalf.metrics.evaluate import Scores, SubsetFigures, evaluate
-from gandalf.metrics.predictions import first_after_filter, test_points
+from gandalf.metrics.predictions import need_test_points
+from gandalf.metrics.topk import keep_first_k
 from gandalf.model import Calibration, Part
 from gandalf.model.calibration import fit_calibration
 from gandalf.model.exact import top_k
@@ -198,12 +199,12 @@ def test_scores(model: Part, splits: Splits) -> Scores | None:
     if splits.test is None:
         return None
     ids, scores = test_predictions(model, splits)
-    return evaluate((first_after_filter(ids, splits.test.exclude, TOP), scores), splits)
+    return evaluate((keep_first_k(ids, splits.test.exclude, TOP), scores), splits)
 
 
 def test_predictions(model: Part, splits: Splits) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
     """Return the best labels of the test points and their scores, before the filter if it takes few."""
-    test = test_points(splits)
+    test = need_test_points(splits)
     texts, _ = test.need_texts("testing")
     spare = 0 if test.exclude is None else int(np.diff(test.exclude.indptr).max(initial=0))
     # With `spare` more labels in each list, `evaluate` can apply the filter and also score without it. If the

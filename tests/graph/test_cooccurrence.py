@@ -136,7 +136,7 @@ def test_compiled_loop_equals_scipy(estimate, matrix, top_k):
     plain = conditional_graph(matrix, estimate, top_k=top_k)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(joint_sums, "LARGE", 0)
-        patch.setattr(joint_sums, "_by_scipy", None)  # must not be needed
+        patch.setattr(joint_sums, "_sums_by_scipy", None)  # must not be needed
         assert same(conditional_graph(matrix, estimate, top_k=top_k), plain)
 
 

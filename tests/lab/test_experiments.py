@@ -26,7 +26,7 @@ from gandalf.lab.store import (
 from gandalf.lab.studies import ALL, OF_PAPER, STUDIES, StudyScope, entries, named
 from gandalf.lab.study_tables import published, sets
 from gandalf.lab.variants import Run, recipe_of
-from gandalf.metrics.predictions import without_filtered
+from gandalf.metrics.topk import drop_excluded_ids
 
 ENGINE = Path(__file__).parents[2] / "bench" / "results" / "engine"
 ASKED = StudyScope("man", ("astec", "inceptionxml"), (0, 1), 9599, 8808, ("encoder.dim=64",))
@@ -164,8 +164,8 @@ def test_what_the_filter_leaves_keeps_its_order():
     ids = np.array([[4, 2, 0, 1], [3, 1, -1, -1], [0, 1, 2, 3]])
     exclude = csr_array((np.ones(4, dtype=bool), ([0, 1, 1, 2], [2, 1, 3, 4])), shape=(3, 5))
     wanted = [[4, 0, 1, -1], [-1, -1, -1, -1], [0, 1, 2, 3]]
-    assert without_filtered(ids, exclude).tolist() == wanted
-    assert without_filtered(ids, None).tolist() == ids.tolist()
+    assert drop_excluded_ids(ids, exclude).tolist() == wanted
+    assert drop_excluded_ids(ids, None).tolist() == ids.tolist()
 
 
 def test_validation_runs_never_see_the_test_split():

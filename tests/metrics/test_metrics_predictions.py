@@ -12,7 +12,8 @@ from scipy.sparse import coo_array, csc_matrix, csr_array, save_npz
 import gandalf
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.errors import DataError
-from gandalf.metrics.predictions import as_predictions, first_after_filter
+from gandalf.metrics.predictions import as_predictions
+from gandalf.metrics.topk import keep_first_k
 
 LABELS = ["alpha", "Beta", "gamma", "same", "same"]
 WANT = [{0: 0.5, 3: 0.9}, {}, {1: 0.25}]  # of three test points
@@ -227,11 +228,11 @@ def test_what_comes_after_the_first_k_that_the_filter_leaves_is_dropped(k):
     ids = np.stack([generator.permutation(9)[:7] for _ in range(20)])
     ids[3, 4:] = -1  # fewer were predicted
     exclude = csr_array(generator.random((20, 9)) < 0.3)
-    found = first_after_filter(ids, exclude, k)
+    found = keep_first_k(ids, exclude, k)
     for row, (given, kept) in enumerate(zip(ids, found, strict=True)):
         left = [label for label in given if label >= 0 and not exclude[row, label]][:k]
         assert [label for label in kept if label >= 0 and not exclude[row, label]] == left
         assert [label for label in kept if label >= 0 and exclude[row, label]] == [
             label for label in given if label >= 0 and exclude[row, label]
         ]
-    assert (first_after_filter(ids, None, k) == ids).all()
+    assert (keep_first_k(ids, None, k) == ids).all()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gandalf.errors import DataError
-from gandalf.metrics.propensity import Constants, constants, inverse_propensities
+from gandalf.metrics.propensity import Constants, inverse_propensities, propensity_constants
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ from gandalf.metrics.propensity import Constants, constants, inverse_propensitie
     ],
 )
 def test_propensity_constants_go_by_the_whole_name(name, want):
-    found = constants(name)
+    found = propensity_constants(name)
     assert want == (found.A, found.B)
-    assert found.whence == ("default" if want == (0.55, 1.5) else "name")
+    assert found.source == ("default" if want == (0.55, 1.5) else "name")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_propensity_constants_go_by_the_whole_name(name, want):
     ],
 )
 def test_what_is_given_overrules_the_name(given_, want):
-    assert constants("LF-Amazon-131K", **given_) == Constants(*want)
+    assert propensity_constants("LF-Amazon-131K", **given_) == Constants(*want)
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=8), st.integers(3, 10**6))
