@@ -90,11 +90,7 @@ def duration(seconds: float) -> str:
     """Return seconds as text, such as "2.5 h", with few digits."""
     for length, unit in _UNITS:
         if seconds >= 1.5 * length:
-            return (
-                f"{seconds / length:,.1f} {unit}"
-                if seconds < 10 * length
-                else f"{seconds / length:,.0f} {unit}"
-            )
+            return f"{seconds / length:,.{0 if seconds >= 10 * length else 1}f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 1 else "under 1 s"
 
 
@@ -102,7 +98,7 @@ def size(count: float) -> str:
     """Return bytes as text, such as "1.5 GiB"."""
     for length, unit in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB")):
         if count >= length:
-            return f"{count / length:.1f} {unit}" if count < 10 * length else f"{count / length:,.0f} {unit}"
+            return f"{count / length:,.{0 if count >= 10 * length else 1}f} {unit}"
     return "under 1 MiB"
 
 

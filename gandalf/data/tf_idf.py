@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, lru_cache
+from itertools import chain, pairwise
 from typing import Literal
 
 import numpy as np
@@ -129,12 +129,15 @@ def _term_counts(
 ) -> csr_array:
     """Count the terms of each text; with `grow`, add a column for each new term, else skip new terms."""
     columns, ends = array("q"), array("q", [0])
-    n_gram_columns: dict[str, list[int]] = {}  # a cache by word, because words recur
 
     def columns_of(terms: Iterator[str] | Sequence[str]) -> list[int]:
         if grow:
             return [column.setdefault(term, len(column)) for term in terms]
         return [column[term] for term in terms if term in column]
+
+    @lru_cache(maxsize=CACHED_WORDS)  # because words recur
+    def n_gram_columns(word: str) -> list[int]:
+        return columns_of(n_grams(word))
 
     for text in track(texts, "counting words", total=len(texts)):
         words = split_words(text)
@@ -142,12 +145,8 @@ def _term_counts(
             columns.extend(columns_of(words))
         if "pairs" in kinds:
             columns.extend(columns_of(one + PAIR_MARK + other for one, other in pairwise(words)))
-        for word in words if "characters" in kinds else ():
-            if word not in n_gram_columns:
-                if len(n_gram_columns) >= CACHED_WORDS:
-                    n_gram_columns.clear()
-                n_gram_columns[word] = columns_of(n_grams(word))
-            columns.extend(n_gram_columns[word])
+        if "characters" in kinds:
+            columns.extend(chain.from_iterable(map(n_gram_columns, words)))
         ends.append(len(columns))
     ones = np.ones(len(columns), dtype=np.float32)
     shape = (len(texts), len(column))

@@ -10,7 +10,7 @@ from gandalf.nets.transformer import pretrained_encoder
 from gandalf.progress import track
 from gandalf.text.pretrained import DEFAULT_MODEL, model_folder, need_transformers, pretrained_tokens
 from gandalf.text.tokens import Tokens
-from gandalf.text.vectors import FoundWords, Vectors, projected
+from gandalf.text.vectors import FoundWords, Vectors, project
 
 PREFIX = "distilled"  # values of text.vectors: "distilled", or "distilled:MODEL" for another transformer
 LENGTH = 16  # tokens of a word; longer words are cut
@@ -38,7 +38,7 @@ def distilled_vectors(source: str, tokens: Tokens, dim: int, device: str) -> tup
     vectors = np.zeros((len(rows), read.shape[1]), dtype=np.float32)
     vectors[found] = read[rows[found]]
     matrix = np.zeros((len(rows), dim), dtype=np.float32)
-    matrix[found] = projected(vectors, found, dim)[found]
+    matrix[found] = project(vectors, found, dim)[found]
     return matrix, found
 
 

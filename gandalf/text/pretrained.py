@@ -32,7 +32,7 @@ def model_folder(source: str | Path | None) -> Path:
     if local.is_dir():
         for name in (CONFIG, TOKENIZER):
             if not (local / name).is_file():
-                raise _lacking(local, name)
+                raise _missing_file(local, name)
         return local
     roots = list(_package_folders(source))
     found = min(
@@ -43,7 +43,7 @@ def model_folder(source: str | Path | None) -> Path:
     if found is not None:
         return found
     if roots:
-        raise _lacking(roots[0], f"folder with {CONFIG} and {TOKENIZER}")
+        raise _missing_file(roots[0], f"folder with {CONFIG} and {TOKENIZER}")
     is_name = source.replace("-", "_").replace(".", "_").isidentifier()
     raise DataError(
         f"there is no folder or installed package '{source}' with a pre-trained transformer",
@@ -57,7 +57,7 @@ def pretrained_tokens(source: str | Path | None, max_length: int) -> Subwords:
     return Subwords.from_file(model_folder(source), max_length=max_length)
 
 
-def _lacking(folder: Path, name: str) -> DataError:
+def _missing_file(folder: Path, name: str) -> DataError:
     remedy = f"name a folder with {CONFIG}, {TOKENIZER} and model.safetensors"
     return DataError(f"has no {name}", file=folder, remedy=remedy, kind="missing-file")
 

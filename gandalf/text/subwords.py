@@ -16,17 +16,8 @@ import numpy.typing as npt
 from gandalf.data.files import written
 from gandalf.data.unpack_limits import need_room_for
 from gandalf.errors import DataError
-from gandalf.text.frequencies import document_frequencies, inverse_frequencies
-from gandalf.text.id_rows import id_rows
-from gandalf.text.stored import (
-    REMEDY,
-    checked_counts,
-    naming_file,
-    need_length,
-    read_facts,
-    read_text,
-    write_facts,
-)
+from gandalf.text.stored import REMEDY, naming_file, need_length, read_facts, read_text, write_facts
+from gandalf.text.vocabulary import Vocabulary, id_rows
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -53,7 +44,7 @@ class SubwordsOptions:
                 raise DataError(f"{name} is {value!r}; it must be a whole number of at least {least}")
 
 
-class Subwords:
+class Subwords(Vocabulary):
     """The tokens of a `tokenizer.json`, with the padding token moved to id 0.
 
     `tokenizer_ids` maps our ids to the ids of the file, which are rows of a pre-trained table.
@@ -62,7 +53,7 @@ class Subwords:
     threaded = True  # `encode` uses all cores
 
     def __init__(self, tokenizer: str, max_length: int, *, special_tokens: bool = False) -> None:
-        self.tokenizer, self.max_length, self.special_tokens = tokenizer, max_length, special_tokens
+        self.tokenizer, self.special_tokens = tokenizer, special_tokens
         self._model = read_tokenizer(tokenizer)
         added = self._model.num_special_tokens_to_add(False) if special_tokens else 0
         if max_length <= added:
@@ -73,16 +64,12 @@ class Subwords:
         self._model.encode_special_tokens = True  # read "[PAD]" in a text as text
         vocabulary = self._model.get_vocab()
         self.tokenizer_ids = _with_padding_first(vocabulary)  # shape: (size,), -1 for padding not in the file
-        self.size = len(self.tokenizer_ids)
-        self._ours = np.zeros(int(self.tokenizer_ids.max(initial=0)) + 1, dtype=np.int32)
+        super().__init__(len(self.tokenizer_ids), max_length)
+        self._own_ids = np.zeros(int(self.tokenizer_ids.max(initial=0)) + 1, dtype=np.int32)
         used = self.tokenizer_ids >= 0
-        self._ours[self.tokenizer_ids[used]] = np.flatnonzero(used)
+        self._own_ids[self.tokenizer_ids[used]] = np.flatnonzero(used)
         unknown = next((vocabulary[name] for name in UNKNOWN_NAMES if name in vocabulary), None)
-        self._unknown = 1 if unknown is None else int(self._ours[unknown])  # id of a text without tokens
-        self.frequencies = np.zeros(
-            self.size, dtype=np.int64
-        )  # shape: (size,), number of texts with each token
-        self.num_texts = 0  # number of texts behind `frequencies`
+        self._unknown = 1 if unknown is None else int(self._own_ids[unknown])  # id of a text without tokens
 
     @classmethod
     def fit(
@@ -92,7 +79,7 @@ class Subwords:
         options = options or SubwordsOptions()
         if iter(texts) is texts:
             texts = list(texts)
-        fitted = cls(_learn(texts, options.size), options.max_length)
+        fitted = cls(_learn_merges(texts, options.size), options.max_length)
         return fitted.counted(texts, workers=workers)
 
     @classmethod
@@ -106,7 +93,7 @@ class Subwords:
     def counted(self, texts: Iterable[str], *, workers: int | None = None) -> Subwords:
         """Return the same tokens with the frequencies of these texts, for `idf`."""
         counted = Subwords(self.tokenizer, self.max_length, special_tokens=self.special_tokens)
-        counted.frequencies, counted.num_texts = document_frequencies(self, texts, workers=workers)
+        counted.count(texts, workers)
         return counted
 
     @property
@@ -128,13 +115,9 @@ class Subwords:
                 )
         lengths = np.array([len(row) for row in found], dtype=np.int64)
         ids = np.fromiter(chain.from_iterable(row.ids for row in found), np.int64, int(lengths.sum()))
-        table = id_rows(self._ours[ids], lengths, self.max_length)
+        table = id_rows(self._own_ids[ids], lengths, self.max_length)
         table[lengths == 0, 0] = self._unknown
         return table
-
-    def known(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return True for each text with a token that is neither unknown nor special."""
-        return self.known_rows(self.encode(texts))  # shape: (N,)
 
     def known_rows(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
         """Like `known`, but for the token ids of texts."""  # shape: (N, T) -> (N,)
@@ -147,17 +130,12 @@ class Subwords:
         made.frequencies, made.num_texts = self.frequencies, self.num_texts
         return made
 
-    def idf(self) -> npt.NDArray[np.float32]:
-        """Return the IDF weight of each token in the counted texts; 0 for padding."""
-        return inverse_frequencies(self.frequencies, self.num_texts)
-
     def save(self, folder: Path) -> None:
         """Write the tokenizer and the frequencies into a model folder."""
         facts = {
             "max_length": self.max_length,
             "special_tokens": self.special_tokens,
-            "num_texts": self.num_texts,
-            "frequencies": self.frequencies.tolist(),
+            **self.count_facts(),
         }
         with written(Path(folder) / TOKENIZER) as file:
             file.write(self.tokenizer)
@@ -171,8 +149,7 @@ class Subwords:
         with naming_file(path):
             options = SubwordsOptions(facts["max_length"])
             loaded = cls(tokenizer, options.max_length, special_tokens=bool(facts["special_tokens"]))
-            loaded.frequencies = checked_counts(facts["frequencies"], loaded.size)
-            loaded.num_texts = int(checked_counts([facts["num_texts"]], 1)[0])
+            loaded.read_counts(facts)
         return loaded
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -230,7 +207,7 @@ def _with_padding_first(vocabulary: dict[str, int]) -> npt.NDArray[np.int64]:
     return ids
 
 
-def _learn(texts: Iterable[str], size: int) -> str:
+def _learn_merges(texts: Iterable[str], size: int) -> str:
     blank = read_tokenizer(json.dumps(_BLANK))
     from tokenizers import trainers
 

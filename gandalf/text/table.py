@@ -27,17 +27,17 @@ def token_table(
     memory.
     """
     workers = 0 if workers is None and tokens.threaded else workers
-    chunks = map_chunks(partial(_trimmed, tokens), texts, "tokens", workers=workers)
-    return _gathered(chunks) if path is None else _stored(chunks, Path(path))
+    chunks = map_chunks(partial(_encode_trimmed, tokens), texts, "tokens", workers=workers)
+    return _table_in_memory(chunks) if path is None else _table_in_file(chunks, Path(path))
 
 
-def _trimmed(tokens: Tokens, texts: list[str]) -> Ids:
+def _encode_trimmed(tokens: Tokens, texts: list[str]) -> Ids:
     table = tokens.encode(texts)
     width = int(np.flatnonzero(table.any(axis=0)).max(initial=0)) + 1
     return np.ascontiguousarray(table[:, :width])  # shape: (chunk, its longest text's length)
 
 
-def _gathered(chunks: Iterator[Ids]) -> Ids:
+def _table_in_memory(chunks: Iterator[Ids]) -> Ids:
     parts = list(chunks)
     width = max((part.shape[1] for part in parts), default=1)
     table = np.zeros((sum(map(len, parts)), width), dtype=np.int32)
@@ -48,7 +48,7 @@ def _gathered(chunks: Iterator[Ids]) -> Ids:
     return table
 
 
-def _stored(chunks: Iterator[Ids], path: Path) -> Ids:
+def _table_in_file(chunks: Iterator[Ids], path: Path) -> Ids:
     """Spool the chunks in a temporary file until the width is known, then write the padded table."""
     rows, width = 0, 1
     with written(path, "wb") as file, tempfile.TemporaryFile(dir=path.parent) as spool:

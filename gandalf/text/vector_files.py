@@ -22,7 +22,7 @@ def read_vector_file(
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
     """Return the vector of each name, and a mask of the names found; a different case matches as second
     choice."""
-    stated, columns = _size(path)
+    stated, columns = _read_size(path)
     wanted = {name: row for row, name in enumerate(names)}
     vectors = np.zeros((len(names), columns), dtype=np.float32)
     found, exact = np.zeros((2, len(names)), dtype=bool)
@@ -31,7 +31,7 @@ def read_vector_file(
         if number == 1 and stated is not None:
             continue
         count += 1
-        word, numbers = _cut(line, columns, path, number)
+        word, numbers = _split_line(line, columns, path, number)
         row = wanted.get(word, -1)
         same = row >= 0
         if not same:
@@ -45,7 +45,7 @@ def read_vector_file(
     return vectors, found
 
 
-def _size(path: Path) -> tuple[int | None, int]:
+def _read_size(path: Path) -> tuple[int | None, int]:
     """Return the number of vectors, or None if there is no header, and the numbers in each vector."""
     fields = first_line(path).rstrip(" ").split(" ")
     if len(fields) == 2 and all(field.isascii() and field.isdigit() for field in fields):
@@ -57,7 +57,7 @@ def _size(path: Path) -> tuple[int | None, int]:
     return None, len(fields) - 1
 
 
-def _cut(line: str, columns: int, path: Path, number: int) -> tuple[str, list[str]]:
+def _split_line(line: str, columns: int, path: Path, number: int) -> tuple[str, list[str]]:
     """Return the word of a line, which may contain spaces, and the fields of its numbers."""
     word, *numbers = line.rstrip(" ").rsplit(" ", columns)
     if len(numbers) < columns:

@@ -28,8 +28,8 @@ def read_vector_folder(
     vocabulary = tokenizer.get_vocab()
     table = _table_in(folder, max(vocabulary.values(), default=-1) + 1)  # shape: (V, columns)
     unknown = {vocabulary[name] for name in UNKNOWN_NAMES if name in vocabulary}
-    found = tokenizer.encode_batch_fast(list(names), add_special_tokens=False)
-    rows = [[number for number in row.ids if number not in unknown] for row in found]
+    encoded = tokenizer.encode_batch_fast(list(names), add_special_tokens=False)
+    rows = [[number for number in row.ids if number not in unknown] for row in encoded]
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     shares = np.repeat(1 / np.maximum(lengths, 1), lengths).astype(np.float32)
     ids = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
@@ -59,12 +59,12 @@ def _table_in(folder: Path, size: int) -> npt.NDArray[np.float32]:
     for path in sorted(folder.rglob("*.safetensors")):
         try:
             with safe_open(path, framework="pt") as file:
-                shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
-                name = _table_name(shapes, size)
-                if name is not None:
-                    return np.asarray(file.get_tensor(name).float().numpy(), dtype=np.float32)
+                name = _table_name({name: file.get_slice(name).get_shape() for name in file.keys()}, size)  # noqa: SIM118
+                table = None if name is None else file.get_tensor(name)
         except (SafetensorError, OSError) as error:
             raise DataError(f"cannot be read ({error})", file=path, remedy=REMEDY) from error
+        if table is not None:
+            return np.asarray(table.float().numpy(), dtype=np.float32)
     what = f"holds no table of vectors for the {size:,} tokens of its tokenizer"
     raise DataError(what, file=folder, remedy=REMEDY, kind="missing-file")
 

@@ -27,7 +27,7 @@ def static_vectors(source: str | Path, tokens: Tokens, dim: int) -> tuple[Vector
         raise DataError(f"vectors cannot have {dim} numbers", remedy="ask for 1 or more")
     strings = tokens.strings
     names = {name: row for row, name in enumerate(dict.fromkeys(filter(None, strings)))}
-    path = _path_of(str(source))
+    path = _find_source(str(source))
     read = read_vector_folder if path.is_dir() else read_vector_file
     vectors, found = read(path, list(names))
     if names and not found.any():
@@ -40,11 +40,11 @@ def static_vectors(source: str | Path, tokens: Tokens, dim: int) -> tuple[Vector
     held = rows >= 0
     held[held] = found[rows[held]]
     matrix = np.zeros((len(rows), dim), dtype=np.float32)  # shape: (size, dim)
-    matrix[held] = projected(vectors, found, dim)[rows[held]]
+    matrix[held] = project(vectors, found, dim)[rows[held]]
     return matrix, held
 
 
-def _path_of(source: str) -> Path:
+def _find_source(source: str) -> Path:
     path = Path(source)
     if source and path.exists():  # an empty name would be the current folder
         return path
@@ -59,7 +59,7 @@ def _path_of(source: str) -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def projected(vectors: Vectors, found: FoundWords, dim: int) -> Vectors:
+def project(vectors: Vectors, found: FoundWords, dim: int) -> Vectors:
     """Return the vectors in `dim` columns, with their dot products kept as well as possible.
 
     Too many columns are reduced to the directions of largest variance of the found vectors (an SVD). Too few

@@ -15,9 +15,8 @@ import numpy.typing as npt
 
 from gandalf.data.words import split_words
 from gandalf.errors import DataError
-from gandalf.text.frequencies import document_frequencies, inverse_frequencies
-from gandalf.text.id_rows import id_rows
-from gandalf.text.stored import checked_counts, naming_file, need_length, read_facts, write_facts
+from gandalf.text.stored import naming_file, need_length, read_facts, write_facts
+from gandalf.text.vocabulary import Vocabulary, id_rows
 from gandalf.text.workers import map_chunks
 
 UNKNOWN = 1  # 0 is padding
@@ -43,7 +42,7 @@ class WordsOptions:
                 raise DataError(f"{name} is {value!r}; it must be a whole number of at least {least}")
 
 
-class Words:
+class Words(Vocabulary):
     """Ids of words and pieces: 0 is padding, 1 a text without tokens, then words by falling count, then
     pieces.
 
@@ -62,13 +61,8 @@ class Words:
             numbers.setdefault(piece, UNKNOWN + 1 + len(numbers))
         self._pieces = {piece: numbers[piece] for piece in self.pieces}
         self._longest = max(map(len, self.pieces), default=0)
-        self._broken: dict[str, list[int]] = {}
-        self.size = UNKNOWN + 1 + len(numbers)
-        self.max_length = options.max_length
-        self.frequencies = np.zeros(
-            self.size, dtype=np.int64
-        )  # shape: (size,), number of texts with each token
-        self.num_texts = 0  # number of texts behind `frequencies`
+        self._piece_ids: dict[str, list[int]] = {}  # a cache by word
+        super().__init__(UNKNOWN + 1 + len(numbers), options.max_length)
 
     @classmethod
     def fit(
@@ -85,7 +79,7 @@ class Words:
         ranked = sorted(counts, key=lambda word: (-counts[word], word))
         often = [word for word in ranked if counts[word] >= options.min_count]
         fitted = cls(often[: options.max_words], learn_pieces(counts, options.pieces), options)
-        fitted.frequencies, fitted.num_texts = document_frequencies(fitted, texts, workers=workers)
+        fitted.count(texts, workers)
         return fitted
 
     @property
@@ -100,10 +94,6 @@ class Words:
         ids = np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=int(lengths.sum()))
         return id_rows(ids, lengths, self.max_length)
 
-    def known(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return True for each text with a known word or piece."""  # shape: (N,)
-        return self.known_rows(self.encode(texts))
-
     def known_rows(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
         """Like `known`, but for the token ids of texts."""  # shape: (N, T) -> (N,)
         return np.asarray((ids > UNKNOWN).any(axis=1))
@@ -114,18 +104,13 @@ class Words:
         made.frequencies, made.num_texts = self.frequencies, self.num_texts
         return made
 
-    def idf(self) -> npt.NDArray[np.float32]:
-        """Return the IDF weight of each token in the fitted texts; 0 for padding."""
-        return inverse_frequencies(self.frequencies, self.num_texts)
-
     def save(self, folder: Path) -> None:
         """Write the vocabulary into a model folder."""
         facts = {
             "options": asdict(self.options),
             "words": self.words,
             "pieces": self.pieces,
-            "num_texts": self.num_texts,
-            "frequencies": self.frequencies.tolist(),
+            **self.count_facts(),
         }
         write_facts(Path(folder) / FILE, facts)
 
@@ -138,8 +123,7 @@ class Words:
             loaded = cls(
                 _strings(facts["words"]), _strings(facts["pieces"]), WordsOptions(**facts["options"])
             )
-            loaded.frequencies = checked_counts(facts["frequencies"], loaded.size)
-            loaded.num_texts = int(checked_counts([facts["num_texts"]], 1)[0])
+            loaded.read_counts(facts)
         return loaded
 
     def _ids(self, text: str) -> list[int]:
@@ -149,22 +133,24 @@ class Words:
             if number is not None:
                 ids.append(number)
             else:
-                ids += self._break(word)
+                ids += self._ids_of_pieces(word)
             if len(ids) >= self.max_length:
                 return ids[: self.max_length]
         return ids or [UNKNOWN]
 
-    def _break(self, word: str) -> list[int]:
-        """Return the ids of a word's pieces; skip unknown characters."""
-        ids = self._broken.get(word)
+    def _ids_of_pieces(self, word: str) -> list[int]:
+        ids = self._piece_ids.get(word)
         if ids is None:
-            if len(self._broken) >= _CACHED_WORDS:
-                self._broken.clear()
-            pieces = islice(self._cut(word), self.max_length)  # a damaged file may hold a very long word
-            ids = self._broken[word] = [self._pieces[piece] for piece in pieces]
+            if len(self._piece_ids) >= _CACHED_WORDS:
+                self._piece_ids.clear()
+            pieces = islice(
+                self._cut_into_pieces(word), self.max_length
+            )  # a damaged file may hold a long word
+            ids = self._piece_ids[word] = [self._pieces[piece] for piece in pieces]
         return ids
 
-    def _cut(self, word: str) -> Iterator[str]:
+    def _cut_into_pieces(self, word: str) -> Iterator[str]:
+        """Yield the longest piece at each place; skip unknown characters."""
         start = 0
         while start < len(word):
             ends = range(min(len(word), start + self._longest), start, -1)

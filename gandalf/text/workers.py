@@ -40,8 +40,12 @@ def map_chunks(
     total = length_hint(texts)
     chunks = _chunked(texts)
     with ExitStack() as stack, meter(description, total) as bar:
-        crew = _crew(task, _number(workers, total), stack)
-        results = _in_turn(crew, chunks, stack) if crew else ((len(chunk), task(chunk)) for chunk in chunks)
+        crew = _start_workers(task, _worker_count(workers, total), stack)
+        results = (
+            _results_in_order(crew, chunks, stack)
+            if crew
+            else ((len(chunk), task(chunk)) for chunk in chunks)
+        )
         for count, result in results:
             bar.advance(count)
             yield result
@@ -52,7 +56,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _number(workers: int | None, total: int) -> int:
+def _worker_count(workers: int | None, total: int) -> int:
     if workers is not None:
         return workers
     return cores() if total >= MANY and cores() > 1 else 0
@@ -64,7 +68,7 @@ def _chunked(texts: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _crew(task: Task[Result], number: int, stack: ExitStack) -> list[_Worker[Result]]:
+def _start_workers(task: Task[Result], number: int, stack: ExitStack) -> list[_Worker[Result]]:
     """Start up to `number` workers: fewer if the system refuses, none if the task cannot be pickled."""
     crew: list[_Worker[Result]] = []
     with suppress(OSError, pickle.PicklingError, AttributeError, TypeError):
@@ -74,7 +78,7 @@ def _crew(task: Task[Result], number: int, stack: ExitStack) -> list[_Worker[Res
     return crew
 
 
-def _in_turn(
+def _results_in_order(
     crew: list[_Worker[Result]], chunks: Iterator[list[str]], stack: ExitStack
 ) -> Iterator[tuple[int, Result]]:
     """Yield the results in the order of the chunks; compute a few chunks ahead."""
@@ -108,7 +112,7 @@ class _Worker(Generic[Result]):
         self._packed: bytes | None = packed  # sent with the first chunk
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from gandalf.text.workers import serve; serve()"],
+            [sys.executable, "-P", "-c", "from gandalf.text.workers import run_worker; run_worker()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -139,7 +143,7 @@ class _Worker(Generic[Result]):
             pass
 
 
-def serve() -> None:
+def run_worker() -> None:
     """Run as a worker: read the task, then chunks, from standard input; write results to standard output."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C, the parent closes the input
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")

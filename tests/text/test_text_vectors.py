@@ -12,7 +12,7 @@ from test_text_subwords import word_level
 
 from gandalf.errors import DataError
 from gandalf.text.subwords import Subwords
-from gandalf.text.vectors import projected, static_vectors
+from gandalf.text.vectors import project, static_vectors
 from gandalf.text.words import Words, WordsOptions
 
 TOKENS = Words.fit(["get window text the", "get window text the"], WordsOptions(pieces=0))
@@ -179,10 +179,10 @@ def test_other_dimensions_keep_dot_products(columns, dim, seed):
     vectors = (rng.standard_normal((12, rank)) @ rng.standard_normal((rank, columns))).astype(np.float32)
     found = rng.random(12) < 0.8
     found[:rank] = True  # directions that no found vector has cannot be kept
-    turned = projected(vectors, found, dim)
+    turned = project(vectors, found, dim)
     assert turned.shape == (12, dim) and turned.dtype == np.float32
     np.testing.assert_allclose(turned @ turned.T, vectors @ vectors.T, rtol=1e-3, atol=1e-3)
-    assert (projected(vectors, found, dim) == turned).all()
+    assert (project(vectors, found, dim) == turned).all()
 
 
 def test_fewer_dimensions_are_the_best_ones():
@@ -191,7 +191,7 @@ def test_fewer_dimensions_are_the_best_ones():
     found = np.ones(40, dtype=bool)
     left, sizes, right = np.linalg.svd(vectors.astype(np.float64), full_matrices=False)
     best = (left[:, :3] * sizes[:3]) @ (left[:, :3] * sizes[:3]).T
-    turned = projected(vectors, found, 3)
+    turned = project(vectors, found, 3)
     np.testing.assert_allclose(turned @ turned.T, best, rtol=1e-3, atol=1e-2 * np.abs(best).max())
     heaviest = np.abs(right[:3]).argmax(axis=1)
     assert (np.sign(turned.T @ vectors)[np.arange(3), heaviest] > 0).all()  # each direction's sign is settled
