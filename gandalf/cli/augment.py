@@ -17,7 +17,7 @@ from gandalf.cli.opened_set import OpenedSet, open_set
 from gandalf.cli.options import SOURCE, Bundle, Cluster, Json, Source, offers, panel
 from gandalf.cli.output import console, print_json
 from gandalf.data.claim import only_writer
-from gandalf.data.export import Writing
+from gandalf.data.export import ExportOptions
 from gandalf.data.origin import RECORD, foreign_files
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
@@ -51,14 +51,14 @@ KEEP = Bundle(
     Keep,
 )
 WRITING = Bundle(
-    Writing,
+    ExportOptions,
     panel(
         "What is written",
         format=(FormatName, "raw", "Layout to write, or the trainer to write for."),
         harden=(Hardening | None, None, _HARDEN_HELP),
         overwrite=(bool, False, "Replace an OUT that gandalf augment wrote."),
     ),
-    Writing,
+    ExportOptions,
 )
 
 
@@ -68,7 +68,7 @@ def augment(
     out: Out,
     targets: TargetOptions,
     keep: Keep,
-    writing: Writing,
+    writing: ExportOptions,
     cluster: Cluster = None,
     json: Json = False,
 ) -> None:
@@ -102,7 +102,7 @@ def augment(
     _show(out, record, [str(note) for note in notes])
 
 
-def _refuse_to_lose(out: Path, source: Source, writing: Writing) -> None:
+def _refuse_to_lose(out: Path, source: Source, writing: ExportOptions) -> None:
     """Refuse an OUT with input data, or with files that `gandalf augment` did not write."""
     if any(_holds(out, path) for path in source.files):
         raise DataError("the data to read is in the folder to write", remedy="choose another OUT", file=out)

@@ -15,7 +15,7 @@ from gandalf.augment.label_points import Keep, augment
 from gandalf.cli.extras import needs_extra
 from gandalf.cli.options import Source, print_findings
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.export import Writing, export
+from gandalf.data.export import ExportOptions, export
 from gandalf.data.harden import harden_points
 from gandalf.errors import Findings, Problem
 from gandalf.graph.kind import LabelGraph, PointsInMemory
@@ -55,7 +55,7 @@ class OpenedSet(Protocol):
         """Return the label's row of the graph with the counts of its entries."""
 
     def write(
-        self, matrix: csr_array, keep: Keep, out: Path, writing: Writing, record: Record
+        self, matrix: csr_array, keep: Keep, out: Path, writing: ExportOptions, record: Record
     ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
         """Write the augmented set; return the record of how it was made, and the changes."""
 
@@ -96,7 +96,7 @@ class LocalSet:
         return neighbourhood(self.splits.train, matrix, label)
 
     def write(
-        self, matrix: csr_array, keep: Keep, out: Path, writing: Writing, record: Record
+        self, matrix: csr_array, keep: Keep, out: Path, writing: ExportOptions, record: Record
     ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
         """Write the augmented set; return the record of how it was made, and the changes."""
         train = augment(self.splits.train, matrix, keep)
@@ -114,7 +114,7 @@ class LocalSet:
 
 @contextmanager
 def open_set(
-    source: Source, options: GraphOptions, cluster: str | None, writing: Writing | None = None
+    source: Source, options: GraphOptions, cluster: str | None, writing: ExportOptions | None = None
 ) -> Iterator[OpenedSet]:
     """Open the data set in this process or, if a cluster is named, on the cluster.
 
@@ -131,7 +131,7 @@ def open_set(
     findings = Findings()
     shards = find_shards(source.data, source.options, findings)
     if shards is not None:
-        need_streamed(writing or Writing())
+        need_streamed(writing or ExportOptions())
     with connected(cluster) as client:
         if shards is None:
             yield LocalSet(source.load_original(), partial(_graph_on_cluster, client))

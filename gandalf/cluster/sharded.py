@@ -19,10 +19,10 @@ from gandalf.cluster.points import ClusterPoints, points_of_shards
 from gandalf.cluster.shards import ShardFacts, ShardReader, Shards
 from gandalf.cluster.sums import Ints
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.export import Writing
+from gandalf.data.export import ExportOptions
 from gandalf.data.files import new_folder, written
 from gandalf.data.formats import raw
-from gandalf.data.formats.assemble import divided
+from gandalf.data.formats.assemble import divide_targets
 from gandalf.data.formats.filters import with_filters, write_filters
 from gandalf.data.load import set_name
 from gandalf.data.origin import write_origin
@@ -78,7 +78,7 @@ class ShardedSet:
         )
 
     def write(
-        self, matrix: csr_array, keep: Keep, out: Path, writing: Writing, record: Record
+        self, matrix: csr_array, keep: Keep, out: Path, writing: ExportOptions, record: Record
     ) -> tuple[dict[str, Any], tuple[Problem, ...]]:
         """Write the augmented set in the raw layout; the files equal those of a single machine byte for
         byte."""
@@ -161,7 +161,7 @@ class ShardedSet:
         write_filters(Splits(train, test), folder)
 
 
-def need_streamed(writing: Writing) -> None:
+def need_streamed(writing: ExportOptions) -> None:
     """Raise a DataError for a format or option that cannot be written shard by shard."""
     what = f"the format {writing.format}" if writing.format != "raw" else "--harden"
     if writing.format != "raw" or writing.harden is not None:
@@ -181,5 +181,5 @@ def shard_lines(reader: ShardReader, path: Path, largest: float, rows: Ints | No
     """Return the points of a shard, or some rows of it, as lines of the raw layout. Runs on a worker."""
     points = reader.read(path, Findings())
     if largest > 1:
-        points = replace(points, targets=divided(points.targets, largest))
+        points = replace(points, targets=divide_targets(points.targets, largest))
     return "".join(raw.point_lines(points if rows is None else points[rows], first))

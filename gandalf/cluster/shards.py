@@ -12,7 +12,7 @@ from scipy.sparse import csr_array, vstack
 
 from gandalf.cluster.sums import Ints, Piece, piece_of
 from gandalf.data.dataset import Dataset
-from gandalf.data.formats.assemble import divided
+from gandalf.data.formats.assemble import divide_targets
 from gandalf.data.formats.frames import Frame, need_file
 from gandalf.data.formats.label_names import LabelNames, read_label_file
 from gandalf.data.formats.table import need_same_ids, read_table_file
@@ -135,7 +135,7 @@ def piece_of_shards(read: Sequence[ReadShard], largest: float) -> Piece:
     """Return consecutive shards as one piece, with targets on the scale of all shards."""
     targets = csr_array(vstack([one.targets for one in read], format="csr"))
     texts = [one.texts for one in read if one.texts is not None]
-    scaled = targets if largest <= 1 else divided(targets, largest)
+    scaled = targets if largest <= 1 else divide_targets(targets, largest)
     return piece_of(Dataset(scaled).targets, np.concatenate(texts) if texts else None)
 
 

@@ -18,8 +18,7 @@ from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.files import new_folder, write_lines
 from gandalf.data.formats import pecos, raw, renee, table, xc
 from gandalf.data.formats.filters import write_filters
-from gandalf.data.harden import POINT_HARDENINGS, harden_points, is_soft
-from gandalf.data.harden import harden as hardened
+from gandalf.data.harden import POINT_HARDENINGS, harden_points, harden_targets, is_soft
 from gandalf.data.origin import write_origin
 from gandalf.data.sparse_text import rows_as_text
 from gandalf.data.tf_idf import add_features
@@ -39,7 +38,7 @@ class Format:
 
 
 @dataclass(frozen=True)
-class Writing:
+class ExportOptions:
     """Arguments of `export`."""
 
     format: str = "raw"
@@ -68,7 +67,9 @@ def export(
     bytes. For an augmented set, `origin` holds the record of its making and the label frequencies of the
     original set; both are written to the folder.
     """
-    chosen = _format(format)
+    if format not in FORMATS:
+        raise DataError(f"unknown format {format!r}", remedy="choose one of " + ", ".join(FORMATS))
+    chosen = FORMATS[format]
     words: tuple[str, ...] = ()
     notes: tuple[Problem, ...] = ()
     if harden is not None or not chosen.carries_soft:
@@ -184,12 +185,6 @@ def _with_no_words(points: Dataset) -> Dataset:
     return replace(points, features=csr_array(hstack([features, column], format="csr")), label_features=None)
 
 
-def _format(name: str) -> Format:
-    if name not in FORMATS:
-        raise DataError(f"unknown format {name!r}", remedy="choose one of " + ", ".join(FORMATS))
-    return FORMATS[name]
-
-
 def _with_hard_targets(splits: Splits, format: str, how: str | None, seed: int) -> Splits:
     train, test = splits.train, splits.test
     if how is not None:
@@ -203,7 +198,7 @@ def _with_hard_targets(splits: Splits, format: str, how: str | None, seed: int) 
             + ", ".join(name for name, one in FORMATS.items() if one.carries_soft),
         )
     if test is not None:
-        test = replace(test, targets=hardened(test.targets, "threshold", threshold=0.0))
+        test = replace(test, targets=harden_targets(test.targets, "threshold", threshold=0.0))
     return replace(splits, train=train, test=test)
 
 

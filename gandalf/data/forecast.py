@@ -17,6 +17,7 @@ from gandalf.data.unpack_limits import physical_memory
 # Co-occurrence products per second and core: an order of magnitude, from bench/graph.py.
 PRODUCTS_PER_SECOND = 60e6
 GRAPH_BLOCK_BYTES = 128 * 2**20  # limit of one core's block of the graph, before the threshold is applied
+MEASURED_SECONDS = 0.1  # of matrix products
 _UNITS = ((86400.0 * 365, "years"), (86400.0, "days"), (3600.0, "h"), (60.0, "min"))
 
 
@@ -159,13 +160,13 @@ def _this_machine(plan: Plan) -> _Machine:
     return _Machine(plan.cores or os.cpu_count() or 1, flops, physical_memory())
 
 
-def _measured_flops(at_least: float = 0.1) -> float:
+def _measured_flops() -> float:
     """Measure floating-point operations per second of a matrix product as in training."""
     points = np.ones((512, 512), dtype=np.float32)
     rows = np.ones((512, 2048), dtype=np.float32)
     points @ rows  # warm up: the first product starts the threads
     start, done = time.perf_counter(), 0
-    while (elapsed := time.perf_counter() - start) < at_least or not done:
+    while (elapsed := time.perf_counter() - start) < MEASURED_SECONDS or not done:
         points @ rows
         done += 1
     return done * 2.0 * 512 * 512 * 2048 / elapsed

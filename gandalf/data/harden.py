@@ -21,7 +21,7 @@ def is_soft(targets: csr_array) -> bool:
     return bool(np.any(targets.data != 1.0))
 
 
-def harden(targets: csr_array, how: str, *, threshold: float = 0.5, seed: int = 0) -> csr_array:
+def harden_targets(targets: csr_array, how: str, *, threshold: float = 0.5, seed: int = 0) -> csr_array:
     """Return targets of exactly 1.0: choose by `how` which targets to keep, and drop the others.
 
     `threshold` keeps values of at least `threshold`, and the highest values of every row, so that no
@@ -38,7 +38,7 @@ def harden(targets: csr_array, how: str, *, threshold: float = 0.5, seed: int = 
 
 
 def harden_points(points: Dataset, how: str, *, seed: int = 0) -> Dataset:
-    """Return the points with the targets of `harden`; `how` may also be `copies`.
+    """Return the points with the targets of `harden_targets`; `how` may also be `copies`.
 
     `copies` returns every point three times, each time with targets drawn by `sample`, so that a label of
     probability 0.3 is in about one copy of three. Without soft targets it returns the points unchanged, since
@@ -47,12 +47,11 @@ def harden_points(points: Dataset, how: str, *, seed: int = 0) -> Dataset:
     if how not in POINT_HARDENINGS:
         raise DataError(f"unknown way to harden {how!r}", remedy="choose " + " or ".join(POINT_HARDENINGS))
     if how != "copies":
-        return replace(points, targets=harden(points.targets, how, seed=seed))
+        return replace(points, targets=harden_targets(points.targets, how, seed=seed))
     if not is_soft(points.targets):
         return points
-    first, *others = (
-        replace(points, targets=harden(points.targets, "sample", seed=seed + at)) for at in range(COPIES)
-    )
+    drawn = (harden_targets(points.targets, "sample", seed=seed + copy) for copy in range(COPIES))
+    first, *others = (replace(points, targets=targets) for targets in drawn)
     return sum(others, start=first)
 
 

@@ -35,7 +35,7 @@ def read_npz(path: Path, *, columns: bool = True) -> Any:  # noqa: ANN401  SciPy
                 raise ValueError("it is no zip file")
             check_npz(path)
             file.seek(0)
-            matrix = _stored(file, path)
+            matrix = _read_stored(file, path)
     except DataError:
         raise
     except Exception as error:  # zip, NumPy and SciPy raise exceptions of many types on damaged files
@@ -73,20 +73,20 @@ def check_sparse(matrix: Any, file: Path | None = None, *, columns: bool = True)
         ) from error
 
 
-def _stored(file: IO[bytes], path: Path) -> Any:  # noqa: ANN401  any of SciPy's forms
+def _read_stored(file: IO[bytes], path: Path) -> Any:  # noqa: ANN401  any of SciPy's forms
     with np.load(file, allow_pickle=False) as parts:
         sizes = np.atleast_1d(parts["shape"]).tolist()
         need_room(
             8 * max(sizes, default=0), path, "has a shape that takes"
         )  # 8 bytes: a pointer for each row
-        make = _COMPRESSED.get(_word(parts["format"].item()))
+        make = _COMPRESSED.get(_format_name(parts["format"].item()))
         if make is not None:
-            return _compressed(make, parts)
+            return _read_compressed(make, parts)
     file.seek(0)
     return load_npz(file)
 
 
-def _compressed(make: Any, parts: Any) -> Any:  # noqa: ANN401  SciPy's class, NumPy's open archive
+def _read_compressed(make: Any, parts: Any) -> Any:  # noqa: ANN401  SciPy's class, NumPy's open archive
     """Read a CSR or CSC matrix. SciPy's reader would silently drop entries that no pointer covers."""
     data, indices, indptr, shape = (parts[name] for name in ("data", "indices", "indptr", "shape"))
     if any(part.ndim != 1 or part.dtype.kind not in "iu" for part in (indices, indptr, shape)):
@@ -96,7 +96,7 @@ def _compressed(make: Any, parts: Any) -> Any:  # noqa: ANN401  SciPy's class, N
     return make((data, indices, indptr), shape=tuple(shape.tolist()))
 
 
-def _word(text: str | bytes) -> str:
+def _format_name(text: str | bytes) -> str:
     return text.decode("ascii") if isinstance(text, bytes) else text  # versions of SciPy write either
 
 

@@ -92,7 +92,7 @@ def stats(splits: Splits) -> Stats:
     )
 
 
-def label_bins(frequencies: npt.NDArray[np.integer[Any]], bins: int = BINS) -> npt.NDArray[np.int64]:
+def label_bins(frequencies: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
     """Return the bin of each label, 0 for the most frequent labels; bins hold equal shares of the positives.
 
     Labels are sorted by falling frequency, ties by label number. A label belongs to the bin of its first
@@ -102,14 +102,14 @@ def label_bins(frequencies: npt.NDArray[np.integer[Any]], bins: int = BINS) -> n
     ends = np.cumsum(frequencies[order])
     before, total = ends - frequencies[order], int(frequencies.sum())
     of_label = np.empty(len(frequencies), dtype=np.int64)
-    of_label[order] = before * bins // max(total, 1)
-    return np.where(frequencies == 0, bins - 1, of_label)
+    of_label[order] = before * BINS // max(total, 1)
+    return np.where(frequencies == 0, BINS - 1, of_label)
 
 
-def frequency_bins(frequencies: npt.NDArray[np.int64], bins: int = BINS) -> tuple[FrequencyBin, ...]:
+def frequency_bins(frequencies: npt.NDArray[np.int64]) -> tuple[FrequencyBin, ...]:
     """Return the bins of `label_bins`, the most frequent labels first."""
-    of_label = label_bins(frequencies, bins)
-    return tuple(_frequency_bin(frequencies[of_label == number]) for number in range(bins))
+    of_label = label_bins(frequencies)
+    return tuple(_frequency_bin(frequencies[of_label == number]) for number in range(BINS))
 
 
 def _frequency_bin(frequencies: npt.NDArray[np.int64]) -> FrequencyBin:

@@ -78,12 +78,12 @@ def synthetic(
     _check_shape(points, labels, labels_per_point)
     rng = np.random.default_rng(seed)
     frequency = rng.permutation(_power_law(labels, points * labels_per_point / labels, points))
-    topics, sizes = _topics(frequency, points, max(breadth, 3.0), rng)
+    topics, sizes = _draw_topics(frequency, points, max(breadth, 3.0), rng)
     test_points = max(points // 10, 1)
-    targets, topic_of = _points(topics, sizes, points + test_points, rng)
+    targets, topic_of = _draw_points(topics, sizes, points + test_points, rng)
     both = Dataset(targets)
     if texts:
-        writer = _Writer(topics, words_per_point, rng)
+        writer = _TextWriter(topics, words_per_point, rng)
         both = Dataset(targets, writer.of_points(targets, topic_of, known, postulate), writer.label_texts)
     splits = Splits(both[:points], both[points:], name="synthetic", layout="synthetic")
     return Synthetic(splits, topics, sizes / sizes.sum())
@@ -115,11 +115,11 @@ def _power_law(labels: int, mean: float, points: int) -> Floats:
     return quantiles(steep)
 
 
-def _topics(
+def _draw_topics(
     frequency: Floats, points: int, breadth: float, rng: np.random.Generator
 ) -> tuple[csr_array, Floats]:
     """Return the probabilities of labels in topics (T x L), and the points to draw from each topic."""
-    label, mass = _memberships(frequency, rng)
+    label, mass = _draw_memberships(frequency, rng)
     per_point = frequency.sum() / points
     # Labels of a topic have roughly similar frequencies, so rare labels occur with frequent ones, as in real
     # sets.
@@ -129,14 +129,14 @@ def _topics(
     members = np.exp(rng.uniform(np.log(3), np.log(breadth), size=len(mass))) * per_point
     ends = np.cumsum(np.maximum(members, 2).astype(np.int64))
     topic = np.searchsorted(ends, np.arange(len(mass)), side="right")  # shape: (memberships,)
-    sizes = _sizes(topic, mass, points, rng)
+    sizes = _fit_sizes(topic, mass, points, rng)
     topics = csr_array((mass / sizes[topic], (topic, label)), shape=(len(sizes), len(frequency)))
     topics.sum_duplicates()
     topics.data = np.minimum(topics.data, HIGHEST)  # a label may be twice in the same topic
     return topics, sizes
 
 
-def _memberships(frequency: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
+def _draw_memberships(frequency: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
     """Assign each label to topics, and divide the label's expected points among them."""
     # 1 to 3 topics; more for a frequent label, which would otherwise be on nearly all points of its topics.
     times = np.maximum(
@@ -147,25 +147,25 @@ def _memberships(frequency: Floats, rng: np.random.Generator) -> tuple[Ints, Flo
     return label, (frequency / times)[label]
 
 
-def _sizes(topic: Ints, mass: Floats, points: int, rng: np.random.Generator) -> Floats:
+def _fit_sizes(topic: Ints, mass: Floats, points: int, rng: np.random.Generator) -> Floats:
     """Return the points to draw from each topic, so that `points` of them have a label."""  # shape: (T,)
     first = np.flatnonzero(np.diff(topic, prepend=-1))  # where each topic begins
     total, largest = np.add.reduceat(mass, first), np.maximum.reduceat(mass, first)
     spread = np.exp(rng.normal(0, 0.3, size=len(first)))  # some topics give more labels a point than others
 
-    def at(labels_per_point: float) -> Floats:
+    def sizes_at(labels_per_point: float) -> Floats:
         return np.maximum(total / (labels_per_point * spread), largest / HIGHEST)
 
     low, high = 1e-2, 1e4
     for _ in range(40):
         middle = float(np.sqrt(low * high))
-        sizes = at(middle)
+        sizes = sizes_at(middle)
         empty = np.exp(np.add.reduceat(np.log1p(-mass / sizes[topic]), first))
         low, high = (middle, high) if (sizes * (1 - empty)).sum() > points else (low, middle)
-    return at(high)
+    return sizes_at(high)
 
 
-def _points(
+def _draw_points(
     topics: csr_array, sizes: Floats, number: int, rng: np.random.Generator
 ) -> tuple[csr_array, Ints]:
     """Draw `number` points with at least one label, in random order; return their targets and topics.
@@ -192,11 +192,11 @@ def _draw_round(
     cuts = np.flatnonzero(np.diff(work // BATCH)) + 1
     bounds = [0, *cuts.tolist(), len(sizes)]
     for first, last in pairwise(bounds):
-        targets, topic_of = _batch(topics[first:last], sizes[first:last], rng)
+        targets, topic_of = _draw_batch(topics[first:last], sizes[first:last], rng)
         yield targets, topic_of + first
 
 
-def _batch(topics: csr_array, sizes: Ints, rng: np.random.Generator) -> tuple[csr_array, Ints]:
+def _draw_batch(topics: csr_array, sizes: Ints, rng: np.random.Generator) -> tuple[csr_array, Ints]:
     """Draw `sizes` points from the topics, and drop the points without a label.
 
     A Poisson process with rate -log(1 - p) hits a point at least once with probability p, independently of
@@ -213,7 +213,7 @@ def _batch(topics: csr_array, sizes: Ints, rng: np.random.Generator) -> tuple[cs
     return pairs[carried].astype(np.float32), np.repeat(np.arange(len(sizes)), sizes)[carried]
 
 
-class _Writer:
+class _TextWriter:
     """Write texts of points and labels, from words of topics and one word for each label."""
 
     def __init__(self, topics: csr_array, words_per_point: float, rng: np.random.Generator) -> None:

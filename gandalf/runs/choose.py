@@ -122,7 +122,7 @@ def _check(points: Dataset, recipe: Recipe) -> None:
 
 def _hold_out_again(splits: Splits, recipe: Recipe) -> Splits:
     """Split the points that the run will train on; the held-out ones are the test split of the trials."""
-    parts = holdout(split_holdout(splits.train, recipe)[0], SHARE, recipe.seed + 1, at_most=AT_MOST)
+    parts = split_holdout(split_holdout(splits.train, recipe)[0], SHARE, recipe.seed + 1, at_most=AT_MOST)
     if len(parts.held) < FEW:
         raise DataError(f"only {len(parts.held)} points could be held out to choose by")
     return Splits(train=parts.rest, test=parts.held, name=splits.name)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from gandalf.augment.label_points import Keep, augment_with_mask
 from gandalf.augment.synonyms import distinct_words, replace_words
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.holdout import holdout
+from gandalf.data.holdout import split_holdout
 from gandalf.data.lengths import MOST_PIECES, MOST_WORDS
 from gandalf.errors import DataError
 from gandalf.graph.estimates.walk import smoothing_graph

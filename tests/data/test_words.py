@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from strategies import targets
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.harden import harden, harden_points, is_soft
+from gandalf.data.harden import harden_points, harden_targets, is_soft
 from gandalf.data.tf_idf import add_features
 from gandalf.data.words import split_words
 from gandalf.errors import DataError
@@ -106,7 +106,7 @@ def test_features_need_texts():
 
 @given(targets(graded=True), st.sampled_from([0.2, 0.25, 0.5, 0.9]))
 def test_threshold_keeps_high_values_and_the_highest_of_each_row(soft, threshold):
-    hard = harden(soft, "threshold", threshold=threshold)
+    hard = harden_targets(soft, "threshold", threshold=threshold)
     expected = [
         [float(value > 0 and (value >= threshold or value == max(row))) for value in row]
         for row in soft.toarray().tolist()
@@ -118,15 +118,15 @@ def test_threshold_keeps_high_values_and_the_highest_of_each_row(soft, threshold
 
 @given(targets(graded=True))
 def test_any_keeps_every_target_as_1(soft):
-    hard = harden(soft, "any")
+    hard = harden_targets(soft, "any")
     assert hard.toarray().tolist() == (soft.toarray() > 0).astype(float).tolist()
     assert not is_soft(hard)
 
 
 @given(targets(graded=True), st.integers(0, 5))
 def test_sampling_repeats_with_its_seed_and_keeps_every_certain_target(soft, seed):
-    hard = harden(soft, "sample", seed=seed)
-    assert (hard != harden(soft, "sample", seed=seed)).nnz == 0
+    hard = harden_targets(soft, "sample", seed=seed)
+    assert (hard != harden_targets(soft, "sample", seed=seed)).nnz == 0
     dense, drawn = soft.toarray(), hard.toarray()
     assert np.all(drawn[dense == 1] == 1)
     assert np.all(drawn[dense == 0] == 0)
@@ -134,7 +134,7 @@ def test_sampling_repeats_with_its_seed_and_keeps_every_certain_target(soft, see
 
 def test_sampling_keeps_each_target_with_its_own_probability():
     soft = csr_array(np.full((4000, 2), [0.25, 0.5], dtype=np.float32))
-    shares = harden(soft, "sample", seed=3).toarray().mean(axis=0)
+    shares = harden_targets(soft, "sample", seed=3).toarray().mean(axis=0)
     np.testing.assert_allclose(shares, [0.25, 0.5], atol=4 * 0.5 / math.sqrt(4000))  # four standard errors
 
 
@@ -146,7 +146,7 @@ def test_copies_are_samples_one_after_the_other_and_hard_points_stay_as_they_are
     if not any(value not in (0.0, 1.0) for row in soft.toarray().tolist() for value in row):
         assert made == points
         return
-    drawn = [harden(soft, "sample", seed=seed + at).toarray() for at in range(3)]
+    drawn = [harden_targets(soft, "sample", seed=seed + at).toarray() for at in range(3)]
     assert made.targets.toarray().tolist() == np.concatenate(drawn).tolist()
     assert tuple(made.texts) == 3 * texts
 
@@ -155,11 +155,11 @@ def test_copies_are_samples_one_after_the_other_and_hard_points_stay_as_they_are
 def test_points_are_hardened_as_their_targets_are(soft, how):
     points = Dataset(soft, texts=tuple("x" for _ in range(soft.shape[0])))
     made = harden_points(points, how, seed=4)
-    assert made == replace(points, targets=harden(soft, how, seed=4))
+    assert made == replace(points, targets=harden_targets(soft, how, seed=4))
 
 
 def test_unknown_hardening_names_the_known_ones():
     with pytest.raises(DataError, match="choose threshold or any or sample"):
-        harden(csr_array(np.ones((1, 1), dtype=np.float32)), "round")
+        harden_targets(csr_array(np.ones((1, 1), dtype=np.float32)), "round")
     with pytest.raises(DataError, match="choose threshold or any or sample or copies"):
         harden_points(Dataset(csr_array(np.ones((1, 1), dtype=np.float32))), "round")

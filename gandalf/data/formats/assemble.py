@@ -18,7 +18,7 @@ from gandalf.errors import DataError, Findings
 def assemble(train: Dataset, test: Dataset | None, source: Path, layout: str, findings: Findings) -> Splits:
     """Return the `Splits` of the points that a layout has read."""
     need_points(len(train), train.num_labels, source, findings)
-    train, test = _scaled(train, test, source, findings)
+    train, test = _scale_graded_targets(train, test, source, findings)
     if test is not None and not len(test):
         remedy = "add them, or remove the file"
         findings.warn("empty-test", "the file of test points has no points", remedy=remedy, file=source)
@@ -54,15 +54,17 @@ def check_feature_columns(
         )
 
 
-def _scaled(
+def _scale_graded_targets(
     train: Dataset, test: Dataset | None, source: Path, findings: Findings
 ) -> tuple[Dataset, Dataset | None]:
     """Scale graded targets (clicks, relevance 0 to 3) to (0, 1], by the same constant for both splits."""
-    largest = max(_largest(train), 0.0 if test is None else _largest(test))
+    splits = [train] if test is None else [train, test]
+    largest = max(float(points.targets.data.max(initial=0.0)) for points in splits)
     if largest <= 1:
         return train, test
     note_scale(largest, source, findings)
-    return _divided(train, largest), None if test is None else _divided(test, largest)
+    train, *others = (replace(each, targets=divide_targets(each.targets, largest)) for each in splits)
+    return train, others[0] if others else None
 
 
 def note_scale(largest: float, source: Path, findings: Findings) -> None:
@@ -82,15 +84,7 @@ def need_points(points: int, labels: int, source: Path, findings: Findings) -> N
             findings.error("empty-file", f"there are no {noun}", remedy="add some", file=source)
 
 
-def _largest(points: Dataset) -> float:
-    return float(points.targets.data.max(initial=0.0))
-
-
-def _divided(points: Dataset, by: float) -> Dataset:
-    return replace(points, targets=divided(points.targets, by))
-
-
-def divided(targets: csr_array, by: float) -> csr_array:
+def divide_targets(targets: csr_array, by: float) -> csr_array:
     """Return the targets divided by a number."""
     targets = targets.copy()
     # A quotient too small for float32 must not become 0, which would remove the target.

@@ -53,7 +53,7 @@ def as_frame(given: Any, name: str = "") -> Frame:  # noqa: ANN401  of any libra
     """Return a table in memory as a Frame; raise a DataError if it is no table."""
     if isinstance(given, Frame):
         return given
-    if _opener(given) is None:
+    if _find_opener(given) is None:
         raise DataError(
             f"a {type(given).__name__} cannot be read as a table",
             remedy=f"give {_KNOWN}",
@@ -91,7 +91,7 @@ def split_frames(given: Any, findings: Findings) -> tuple[Frame, Frame | None]: 
 
 def open_frame(frame: Frame) -> OpenedTable:
     """Return the columns and rows of a table in memory; rows are counted from 0."""
-    kind = _opener(frame.rows)
+    kind = _find_opener(frame.rows)
     assert kind is not None, "as_frame has checked it"
     columns, rows = kind(frame)
     named = ({name: python_value(value) for name, value in row.items()} for row in rows)
@@ -130,7 +130,7 @@ def decode_bytes(value: Any) -> Any:  # noqa: ANN401  a cell can hold anything
 Opened = tuple[Iterable[Any], Iterable[Row]]
 
 
-def _opener(given: Any) -> Callable[[Frame], Opened] | None:  # noqa: ANN401
+def _find_opener(given: Any) -> Callable[[Frame], Opened] | None:  # noqa: ANN401
     """Return the function that opens this kind of table, or None if it is no table."""
     if isinstance(given, list | tuple):
         return _open_dicts if all(isinstance(row, Mapping) for row in given) else None

@@ -36,10 +36,10 @@ def split_cell(cell: Any, separator: str | None) -> list[Any]:  # noqa: ANN401  
     found = parse_list(cell)
     if found is not None:
         return found
-    return [part for part in map(str.strip, _parts(cell, separator)) if part]
+    return [part for part in map(str.strip, _split_text(cell, separator)) if part]
 
 
-def _parts(cell: str, separator: str | None) -> list[str]:
+def _split_text(cell: str, separator: str | None) -> list[str]:
     if separator is None or separator == NO_SEPARATOR:
         return [cell]
     if separator == " ":
@@ -124,7 +124,7 @@ _NO_MARKS = re.compile(r'&#?\w+;|"[^"]*"')  # marks in &amp; and in quoted names
 
 
 @dataclass(frozen=True)
-class Decision:
+class SeparatorChoice:
     """The separator, or `NO_SEPARATOR`, with an example cell and the reason."""
 
     separator: str  # a mark, or `NO_SEPARATOR`
@@ -137,7 +137,7 @@ class Decision:
         return f"{how}: '{self.example[:80]}' is {number} ({self.why})"
 
 
-def decide_separator(cells: Iterable[Any], known: Collection[str] = ()) -> Decision | None:
+def decide_separator(cells: Iterable[Any], known: Collection[str] = ()) -> SeparatorChoice | None:
     """Return the separator of the cells, or None if no cell is a text with a usual separator.
 
     If label names are `known`, the mark that splits most cells into known names wins. Otherwise the mark in
@@ -149,10 +149,10 @@ def decide_separator(cells: Iterable[Any], known: Collection[str] = ()) -> Decis
     marked = {mark: found for mark, found in marked.items() if found}
     if not marked:
         return None
-    return _by_names(marked, known) or _by_cells(marked, texts)
+    return _choose_by_names(marked, known) or _choose_by_cells(marked, texts)
 
 
-def _by_names(marked: Mapping[str, Sequence[str]], known: Collection[str]) -> Decision | None:
+def _choose_by_names(marked: Mapping[str, Sequence[str]], known: Collection[str]) -> SeparatorChoice | None:
     """Choose the mark that splits most cells into known names."""
     if not known:
         return None
@@ -161,7 +161,7 @@ def _by_names(marked: Mapping[str, Sequence[str]], known: Collection[str]) -> De
     marks = (NO_SEPARATOR, *marked)
     fitting = {mark: [cell for cell in cells if _all_known(cell, mark, known)] for mark in marks}
     best = max(fitting, key=lambda mark: len(fitting[mark]))
-    return Decision(best, fitting[best][0], "labels of such names exist") if fitting[best] else None
+    return SeparatorChoice(best, fitting[best][0], "labels of such names exist") if fitting[best] else None
 
 
 def _all_known(cell: str, mark: str, known: Collection[str]) -> bool:
@@ -169,25 +169,25 @@ def _all_known(cell: str, mark: str, known: Collection[str]) -> bool:
     return all(name in known or name_and_weight(name)[0] in known for name in names)
 
 
-def _by_cells(marked: Mapping[str, Sequence[str]], texts: Mapping[str, int]) -> Decision:
+def _choose_by_cells(marked: Mapping[str, Sequence[str]], texts: Mapping[str, int]) -> SeparatorChoice:
     """Choose by the number of cells with each mark and, for the comma, by the share of recurring parts."""
     numbers = {mark: sum(texts[cell] for cell in cells) for mark, cells in marked.items()}
     for mark in sorted(marked, key=lambda mark: -numbers[mark]):
         if mark != ",":
-            return Decision(mark, marked[mark][0], f"names seldom hold '{mark}'")
-        again = _recurring(marked[mark], texts, mark)
+            return SeparatorChoice(mark, marked[mark][0], f"names seldom hold '{mark}'")
+        again = _recurring_share(marked[mark], texts, mark)
         for other in (each for each in marked if each != mark):  # cells may list several names with commas
-            rival = _recurring(marked[other], texts, other)
+            rival = _recurring_share(marked[other], texts, other)
             if rival >= again and numbers[other] >= _RIVAL * numbers[mark]:
                 why = f"{rival:.0%} of such parts are in other cells too; between commas {again:.0%} are"
-                return Decision(other, marked[other][0], why)
+                return SeparatorChoice(other, marked[other][0], why)
         share = f"{again:.0%} of the parts of such cells are in other cells too"
-        if again >= _least(marked[mark], texts):
-            return Decision(mark, marked[mark][0], share)
-    return Decision(NO_SEPARATOR, marked[","][0], share)
+        if again >= _least_recurring(marked[mark], texts):
+            return SeparatorChoice(mark, marked[mark][0], share)
+    return SeparatorChoice(NO_SEPARATOR, marked[","][0], share)
 
 
-def _recurring(cells: Sequence[str], texts: Mapping[str, int], mark: str) -> float:
+def _recurring_share(cells: Sequence[str], texts: Mapping[str, int], mark: str) -> float:
     """Return the share of the parts of cells that also occur in another cell."""
     parts = {cell: set(split_cell(cell, mark)) for cell in texts}
     seen = Counter(part for found in parts.values() for part in found)
@@ -195,7 +195,7 @@ def _recurring(cells: Sequence[str], texts: Mapping[str, int], mark: str) -> flo
     return sum(seen[part] > 1 for part in of_cells) / max(len(of_cells), 1)
 
 
-def _least(cells: Sequence[str], texts: Mapping[str, int]) -> float:
+def _least_recurring(cells: Sequence[str], texts: Mapping[str, int]) -> float:
     """Return the share of parts that must recur if commas separate labels."""
     if any('"' in cell for cell in cells):
         return 0.0  # if names with a comma are quoted, other commas separate labels

@@ -144,7 +144,7 @@ def write_labels(labels: Dataset, folder: Path) -> None:
         rows = zip(labels.label_ids or range(len(texts)), texts, other_texts_of(labels), strict=True)
         for uid, text, others in rows:
             more = f', "other_texts": {json.dumps(others, ensure_ascii=False)}' if others else ""
-            file.write(f"{{{_named(uid, text)}{more}}}\n")
+            file.write(f"{{{_uid_and_title(uid, text)}{more}}}\n")
 
 
 def point_lines(points: Dataset, first: int = 0) -> Iterator[str]:
@@ -154,10 +154,10 @@ def point_lines(points: Dataset, first: int = 0) -> Iterator[str]:
     ids = points.ids or range(first, first + len(points))
     for uid, text, (labels, values) in zip(ids, texts, rows_as_text(points.targets), strict=True):
         targets = f'"target_ind": [{", ".join(labels)}], "target_rel": [{", ".join(values)}]'
-        yield f"{{{_named(uid, text)}, {targets}}}\n"
+        yield f"{{{_uid_and_title(uid, text)}, {targets}}}\n"
 
 
-def _named(uid: object, text: str) -> str:
+def _uid_and_title(uid: object, text: str) -> str:
     return (
         f'"uid": {json.dumps(str(uid), ensure_ascii=False)}, "title": {json.dumps(text, ensure_ascii=False)}'
     )

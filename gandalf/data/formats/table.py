@@ -21,7 +21,7 @@ from gandalf.data.formats.label_names import LabelNames, read_label_file
 from gandalf.data.formats.opened_table import OpenedTable, Row
 from gandalf.data.formats.table_columns import Columns, find_columns
 from gandalf.data.formats.table_files import is_table, open_table
-from gandalf.data.formats.table_options import TableOptions, need_no_choice
+from gandalf.data.formats.table_options import TableOptions, refuse_label_choice
 from gandalf.data.formats.table_paths import table_paths, train_files
 from gandalf.data.formats.texts import Texts, other_texts_of, write_texts
 from gandalf.data.matrix_builder import LABEL, MatrixBuilder
@@ -85,7 +85,7 @@ def read(source: Path | Frame, findings: Findings, options: TableOptions) -> Spl
     """Read the table; without a label file, names are the label texts, numbered by first appearance."""
     paths, place = table_paths(source, options), name_in_messages(source)
     if paths.labels is None:
-        need_no_choice(options, place)
+        refuse_label_choice(options, place)
     names = LabelNames() if paths.labels is None else read_label_file(paths.labels, findings, options)
     first = read_table_file(paths.train[0], names, options, findings)
     columns = first.columns

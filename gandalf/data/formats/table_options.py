@@ -86,7 +86,7 @@ class TableOptions:
         return replace(self, **given)
 
 
-def need_no_choice(options: TableOptions, source: Path) -> None:
+def refuse_label_choice(options: TableOptions, source: Path) -> None:
     """Raise a DataError if an option chooses labels, because there is no label file."""
     if options.label_choice is not None:
         what = f"has no label file for {argument(options.label_choice)} to choose from"
