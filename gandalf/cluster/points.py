@@ -95,7 +95,7 @@ class ClusterPoints:
         return matched.observe(labels, self.counts(labels), of_own, self.label_sums.frequency)
 
     def graph(self, rule: PairRule, matches: Matches | None = None) -> csr_array:
-        """Return the label graph; given `matches`, leave own points out of each label's counts."""
+        """Return the label graph; given `matches`, leave matched points out of each label's counts."""
         rule_on_workers = submit(self.client, identity, rule)
         texts = None if matches is None else submit(self.client, identity, self.text_numbers)
         blocks = cut_blocks(self.label_sums.costs, self.block)

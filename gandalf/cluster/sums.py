@@ -13,7 +13,7 @@ from gandalf.cluster.client import sum_parts
 from gandalf.data.sparse_rows import cooccurrence_costs
 from gandalf.graph.cooccurrence import PairRule, counts_together, frequencies, graph_rows, least_joint
 from gandalf.graph.joint_sums import Floats, LabelRange, RowBlock, by_point_and_label, plan_sums
-from gandalf.graph.own_points import OwnSums, own_points, own_sums
+from gandalf.graph.matched_points import MatchedSums, matched_points, matched_sums
 
 Ints = npt.NDArray[np.int64]
 
@@ -43,14 +43,14 @@ class LabelSums:
 
 @dataclass(frozen=True)
 class BlockSums:
-    """Joint sums of a block of labels with all labels, and the sums of the labels' own points."""
+    """Joint sums of a block of labels with all labels, and the sums of the labels' matched points."""
 
     joint: csr_array  # labels of the block x L
-    own: OwnSums | None = None
+    matched: MatchedSums | None = None
 
     def __add__(self, other: BlockSums) -> BlockSums:
-        own = None if self.own is None or other.own is None else self.own + other.own
-        return BlockSums(csr_array(self.joint + other.joint), own)
+        matched = None if self.matched is None or other.matched is None else self.matched + other.matched
+        return BlockSums(csr_array(self.joint + other.joint), matched)
 
 
 def piece_of(targets: csr_array, texts: Ints | None = None) -> Piece:
@@ -86,7 +86,7 @@ def joint_counts(piece: Piece, labels: Ints, as_present: bool) -> csr_array:
 def own_point_sums(piece: Piece, labels: Ints, label_texts: Ints) -> OwnSums:
     """Return the sums of the own points of these labels."""
     assert piece.texts is not None, "needs a piece with texts"
-    return own_sums(own_points(piece.texts, label_texts[labels]), piece.points, labels)
+    return matched_sums(matched_points(piece.texts, label_texts[labels]), piece.points, labels)
 
 
 def block_sums(piece: Piece, block: LabelRange, dtype: npt.DTypeLike, label_texts: Ints | None) -> BlockSums:
@@ -103,12 +103,12 @@ def finished_rows(parts: list[BlockSums], block: LabelRange, frequency: Floats, 
     """Return the rows of the graph for a block, from its sums over all parts of the points."""
     total = sum_parts(parts)
     lengths, columns, values = np.diff(total.joint.indptr), total.joint.indices, total.joint.data
-    if total.own is None:
+    if total.matched is None:
         row = np.repeat(np.arange(len(lengths)), lengths)
         kept = values > least_joint(rule, frequency)[slice(*block)][row]
         lengths = np.bincount(row[kept], minlength=len(lengths))
         columns, values = columns[kept], values[kept]
-    return graph_rows(RowBlock(lengths, columns, values), block, frequency, rule, total.own)
+    return graph_rows(RowBlock(lengths, columns, values), block, frequency, rule, total.matched)
 
 
 def _as_matrix(rows: RowBlock, columns: int, dtype: npt.DTypeLike) -> csr_array:

@@ -104,16 +104,16 @@ class MatrixBuilder:
             if abs(index) < 2**63:
                 kept.append((index, as_float(value)))
             else:
-                self._report_outside(_abbreviated(index), (line, True))
+                self._report_outside(_abbreviated(index), [line], 0)
         return [index for index, _ in kept], [value for _, value in kept]
 
-    def _report_outside(self, index: str, place: tuple[int, bool]) -> None:
+    def _report_outside(self, index: str, lines: Sequence[int] | None, row: int) -> None:
         noun = self.column.noun
         what = f"{noun} {index} is out of range"
         if self.columns is not None:
             what += f": {there_are(self.columns, noun)}, counted from 0"
         remedy = f"correct the {noun}, or the {noun} file or header that gives their number"
-        self._report("error", "index-out-of-range", what, remedy, place)
+        self._report("error", "index-out-of-range", what, remedy, lines, row)
 
     def _set_pending_row(self, start: int, indices: Sequence[int], values: Sequence[float]) -> None:
         del self._pending_indices[start:], self._pending_values[start:]
@@ -164,17 +164,17 @@ class MatrixBuilder:
         odd = ~np.isfinite(values)
         negative = np.zeros_like(odd) if self.column.signed else values < 0
         for at in np.flatnonzero(outside):
-            self._report_outside(str(indices[at]), _line_or_row(lines, rows[at]))
+            self._report_outside(str(indices[at]), lines, rows[at])
         for at in np.flatnonzero(odd & ~outside):
             called = self.column.called(indices[at])
             what = f"the value of {called} is {values[at]}, which is not a finite number"
             remedy = "write a number or leave the entry out"
-            self._report("error", "nan", what, remedy, _line_or_row(lines, rows[at]))
+            self._report("error", "nan", what, remedy, lines, rows[at])
         for at in np.flatnonzero(negative & ~odd & ~outside):
             called = self.column.called(indices[at])
             what = f"the value of {called} is {values[at]:g}, and targets cannot be negative"
             remedy = "leave the entry out, or give a value above 0"
-            self._report("error", "value-out-of-range", what, remedy, _line_or_row(lines, rows[at]))
+            self._report("error", "value-out-of-range", what, remedy, lines, rows[at])
         return np.asarray(~(outside | odd | negative) & (values != 0), dtype=bool)
 
     def _without_duplicates(
@@ -191,14 +191,16 @@ class MatrixBuilder:
         for at in np.flatnonzero(repeated):
             noun = self.column.noun
             what = f"{self.column.called(indices[at])} stands twice in the row; the larger value is used"
-            self._report("warning", f"duplicate-{noun}", what, "write it once", _line_or_row(lines, rows[at]))
+            self._report("warning", f"duplicate-{noun}", what, "write it once", lines, rows[at])
         first = np.flatnonzero(np.concatenate(([True], ~repeated)))
         return rows[first], indices[first], np.maximum.reduceat(values, first)
 
-    def _report(self, severity: Severity, kind: str, what: str, remedy: str, place: tuple[int, bool]) -> None:
-        number, is_line = place
-        what = what if is_line else f"row {number}: {what}"
-        line = number if is_line else None
+    def _report(
+        self, severity: Severity, kind: str, what: str, remedy: str, lines: Sequence[int] | None, row: int
+    ) -> None:
+        """Report a finding with its line, or with its row (from 0) if the file has no lines."""
+        what = f"row {row}: {what}" if lines is None else what
+        line = None if lines is None else int(lines[int(row)])
         self.findings.add(severity, kind, what, remedy=remedy, file=self.file, line=line)
 
 
@@ -243,8 +245,3 @@ def _abbreviated(number: int) -> str:
 
 def _strictly_increasing(rows: Ints, indices: Ints) -> bool:
     return bool(np.all((rows[1:] > rows[:-1]) | (indices[1:] > indices[:-1])))
-
-
-def _line_or_row(lines: Sequence[int] | None, row: Any) -> tuple[int, bool]:  # noqa: ANN401  a NumPy integer
-    """Return (line, True), or (row number from 0, False) if the file has no lines."""
-    return (int(row), False) if lines is None else (int(lines[int(row)]), True)

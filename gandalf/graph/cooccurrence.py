@@ -26,7 +26,7 @@ from gandalf.graph.joint_sums import (
     cut_blocks,
     plan_sums,
 )
-from gandalf.graph.own_points import SEEN, OwnSums, leave_out, own_sums
+from gandalf.graph.matched_points import SEEN, MatchedSums, leave_out, matched_sums
 from gandalf.progress import meter
 
 
@@ -92,26 +92,26 @@ def conditional_graph(
     *,
     delta: float = 0.1,
     top_k: int | None = None,
-    own_points: csr_array | None = None,
+    matched_points: csr_array | None = None,
     threads: int | None = None,
 ) -> csr_array:
     """Return the label graph (L x L, float32): the diagonal, and entries with a score strictly above `delta`.
 
     `top_k` keeps at most that many entries of a row: its diagonal and the largest scores; of equal scores,
-    the smaller label. `own_points` (L x N) marks points to leave out of each label's counts. The
+    the smaller label. `matched_points` (L x N) marks points to leave out of each label's counts. The
     result does not depend on the number of threads (default: one for each core).
     """
     check_threshold(delta, top_k)
     frequency = frequencies(targets)
     rule = PairRule(estimate, delta, top_k)
-    least = np.zeros(len(frequency)) if own_points is not None else least_joint(rule, frequency)
+    least = np.zeros(len(frequency)) if matched_points is not None else least_joint(rule, frequency)
     costs, joint_sums = plan_sums(*by_point_and_label(targets))
 
     def build_rows(block: LabelRange) -> RowBlock:
-        own = None
-        if own_points is not None:
-            own = own_sums(csr_array(own_points[slice(*block)]), targets, np.arange(*block))
-        return graph_rows(joint_sums(block, least), block, frequency, rule, own)
+        sums = None
+        if matched_points is not None:
+            sums = matched_sums(csr_array(matched_points[slice(*block)]), targets, np.arange(*block))
+        return graph_rows(joint_sums(block, least), block, frequency, rule, sums)
 
     return _stack(_build_in_threads(build_rows, costs, threads), len(frequency))
 
@@ -125,15 +125,15 @@ def least_joint(rule: PairRule, frequency: Floats) -> Floats:
 
 
 def graph_rows(
-    joint: RowBlock, block: LabelRange, frequency: Floats, rule: PairRule, own: OwnSums | None = None
+    joint: RowBlock, block: LabelRange, frequency: Floats, rule: PairRule, matched: MatchedSums | None = None
 ) -> RowBlock:
     """Return the rows of the graph for a block of labels, from their joint sums with all labels.
 
-    `own` holds the sums of the points to leave out of each label's counts.
+    `matched` holds the sums of the points to leave out of each label's counts.
     """
     pairs = _pairs_of_block(joint, block, frequency)
-    if own is not None:
-        pairs = _without_own_points(pairs, block, own, frequency)
+    if matched is not None:
+        pairs = _leave_out_matched(pairs, block, matched, frequency)
     return _apply_threshold(pairs, np.arange(*block), frequency, rule)
 
 
@@ -196,10 +196,10 @@ def _pairs_of_block(joint: RowBlock, block: LabelRange, frequency: Floats) -> _P
     return _Pairs(row, column, joint.values.astype(np.float64), frequency[row], frequency[column])
 
 
-def _without_own_points(pairs: _Pairs, block: LabelRange, own: OwnSums, frequency: Floats) -> _Pairs:
-    """Leave each label's own points out of the counts; drop pairs that then no longer occur together."""
+def _leave_out_matched(pairs: _Pairs, block: LabelRange, matched: MatchedSums, frequency: Floats) -> _Pairs:
+    """Leave each label's matched points out of the counts; drop pairs that then no longer occur together."""
     places = pairs.row - block[0], pairs.column.astype(np.int64), pairs.joint
-    counts = leave_out(own, np.arange(*block), places, frequency)
+    counts = leave_out(matched, np.arange(*block), places, frequency)
     seen = counts.joint > SEEN
     labels = pairs.row[seen], pairs.column[seen]
     return _Pairs(*labels, counts.joint[seen], counts.given[seen], counts.other[seen])

@@ -69,7 +69,7 @@ class CountablePoints(Protocol):
         """Match labels to points by text; return the pairs that can be observed on them."""
 
     def graph(self, rule: PairRule, matches: Matches | None = None) -> csr_array:
-        """Return the label graph; given `matches`, leave own points out of each label's counts."""
+        """Return the label graph; given `matches`, leave matched points out of each label's counts."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,13 @@ class PointsInMemory:
         return match_labels(self.points, seed=seed)
 
     def graph(self, rule: PairRule, matches: Matches | None = None) -> csr_array:
-        """Return the label graph; given `matches`, leave own points out of each label's counts."""
+        """Return the label graph; given `matches`, leave matched points out of each label's counts."""
         return conditional_graph(
             self.points.targets,
             rule.estimate,
             delta=rule.delta,
             top_k=rule.top_k,
-            own_points=None if matches is None else matches.own_points,
+            matched_points=None if matches is None else matches.matched_points,
             threads=self.threads,
         )
 

@@ -18,7 +18,14 @@ from gandalf.data.matching import matched_groups
 from gandalf.data.sparse_rows import cooccurrence_costs
 from gandalf.graph.cooccurrence import counts_together, frequencies, sample_by_pairs
 from gandalf.graph.joint_sums import Floats
-from gandalf.graph.own_points import SEEN, OwnSums, entries_at, leave_out, own_points, own_sums
+from gandalf.graph.matched_points import (
+    SEEN,
+    MatchedSums,
+    entries_at,
+    leave_out,
+    matched_points,
+    matched_sums,
+)
 
 MAX_PAIRS = 2_000_000
 Ints = npt.NDArray[np.int64]
@@ -57,7 +64,9 @@ class Matches:
     shared_texts: int  # labels that share their text with another label
     links: float  # sum of the observed targets off the diagonal, over the sampled labels
     pairs: Pairs
-    own_points: csr_array | None = None  # L x N: the points that have each label's text; None on a cluster
+    matched_points: csr_array | None = (
+        None  # L x N: the points that have each label's text; None on a cluster
+    )
 
 
 _NO_LABELS, _NO_VALUES = np.empty(0, dtype=np.int64), np.empty(0)
@@ -82,8 +91,8 @@ class MatchedLabels:
         """Draw the labels whose pairs are observed: all, or a sample; `costs` is `cooccurrence_costs`."""
         return sample_by_pairs(costs, self.labels, np.random.default_rng(seed), most_pairs)
 
-    def observe(self, labels: Ints, joint: csr_array, sums: OwnSums, frequency: Floats) -> Matches:
-        """Collect the pairs of these labels, from their joint counts and the sums of their own points."""
+    def observe(self, labels: Ints, joint: csr_array, sums: MatchedSums, frequency: Floats) -> Matches:
+        """Collect the pairs of these labels, from their joint counts and the sums of their matched points."""
         pairs, links = _observed_pairs(self.text, labels, joint, sums, frequency)
         texts = np.unique(self.text[self.labels])
         labels_of = _group_sizes(self.text, len(self.size))
@@ -104,10 +113,10 @@ def match_labels(points: Dataset, *, seed: int = 0, most_pairs: int = MAX_PAIRS)
     number = int(max(of_points.max(initial=0), of_labels.max(initial=0))) + 1
     matched = MatchedLabels(of_labels, _group_sizes(of_points, number))
     chosen = matched.sample(cooccurrence_costs(points.targets), seed, most_pairs)
-    sums = own_sums(own_points(of_points, of_labels[chosen]), points.targets, chosen)
+    sums = matched_sums(matched_points(of_points, of_labels[chosen]), points.targets, chosen)
     joint, frequency = counts_together(points.targets, chosen), frequencies(points.targets)
     matches = matched.observe(chosen, joint, sums, frequency)
-    return replace(matches, own_points=own_points(of_points, of_labels))
+    return replace(matches, matched_points=matched_points(of_points, of_labels))
 
 
 def _group_sizes(groups: Ints, number: int) -> Ints:
@@ -116,7 +125,7 @@ def _group_sizes(groups: Ints, number: int) -> Ints:
 
 
 def _observed_pairs(
-    of_labels: Ints, labels: Ints, joint: csr_array, sums: OwnSums, frequency: Floats
+    of_labels: Ints, labels: Ints, joint: csr_array, sums: MatchedSums, frequency: Floats
 ) -> tuple[Pairs, float]:
     """Return the pairs of the given matched labels with all others, and the sum of their observed targets."""
     row = np.repeat(np.arange(len(labels)), np.diff(joint.indptr))
@@ -130,7 +139,7 @@ def _observed_pairs(
         joint=counts.joint,
         given=counts.given,
         other=counts.other,
-        observed=counts.own_sum / sums.num_points[row],
+        observed=counts.matched_sum / sums.num_points[row],
     )
     own_targets = entries_at(sums.frequencies, np.arange(len(labels)), labels)
     links = (sums.frequencies.sum(axis=1) - own_targets) / np.maximum(sums.num_points, 1)

@@ -1,4 +1,4 @@
-"""`gandalf split`: the parts are those of `split_holdout`, and what needs a test split works on what it wrote."""
+"""`gandalf split`: the parts are those of `split_holdout`; what needs a test split works on its output."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_a_point_with_any_text_of_a_label_is_matched_to_it(matrix, seed):
             meant[text] = names[label]
     found = match_labels(Dataset(matrix, chosen, names, other_label_texts=others))
     renamed = match_labels(Dataset(matrix, [meant.get(text, text) for text in chosen], names))
-    np.testing.assert_array_equal(found.own_points.toarray(), renamed.own_points.toarray())
+    np.testing.assert_array_equal(found.matched_points.toarray(), renamed.matched_points.toarray())
     assert (found.labels, found.texts, len(found.pairs)) == (
         renamed.labels,
         renamed.texts,

@@ -34,7 +34,7 @@ def observed_set(seed=0):
 
 
 def loop_pairs(points):
-    """(joint, given, observed) of every pair of a matched label j with i, j's own points left out.
+    """(joint, given, observed) of every pair of a matched label j with i, j's matched points left out.
 
     Pairs that do not occur elsewhere are among them, with a joint count of 0: they are links all the same.
     """

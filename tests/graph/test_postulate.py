@@ -22,7 +22,7 @@ WORDS = st.sampled_from(["red", "Red ", "blue", "green", ""])
 
 
 def loop_pairs(y, texts, label_texts):
-    """(j, i) -> joint, given, other, observed, all with j's own points left out, by nested loops."""
+    """(j, i) -> joint, given, other, observed, all with j's matched points left out, by nested loops."""
     out = {}
     key = [t.strip().lower() for t in texts]
     for j, text in enumerate(label_texts):

@@ -214,14 +214,13 @@ def _parquet_rows(
     while True:
         try:
             batch = next(batches, None)
-            if batch is not None:
-                total += _expanded_bytes(batch)
-                need_room(total, path)
-            rows = None if batch is None else batch.to_pylist()
+            if batch is None:
+                return
+            total += _expanded_bytes(batch)
+            need_room(total, path)
+            rows = batch.to_pylist()
         except damage as error:
             raise damaged_parquet(path) from error
-        if rows is None:
-            return
         for row in rows:
             yield next(number), {name: decode_bytes(value) for name, value in row.items()}
 

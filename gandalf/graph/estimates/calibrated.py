@@ -146,7 +146,7 @@ def _build(points: CountablePoints, options: GraphOptions) -> LabelGraph:
         return _fall_back(points, options, why)
     details: dict[str, float | str] = {"matched_labels": matches.labels, "pairs": len(matches.pairs)}
     estimate = fit_calibrated(matches.pairs)
-    # The fit used counts without a label's own points, so the graph must use them, too.
+    # The fit used counts without a label's matched points, so the graph must use them, too.
     return build_from_sums("calibrated", estimate, points, options, details, matches)
 
 

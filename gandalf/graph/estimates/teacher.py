@@ -138,9 +138,9 @@ def _cosine_blocks(units: Floats, start: int, count: int) -> Iterator[tuple[int,
     rows = units[start : start + count]
     for first in range(0, len(units), COLUMNS):
         cosines = rows @ units[first : first + COLUMNS].T  # shape: (R, C)
-        own = np.arange(start, start + count) - first
-        inside = np.flatnonzero((own >= 0) & (own < cosines.shape[1]))
-        cosines[inside, own[inside]] = -np.inf
+        itself = np.arange(start, start + count) - first  # the column of each row's vector
+        inside = np.flatnonzero((itself >= 0) & (itself < cosines.shape[1]))
+        cosines[inside, itself[inside]] = -np.inf
         yield first, cosines
 
 
@@ -152,9 +152,9 @@ def _keep_above(mixed: csr_array, delta: float) -> csr_array:
     # In float32, half of 1/5 is above 1/10. With both sides rounded to float32 they are equal, as they should
     # be.
     kept = (value > np.float32(delta)) & (row != column)
-    own = np.arange(mixed.shape[0])
-    places = np.concatenate([row[kept], own]), np.concatenate([column[kept], own])
-    values = np.concatenate([value[kept], np.ones(len(own), dtype=np.float32)])
+    diagonal = np.arange(mixed.shape[0])
+    places = np.concatenate([row[kept], diagonal]), np.concatenate([column[kept], diagonal])
+    values = np.concatenate([value[kept], np.ones(len(diagonal), dtype=np.float32)])
     graph = csr_array((values, places), shape=mixed.shape)
     graph.sort_indices()
     return graph
