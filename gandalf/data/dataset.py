@@ -176,6 +176,11 @@ class Splits:
         return [(train, self.train), *([] if self.test is None else [(test, self.test)])]
 
     @property
+    def about(self) -> dict[str, str | int]:
+        """Return the name and size of the training points, as a model's `config.json` stores them."""
+        return {"name": self.name, "points": len(self.train), "labels": self.train.num_labels}
+
+    @property
     def original_points(self) -> int:
         """Return the number of training points before augmentation."""
         return len(self.train) if self.origin is None else self.origin.points
