@@ -154,7 +154,7 @@ def _overlap(splits: Splits, findings: Findings, places: _Places) -> None:
     train, test = splits.train, splits.test
     if test is None:
         return
-    ids, test_ids = _own_ids(train), _own_ids(test)
+    ids, test_ids = _meaningful_ids(train), _meaningful_ids(test)
     if ids is not None and test_ids is not None:
         known = set(ids)
         both = [row for row, name in enumerate(test_ids) if name in known]
@@ -162,8 +162,8 @@ def _overlap(splits: Splits, findings: Findings, places: _Places) -> None:
     elif train.texts is not None and test.texts is not None and splits.origin is None:
         # Label points of an augmented set have the texts of test points on purpose.
         group, test_group = text_groups(train.texts, test.texts)
-        points = set(_signatures(group, train))
-        both = [row for row, seen in enumerate(_signatures(test_group, test)) if seen in points]
+        points = set(_text_and_label_keys(group, train))
+        both = [row for row, seen in enumerate(_text_and_label_keys(test_group, test)) if seen in points]
         by, example = "text and labels", test.texts[both[0]] if both else ""
     else:
         return
@@ -213,7 +213,7 @@ def _duplicate_points(splits: Splits, findings: Findings, places: _Places) -> No
     (group,) = text_groups(texts)
     first: dict[tuple[int, bytes], int] = {}
     again = []
-    for row, signature in enumerate(_signatures(group, splits.train)):
+    for row, signature in enumerate(_text_and_label_keys(group, splits.train)):
         if first.setdefault(signature, row) != row:
             again.append((first[signature], row))
     if again:
@@ -288,7 +288,7 @@ def _examples(points: Dataset, labels: npt.NDArray[np.int64]) -> str:
     return ", ".join(shown) + (", ..." if len(labels) > _EXAMPLES else "")
 
 
-def _own_ids(points: Dataset) -> Sequence[str] | None:
+def _meaningful_ids(points: Dataset) -> Sequence[str] | None:
     """Return the ids of the points, or None if they are only consecutive numbers."""
     ids = points.ids
     if not ids or not (ids[0].isascii() and ids[0].isdigit() and len(ids[0]) < 19):
@@ -298,7 +298,7 @@ def _own_ids(points: Dataset) -> Sequence[str] | None:
     return None if numbered else ids
 
 
-def _signatures(groups: npt.NDArray[np.int64], points: Dataset) -> list[tuple[int, bytes]]:
+def _text_and_label_keys(groups: npt.NDArray[np.int64], points: Dataset) -> list[tuple[int, bytes]]:
     """Return a key of each point's text and labels; points with equal keys are duplicates."""
     ends, labels = points.targets.indptr.tolist(), points.targets.indices.astype(np.int64)
     return [(group, labels[ends[row] : ends[row + 1]].tobytes()) for row, group in enumerate(groups.tolist())]

@@ -112,16 +112,16 @@ def excluded_pairs(points: Dataset, taken: npt.NDArray[np.bool_]) -> csr_array:
     label and reciprocal pairs."""  # shape: (H, L)
     nothing = csr_array((int(taken.sum()), points.num_labels), dtype=bool)
     exclude = nothing if points.exclude is None else points.exclude[taken]
-    itself = _own_labels(points)
-    if itself is None:
+    same_item = _same_item_pairs(points)
+    if same_item is None:
         return exclude
-    of_held, of_rest = itself[taken], itself[~taken]
-    carried = csr_array(points.targets[~taken].astype(bool).T)
+    of_held, of_rest = same_item[taken], same_item[~taken]
+    rest_by_label = csr_array(points.targets[~taken].astype(bool).T)
     # Held-out item -> points of the rest with this item as label -> the labels that are those points.
-    return csr_array(exclude + of_held + of_held @ carried @ of_rest)
+    return csr_array(exclude + of_held + of_held @ rest_by_label @ of_rest)
 
 
-def _own_labels(points: Dataset) -> csr_array | None:
+def _same_item_pairs(points: Dataset) -> csr_array | None:
     """Return the pairs of a point and the label that is the same item, or None if this is no item-to-item
     data.
 

@@ -23,13 +23,13 @@ _NPY_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header
 
 def unpack_limit(size: int) -> int:
     """Return the number of bytes that a file of `size` bytes may unpack to."""
-    said = os.environ.get(VARIABLE, "")
-    if said.lower() == "none":
+    setting = os.environ.get(VARIABLE, "")
+    if setting.lower() == "none":
         return 1 << 62
-    if said:
-        match = _SIZE.fullmatch(said.strip())
+    if setting:
+        match = _SIZE.fullmatch(setting.strip())
         if match is None:
-            raise DataError(f"{VARIABLE} is {said[:40]!r}", remedy="write it as 20GB, or as none")
+            raise DataError(f"{VARIABLE} is {setting[:40]!r}", remedy="write it as 20GB, or as none")
         return int(float(match[1]) * 1000 ** _UNITS[match[2].upper()])
     return min(max(LEAST_LIMIT, RATIO * size), max(LEAST_LIMIT, physical_memory() or 1 << 62))
 

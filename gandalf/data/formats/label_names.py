@@ -216,7 +216,8 @@ def _read_label_table(table: OpenedTable, findings: Findings, options: TableOpti
         first, *more = _texts_of_cell(row.get(text_column))
         for column, cell in row.items():  # look at each row, because JSON lines may differ in columns
             if column.casefold() in OTHER_COLUMNS:
-                more += split_labels(cell, _separator_of(cell))
+                separator = ";" if isinstance(cell, str) and ";" in cell else "|"
+                more += split_labels(cell, separator)
         names.add_label(first, more, line)
         name = "" if id_column is None else as_identifier(row.get(id_column))
         ids.append((parse_uris(name) or [name])[0])
@@ -227,7 +228,3 @@ def _read_label_table(table: OpenedTable, findings: Findings, options: TableOpti
 def _texts_of_cell(cell: object) -> list[Any]:
     """Return the texts of a cell: a list with the label text first, or a single text."""
     return list(cell) or [None] if isinstance(cell, list | tuple) else [cell]
-
-
-def _separator_of(cell: object) -> str:
-    return ";" if isinstance(cell, str) and ";" in cell else "|"

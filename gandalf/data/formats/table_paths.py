@@ -97,9 +97,5 @@ def _shards_in(folder: Path) -> tuple[Path, ...]:
 
 def _label_file(folder: Path) -> Path | None:
     stems = ("labels", "label", "lbl", "subjects", "vocabulary", "vocab")
-    names = [name for stem in stems for name in (*table_names(stem), f"{stem}.txt", *_in_rdf(stem))]
-    return find_file(folder, [*names, "Y.txt"])
-
-
-def _in_rdf(stem: str) -> list[str]:
-    return [f"{stem}{suffix}" for suffix in SUFFIXES]
+    suffixes = (*table_names(""), ".txt", *SUFFIXES)
+    return find_file(folder, [*(f"{stem}{suffix}" for stem in stems for suffix in suffixes), "Y.txt"])

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit
 
 from gandalf.graph.cooccurrence import Estimate
 from gandalf.graph.joint_sums import Floats
-from gandalf.graph.kind import CountablePoints, LabelGraph, TargetKind, build_from_sums
-
-if TYPE_CHECKING:
-    from gandalf.graph.label_graph import GraphOptions
+from gandalf.graph.kind import TargetKind, build_from_sums
 
 
 @dataclass(frozen=True)
@@ -35,8 +32,7 @@ class Glas(Estimate):
         return np.asarray(expit(score), dtype=np.float64)
 
 
-def _build(points: CountablePoints, options: GraphOptions) -> LabelGraph:
-    return build_from_sums("glas", Glas(), points, options)
-
-
-KIND = TargetKind("GLaS's sigmoid of the mean of both ratios", _build)
+KIND = TargetKind(
+    "GLaS's sigmoid of the mean of both ratios",
+    lambda points, options: build_from_sums("glas", Glas(), points, options),
+)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from gandalf.graph.cooccurrence import Estimate
 from gandalf.graph.joint_sums import Floats
-from gandalf.graph.kind import CountablePoints, LabelGraph, TargetKind, build_from_sums, score_pairs
-
-if TYPE_CHECKING:
-    from gandalf.graph.label_graph import GraphOptions
+from gandalf.graph.kind import TargetKind, build_from_sums, score_pairs
 
 
 @dataclass(frozen=True)
@@ -24,10 +21,8 @@ class Ratio(Estimate):
         return joint / given
 
 
-def _build(points: CountablePoints, options: GraphOptions) -> LabelGraph:
-    return build_from_sums("ratio", Ratio(), points, options)
-
-
 KIND = TargetKind(
-    "the paper's counts ratio", _build, score_pairs=lambda pairs, shrunk, seed: score_pairs(Ratio(), pairs)
+    "the paper's counts ratio",
+    lambda points, options: build_from_sums("ratio", Ratio(), points, options),
+    score_pairs=lambda pairs, shrunk, seed: score_pairs(Ratio(), pairs),
 )
