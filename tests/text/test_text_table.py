@@ -159,8 +159,8 @@ def who(texts):
 
 def test_many_texts_are_worth_workers(monkeypatch):
     monkeypatch.setattr(pool, "cores", lambda: 4)
-    assert pool._number(None, pool.MANY) == 4 and pool._number(None, pool.MANY - 1) == 0
-    assert pool._number(3, 1) == 3 and pool._number(0, pool.MANY) == 0
+    assert pool._worker_count(None, pool.MANY) == 4 and pool._worker_count(None, pool.MANY - 1) == 0
+    assert pool._worker_count(3, 1) == 3 and pool._worker_count(0, pool.MANY) == 0
 
 
 def test_a_script_without_a_guard_runs_once(tmp_path):
