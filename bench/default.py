@@ -43,8 +43,8 @@ from gandalf import DataError, Splits
 from gandalf.lab.sets import data_hash
 from gandalf.lab.store import append
 from gandalf.metrics.evaluate import Scores, evaluate
-from gandalf.metrics.predictions import Source, as_predictions, test_points
-from gandalf.metrics.propensity import constants, inverse_propensities
+from gandalf.metrics.predictions import Source, as_predictions, need_test_points
+from gandalf.metrics.propensity import inverse_propensities, propensity_constants
 from gandalf.metrics.ranking import Ranking, contributions, rank, weigh_hits
 from gandalf.metrics.topk import find_pairs
 
@@ -98,7 +98,7 @@ def _cpu_seconds() -> float:
 
 def places_of(predictions: Source, splits: Splits) -> Places:
     """Return the place of each true label of the test points, `NOWHERE` behind the fifth."""
-    test = test_points(splits)
+    test = need_test_points(splits)
     ranking = rank(as_predictions(predictions, splits), test.targets, PLACES, test.exclude)
     rows, columns = np.nonzero(ranking.hits)
     places = np.full(test.targets.nnz, NOWHERE, dtype=np.uint8)
@@ -108,14 +108,14 @@ def places_of(predictions: Source, splits: Splits) -> Places:
 
 def scores_of(places: Places, splits: Splits) -> Scores:
     """Return the scores of predictions that are known by the places of the true labels alone."""
-    test = test_points(splits)
+    test = need_test_points(splits)
     truth = test.targets
     rows = np.repeat(np.arange(truth.shape[0]), np.diff(truth.indptr))
     found = places < NOWHERE
     ids = np.full((truth.shape[0], PLACES), -1, dtype=np.int64)
     ids[rows[found], places[found]] = truth.indices[found]
     ranking = Ranking(ids, ids >= 0, np.zeros(len(ids)))
-    used = constants(splits.name)
+    used = propensity_constants(splits.name)
     weights = inverse_propensities(splits.original_frequencies, splits.original_points, used.A, used.B)
     gained = contributions(weigh_hits(ranking, truth, weights, PLACES), (1, PLACES))
     nothing = evaluate(_no_predictions(splits), splits)  # knows which texts are labels' texts
@@ -123,7 +123,7 @@ def scores_of(places: Places, splits: Splits) -> Scores:
 
 
 def _no_predictions(splits: Splits) -> Source:
-    shape = (len(test_points(splits)), PLACES)
+    shape = (len(need_test_points(splits)), PLACES)
     return np.full(shape, -1), np.zeros(shape)
 
 

@@ -27,7 +27,7 @@ from bench.tables import Compared, table, verdict_cell, verdict_counts
 from gandalf import Splits
 from gandalf.metrics.bootstrap import RESAMPLES, Difference, compare
 from gandalf.metrics.evaluate import Scores
-from gandalf.metrics.predictions import test_points
+from gandalf.metrics.predictions import need_test_points
 
 POINT_TARGETS = ("astec-D", "astec-Z1", "astec-G")
 PARTS = ("linear-system", "frozen", "astec")
@@ -56,7 +56,7 @@ def _differences(lines: list[list[Line]], splits: Splits, out: Path) -> Iterator
     """Yield each figure of each kind of text with the difference of the two rows."""
     scores = [stored_scores(each, splits, out) for each in lines]
     means = compare(*scores)
-    for texts, points in _kinds(scores[0], len(test_points(splits))).items():
+    for texts, points in _kinds(scores[0], len(need_test_points(splits))).items():
         for figure in MEANS:
             yield f"{figure} {TEXTS[texts]}", getattr(means, texts)[figure]
         shares = [
@@ -78,7 +78,7 @@ def _kinds(scores: Scores, points: int) -> dict[str, Mask]:
 
 def _found_labels(places: Places, splits: Splits, points: Mask) -> npt.NDArray[np.float64]:
     """Return 1 for each label of these points that is found at least once, 0 for their other labels."""
-    truth = test_points(splits).targets
+    truth = need_test_points(splits).targets
     rows = np.repeat(np.arange(truth.shape[0]), np.diff(truth.indptr))
     asked = np.unique(truth.indices[points[rows]])
     found = np.zeros(truth.shape[1])

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf import Dataset, Splits, load
-from gandalf.data.holdout import holdout
-from gandalf.metrics.predictions import test_points
+from gandalf.data.holdout import split_holdout
+from gandalf.metrics.predictions import need_test_points
 
 SEED = 0  # of every draw below, so that all rows see the same points
 TEST_POINTS = 3_000  # test points that a sample keeps at most
@@ -56,13 +56,13 @@ def draw_sample(splits: Splits, number: int) -> Splits:
         splits, train=draw_points(splits.train, number, rng), name=f"{splits.name}?sample={number}"
     )
     sample = drop_untrained_labels(sample)
-    return replace(sample, test=draw_points(test_points(sample), TEST_POINTS, rng))
+    return replace(sample, test=draw_points(need_test_points(sample), TEST_POINTS, rng))
 
 
 def drop_untrained_labels(splits: Splits) -> Splits:
     """Remove labels without a training point, then test points without a label."""
     labels = np.flatnonzero(splits.train.label_frequencies)
-    test = keep_labels(test_points(splits), labels)
+    test = keep_labels(need_test_points(splits), labels)
     asked = np.flatnonzero(np.diff(test.targets.indptr))
     return replace(splits, train=keep_labels(splits.train, labels), test=test[asked])
 
@@ -70,7 +70,7 @@ def drop_untrained_labels(splits: Splits) -> Splits:
 def keep_main_labels(splits: Splits) -> Splits:
     """Keep one label of each point: the one with most training points, the smaller index if two tie."""
     frequencies = splits.train.label_frequencies
-    train, test = (_single(points, frequencies) for points in (splits.train, test_points(splits)))
+    train, test = (_single(points, frequencies) for points in (splits.train, need_test_points(splits)))
     return drop_untrained_labels(replace(splits, train=train, test=test, name=f"{splits.name}?single"))
 
 
@@ -92,7 +92,7 @@ def grade_labels(splits: Splits) -> Splits:
 
 def of_training_points(splits: Splits) -> Splits:
     """Ask for a share of the training points in place of the test split, which is not looked at."""
-    parts = holdout(splits.train, ASKED_SHARE, SEED, at_most=TEST_POINTS)
+    parts = split_holdout(splits.train, ASKED_SHARE, SEED, at_most=TEST_POINTS)
     name = f"{splits.name}?training"
     return drop_untrained_labels(replace(splits, train=parts.rest, test=parts.held, name=name))
 
@@ -115,7 +115,7 @@ def cipher_texts(splits: Splits) -> Splits:
 def keep_frequent(splits: Splits, number: int) -> Splits:
     """Keep the most frequent labels, one of them for each point, and the points that have one."""
     order = np.argsort(-splits.train.label_frequencies, kind="stable")[:number]
-    train, test = (keep_labels(points, np.sort(order)) for points in (splits.train, test_points(splits)))
+    train, test = (keep_labels(points, np.sort(order)) for points in (splits.train, need_test_points(splits)))
     return keep_main_labels(replace(splits, train=train, test=test))
 
 
@@ -146,7 +146,7 @@ def _documents(points: Dataset, frequencies: npt.NDArray[np.int64]) -> Dataset:
 
 
 def _both(splits: Splits) -> tuple[Dataset, Dataset]:
-    return splits.train, test_points(splits)
+    return splits.train, need_test_points(splits)
 
 
 def _with_texts(
@@ -156,7 +156,7 @@ def _with_texts(
         texts, _ = points.need_texts("this set")
         return replace(points, texts=list(changed(texts)), label_texts=list(label_texts))
 
-    return replace(splits, train=of(splits.train), test=of(test_points(splits)))
+    return replace(splits, train=of(splits.train), test=of(need_test_points(splits)))
 
 
 def _then(*steps: Made) -> Made:

@@ -14,7 +14,7 @@ from bench.command import argument_parser
 from bench.machine import DATA_ROOT
 from bench.tables import figures, three
 from bench.training import open_without_test, score
-from gandalf.metrics.predictions import test_points
+from gandalf.metrics.predictions import need_test_points
 from gandalf.model import ModelWithMemory
 from gandalf.runs.search import search
 from gandalf.systems import recipe
@@ -32,7 +32,7 @@ def main() -> None:
         model = found.trained.model
         base = model.model if isinstance(model, ModelWithMemory) else model
         cells = (three(figures(score(each, splits))) for each in (base, model))
-        print(name, len(test_points(splits)), *(f"{cell} |" for cell in cells), found.why)
+        print(name, len(need_test_points(splits)), *(f"{cell} |" for cell in cells), found.why)
 
 
 if __name__ == "__main__":

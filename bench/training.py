@@ -10,10 +10,10 @@ from bench.command import read_json_lines
 from bench.default_sets import open_default_set
 from bench.machine import machine
 from gandalf import Splits
-from gandalf.data.holdout import holdout
+from gandalf.data.holdout import split_holdout
 from gandalf.lab.store import append
 from gandalf.metrics.evaluate import Scores, evaluate
-from gandalf.metrics.predictions import test_points
+from gandalf.metrics.predictions import need_test_points
 from gandalf.model import Part
 from gandalf.predict.predictor import Predictor
 from gandalf.runs.session import run_training
@@ -33,7 +33,7 @@ def trained(splits: Splits, system: str, *settings: str) -> Part:
 
 def score(model: Part, splits: Splits) -> Scores:
     """Return the scores on the test split."""
-    test = test_points(splits)
+    test = need_test_points(splits)
     texts, _ = test.need_texts("scoring a model")
     return evaluate(Predictor(model).best(texts, 5, test.exclude), splits)
 
@@ -41,7 +41,7 @@ def score(model: Part, splits: Splits) -> Scores:
 def open_without_test(name: str, root: Path) -> Splits:
     """Return a set with some of its training points in place of its test split."""
     whole = open_default_set(name, root)
-    parts = holdout(whole.train, SHARE, SEED, at_most=MOST)
+    parts = split_holdout(whole.train, SHARE, SEED, at_most=MOST)
     return Splits(train=parts.rest, test=parts.held, name=whole.name)
 
 
