@@ -16,9 +16,8 @@ from filelock import FileLock, Timeout
 
 from gandalf.errors import DataError
 
-LOCK = (
-    ".gandalf.lock"  # lock in a folder whose parent is read-only; otherwise the lock is .NAME.lock beside it
-)
+# Lock in a folder whose parent is read-only; otherwise the lock is .NAME.lock beside the folder.
+LOCK = ".gandalf.lock"
 PART, OLD = "part", "old"  # suffixes of unfinished files and folders, and of folders being replaced
 RESTORE_WAIT = 10.0  # seconds that a reader waits for a writer that is renaming a folder
 _MARK = r"[0-9a-f]{8}"

@@ -26,6 +26,9 @@ class TextBlock(NamedTuple):
     data: bytes
 
 
+# ---- reading
+
+
 def find_file(folder: Path, stems: Iterable[str]) -> Path | None:
     """Return the first of these files that exists in `folder`, plain or compressed, or None."""
     for stem in stems:
@@ -93,6 +96,21 @@ def read_lines(path: Path, findings: Findings) -> Iterator[tuple[int, str]]:
             yield number, line.removesuffix("\r")
 
 
+def _decode_each(block: TextBlock, path: Path, findings: Findings) -> Iterator[str]:
+    for number, line in enumerate(block.data.split(b"\n"), start=block.first_line):
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            findings.error(
+                "broken-utf8",
+                f"byte {error.start + 1} of the line is not UTF-8",
+                remedy="save the file as UTF-8, for example with iconv -f latin1 -t utf-8",
+                file=path,
+                line=number,
+            )
+            yield line.decode("utf-8", "replace")
+
+
 def first_line(path: Path) -> str:
     """Return the first line of the file, or "" if it cannot be read; used to recognise layouts."""
     try:
@@ -100,6 +118,9 @@ def first_line(path: Path) -> str:
     except DamagedError:
         return ""
     return head.split(b"\n", 1)[0].decode("utf-8", "replace").removesuffix("\r")
+
+
+# ---- writing
 
 
 @contextmanager
@@ -127,6 +148,13 @@ def written(path: Path, mode: str = "w", *, sync: bool = False) -> Iterator[IO[A
         raise DataError(f"cannot be written ({error.strerror or error})", file=path) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _refuse_to_write(path: Path) -> None:
+    # A rename would replace a device such as /dev/full.
+    if not path.name or (path.exists() and not path.is_file()):
+        what = f"is {_kind_of(path)}, so no file can be written there"
+        raise DataError(what, file=path, remedy="choose another name")
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
@@ -224,13 +252,6 @@ def _rename_into_place(temporary: Path, path: Path) -> None:
     remove(old)
 
 
-def _refuse_to_write(path: Path) -> None:
-    # A rename would replace a device such as /dev/full.
-    if not path.name or (path.exists() and not path.is_file()):
-        what = f"is {_kind_of(path)}, so no file can be written there"
-        raise DataError(what, file=path, remedy="choose another name")
-
-
 def refuse_to_replace(path: Path, overwrite: bool, inner: Collection[str] = ()) -> None:
     """Raise a DataError for a folder that `new_folder` must not replace."""
     path = path.resolve()
@@ -256,18 +277,3 @@ def refuse_to_replace(path: Path, overwrite: bool, inner: Collection[str] = ()) 
         # A data set has no subfolders, and a mix only those of its parts. A folder with others was probably
         # named by mistake, for example a home folder.
         raise DataError("holds folders, so it is not replaced", file=path, remedy="choose another name")
-
-
-def _decode_each(block: TextBlock, path: Path, findings: Findings) -> Iterator[str]:
-    for number, line in enumerate(block.data.split(b"\n"), start=block.first_line):
-        try:
-            yield line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            findings.error(
-                "broken-utf8",
-                f"byte {error.start + 1} of the line is not UTF-8",
-                remedy="save the file as UTF-8, for example with iconv -f latin1 -t utf-8",
-                file=path,
-                line=number,
-            )
-            yield line.decode("utf-8", "replace")

@@ -56,13 +56,7 @@ def load(
     path = Path(source) if of_package is None else of_package
     restore_folder(path)
     origin = read_origin(path)
-    if origin is not None and origin.format in ONE_WAY:
-        raise DataError(
-            f"is written for a trainer in the format {origin.format}, which cannot be read back",
-            remedy=f"give the original data set, {origin.name}",
-            file=path,
-            kind="unknown-layout",
-        )
+    _refuse_one_way_format(origin, path)
     layout = _layout_of(path, options)
     _refuse_unused_options(layout, source, options)
     splits = layout.read(path, findings, options)
@@ -118,6 +112,16 @@ def _refuse_missing_files(options: TableOptions) -> None:
                 file=path,
                 kind="unknown-source",
             )
+
+
+def _refuse_one_way_format(origin: Origin | None, path: Path) -> None:
+    if origin is not None and origin.format in ONE_WAY:
+        raise DataError(
+            f"is written for a trainer in the format {origin.format}, which cannot be read back",
+            remedy=f"give the original data set, {origin.name}",
+            file=path,
+            kind="unknown-layout",
+        )
 
 
 def _check_origin(origin: Origin, splits: Splits, path: Path) -> None:

@@ -59,9 +59,8 @@ def check_sparse(matrix: Any, file: Path | None = None, *, columns: bool = True)
         raise DataError(what, remedy="write real numbers", file=file, kind="bad-number")
     try:
         if matrix.format in _CHECKED_BY_SCIPY:
-            copy(matrix).check_format(
-                full_check=columns or matrix.format != "csr"
-            )  # a shallow copy: SciPy's check may exchange arrays
+            with_columns = columns or matrix.format != "csr"
+            copy(matrix).check_format(full_check=with_columns)  # a copy: SciPy's check may exchange arrays
             if (np.diff(matrix.indptr) < 0).any():  # SciPy checks this only if the last pointer is above 0
                 raise ValueError("indptr must be a non-decreasing sequence")
         if matrix.format == "coo":
@@ -76,9 +75,8 @@ def check_sparse(matrix: Any, file: Path | None = None, *, columns: bool = True)
 def _read_stored(file: IO[bytes], path: Path) -> Any:  # noqa: ANN401  any of SciPy's forms
     with np.load(file, allow_pickle=False) as parts:
         sizes = np.atleast_1d(parts["shape"]).tolist()
-        need_room(
-            8 * max(sizes, default=0), path, "has a shape that takes"
-        )  # 8 bytes: a pointer for each row
+        pointers = 8 * max(sizes, default=0)  # 8 bytes for each row
+        need_room(pointers, path, "has a shape that takes")
         make = _COMPRESSED.get(_format_name(parts["format"].item()))
         if make is not None:
             return _read_compressed(make, parts)

@@ -53,10 +53,9 @@ class Scores:
 
     filtered: SubsetFigures
     unfiltered: SubsetFigures
-    label_text: (
-        SubsetFigures | None
-    )  # test points with a known text, which is a label text; None without texts
-    new_text: SubsetFigures | None  # test points with a new text
+    # Test points with a known text, which is a label text, and with a new text; None without texts.
+    label_text: SubsetFigures | None
+    new_text: SubsetFigures | None
     bins: tuple[BinContribution, ...]
     propensity: Constants
     labels: int

@@ -143,9 +143,8 @@ class Words(Vocabulary):
         if ids is None:
             if len(self._piece_ids) >= _CACHED_WORDS:
                 self._piece_ids.clear()
-            pieces = islice(
-                self._cut_into_pieces(word), self.max_length
-            )  # a damaged file may hold a long word
+            # Not all pieces, because a damaged file may hold a very long word.
+            pieces = islice(self._cut_into_pieces(word), self.max_length)
             ids = self._piece_ids[word] = [self._pieces[piece] for piece in pieces]
         return ids
 

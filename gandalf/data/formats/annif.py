@@ -30,10 +30,8 @@ def open_lines(path: Path, findings: Findings) -> OpenedTable:
             text, _, labels = content.partition("\t")
             found = parse_uris(labels.replace("\t", " "))
             if found is None and labels.strip():
-                what, remedy = (
-                    f"'{labels[:60]}' is not a list of URIs",
-                    "write each in angle brackets: <http://...>",
-                )
+                what = f"'{labels[:60]}' is not a list of URIs"
+                remedy = "write each in angle brackets: <http://...>"
                 findings.error("bad-line", what, remedy=remedy, file=path, line=line)
             elif content.strip():
                 yield line, {"text": text, "labels": found or []}

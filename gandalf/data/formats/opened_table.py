@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gandalf.errors import DataError
+from gandalf.errors import DataError, Findings
 
 Row = Mapping[str, Any]
 
@@ -18,6 +18,9 @@ class OpenedTable(NamedTuple):
     columns: list[str]
     rows: Iterator[tuple[int, Row]]
     has_header: bool = False  # the columns come from the first line, which may be a row by mistake
+
+
+Opener = Callable[[Path, Findings], OpenedTable]
 
 
 def find_column(table: OpenedTable, names: Sequence[str]) -> str | None:

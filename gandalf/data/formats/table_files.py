@@ -13,7 +13,7 @@ from gandalf.data.compression import is_packed
 from gandalf.data.files import plain_name, read_lines
 from gandalf.data.formats import annif, fasttext
 from gandalf.data.formats.frames import Frame, decode_bytes, open_frame
-from gandalf.data.formats.opened_table import OpenedTable, Row
+from gandalf.data.formats.opened_table import OpenedTable, Opener, Row
 from gandalf.data.formats.texts import clean
 from gandalf.data.sentences import counted
 from gandalf.data.unpack_limits import need_room
@@ -47,7 +47,7 @@ def is_table(path: Path) -> bool:
     return Path(plain_name(path)).suffix.lower() in _READERS or _by_content(path) is not None
 
 
-def _by_content(path: Path) -> Callable[[Path, Findings], OpenedTable] | None:
+def _by_content(path: Path) -> Opener | None:
     """Return the reader of a line format, such as fastText's, by the first line; None for any other file."""
     suffix = Path(plain_name(path)).suffix.lower()
     if suffix not in (".txt", ".tsv", "") or not path.is_file():
@@ -254,11 +254,11 @@ def damaged_parquet(path: Path) -> DataError:
     return DataError("cannot be read as Parquet", file=path, remedy=remedy, kind="truncated-file")
 
 
-_LINES: tuple[tuple[Callable[[Path], bool], Callable[[Path, Findings], OpenedTable]], ...] = (
+_LINES: tuple[tuple[Callable[[Path], bool], Opener], ...] = (
     (fasttext.recognise, fasttext.open_lines),
     (annif.recognise_lines, annif.open_lines),
 )
-_READERS: dict[str, Callable[[Path, Findings], OpenedTable]] = {
+_READERS: dict[str, Opener] = {
     ".csv": _open_csv,
     ".tsv": _open_tsv,
     ".jsonl": _open_json_lines,

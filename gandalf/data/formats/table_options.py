@@ -32,9 +32,7 @@ class TableOptions:
     text_column: str | None = None
     label_column: str | None = None
     weight_column: str | None = None
-    separator: str | None = (
-        None  # between the labels of a cell; " ": white space; "none": one label in a cell
-    )
+    separator: str | None = None  # between labels; " ": white space; "none": one label in a cell
     labels: Path | Frame | None = None  # label texts
     test: Path | Frame | None = None
     language: str | None = None  # language of the label texts, if there are several
