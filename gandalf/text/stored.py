@@ -26,6 +26,15 @@ def need_length(tokens: object) -> None:
         raise DataError(f"max_length is {tokens:,}; it must be at most {LONGEST:,}")
 
 
+def need_counts(options: Any, **least: int) -> None:  # noqa: ANN401  a dataclass of options
+    """Raise a DataError unless each named option is a whole number of at least the given value."""
+    need_length(options.max_length)
+    for name, lowest in least.items():
+        value = getattr(options, name)
+        if not isinstance(value, int) or value < lowest:
+            raise DataError(f"{name} is {value!r}; it must be a whole number of at least {lowest}")
+
+
 def write_facts(path: Path, facts: Mapping[str, Any]) -> None:
     """Write the facts as JSON; equal facts give equal bytes."""
     with written(path) as file:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gandalf.data.files import written
 from gandalf.data.unpack_limits import need_room_for
 from gandalf.errors import DataError
-from gandalf.text.stored import REMEDY, naming_file, need_length, read_facts, read_text, write_facts
+from gandalf.text.stored import REMEDY, naming_file, need_counts, read_facts, read_text, write_facts
 from gandalf.text.vocabulary import Vocabulary, id_rows
 
 if TYPE_CHECKING:
@@ -37,11 +37,7 @@ class SubwordsOptions:
     size: int = 30_000  # size of the vocabulary; it is larger if there are more distinct characters
 
     def __post_init__(self) -> None:
-        need_length(self.max_length)
-        for name, least in (("max_length", 1), ("size", 3)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise DataError(f"{name} is {value!r}; it must be a whole number of at least {least}")
+        need_counts(self, max_length=1, size=3)
 
 
 class Subwords(Vocabulary):
@@ -65,11 +61,11 @@ class Subwords(Vocabulary):
         vocabulary = self._model.get_vocab()
         self.tokenizer_ids = _with_padding_first(vocabulary)  # shape: (size,), -1 for padding not in the file
         super().__init__(len(self.tokenizer_ids), max_length)
-        self._own_ids = np.zeros(int(self.tokenizer_ids.max(initial=0)) + 1, dtype=np.int32)
+        self._new_ids = np.zeros(int(self.tokenizer_ids.max(initial=0)) + 1, dtype=np.int32)
         used = self.tokenizer_ids >= 0
-        self._own_ids[self.tokenizer_ids[used]] = np.flatnonzero(used)
+        self._new_ids[self.tokenizer_ids[used]] = np.flatnonzero(used)
         unknown = next((vocabulary[name] for name in UNKNOWN_NAMES if name in vocabulary), None)
-        self._unknown = 1 if unknown is None else int(self._own_ids[unknown])  # id of a text without tokens
+        self._unknown = 1 if unknown is None else int(self._new_ids[unknown])  # id of a text without tokens
 
     @classmethod
     def fit(
@@ -115,7 +111,7 @@ class Subwords(Vocabulary):
                 )
         lengths = np.array([len(row) for row in found], dtype=np.int64)
         ids = np.fromiter(chain.from_iterable(row.ids for row in found), np.int64, int(lengths.sum()))
-        table = id_rows(self._own_ids[ids], lengths, self.max_length)
+        table = id_rows(self._new_ids[ids], lengths, self.max_length)
         table[lengths == 0, 0] = self._unknown
         return table
 

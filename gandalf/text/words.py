@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from gandalf.data.words import split_words
 from gandalf.errors import DataError
-from gandalf.text.stored import naming_file, need_length, read_facts, write_facts
+from gandalf.text.stored import naming_file, need_counts, read_facts, write_facts
 from gandalf.text.vocabulary import Vocabulary, id_rows
 from gandalf.text.workers import map_chunks
 
@@ -35,11 +35,7 @@ class WordsOptions:
     pieces: int = 8_000  # pieces of several characters; in addition, every single character is a piece
 
     def __post_init__(self) -> None:
-        need_length(self.max_length)
-        for name, least in (("max_length", 1), ("min_count", 1), ("max_words", 0), ("pieces", 0)):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < least:
-                raise DataError(f"{name} is {value!r}; it must be a whole number of at least {least}")
+        need_counts(self, max_length=1, min_count=1, max_words=0, pieces=0)
 
 
 class Words(Vocabulary):
