@@ -33,7 +33,7 @@ from gandalf.runs.validation import HeldOutPoints
 from gandalf.text.lengths import count_cut, with_fitted_length
 from gandalf.text.pretrained import model_folder, need_transformers, pretrained_tokens
 from gandalf.text.subwords import Subwords, SubwordsOptions
-from gandalf.text.table import token_table
+from gandalf.text.table import token_table, with_fitted_length
 from gandalf.text.tokens import Tokens
 from gandalf.text.words import Words, WordsOptions
 from gandalf.train.batches import LabelWords, Points

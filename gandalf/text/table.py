@@ -1,9 +1,9 @@
-"""Encode all texts of a split as one table of token ids, in memory or mapped from a file."""
+"""Encode all texts of a split as one table of token ids, and choose its length by the texts."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from gandalf.data.files import written
+from gandalf.data.lengths import length_for
 from gandalf.text.tokens import Tokens
 from gandalf.text.workers import map_chunks
 
 Ids = npt.NDArray[np.int32]
+SAMPLE = 100_000  # texts whose lengths are measured
 
 
 def token_table(
@@ -29,6 +31,24 @@ def token_table(
     workers = 0 if workers is None and tokens.threaded else workers
     chunks = map_chunks(partial(_encode_trimmed, tokens), texts, "tokens", workers=workers)
     return _table_in_memory(chunks) if path is None else _table_in_file(chunks, Path(path))
+
+
+def with_fitted_length(tokens: Tokens, texts: Sequence[str]) -> Tokens:
+    """Return the same tokens with a length chosen by these texts, at most the present length."""
+    places = np.linspace(0, len(texts) - 1, min(SAMPLE, len(texts))).astype(np.int64)
+    table = token_table(tokens, [texts[place] for place in places.tolist()])
+    return tokens.with_length(length_for((table != 0).sum(axis=1), tokens.max_length))
+
+
+def count_cut(tokens: Tokens, texts: Sequence[str], table: Ids) -> int:
+    """Return the number of texts that are cut; `table` holds their ids."""
+    if table.shape[1] < tokens.max_length:
+        return 0
+    full = np.flatnonzero(table[:, -1])  # only a text that fills its row can be cut
+    if not len(full):
+        return 0
+    longer = token_table(tokens.with_length(tokens.max_length + 1), [texts[row] for row in full.tolist()])
+    return int(np.count_nonzero(longer[:, -1])) if longer.shape[1] > tokens.max_length else 0
 
 
 def _encode_trimmed(tokens: Tokens, texts: list[str]) -> Ids:
