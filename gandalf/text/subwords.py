@@ -17,7 +17,7 @@ from gandalf.data.files import written
 from gandalf.data.unpack_limits import need_room_for
 from gandalf.errors import DataError
 from gandalf.text.stored import REMEDY, naming_file, need_counts, read_facts, read_text, write_facts
-from gandalf.text.vocabulary import Vocabulary, id_rows
+from gandalf.text.tokens import Tokens, id_rows
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -40,7 +40,7 @@ class SubwordsOptions:
         need_counts(self, max_length=1, size=3)
 
 
-class Subwords(Vocabulary):
+class Subwords(Tokens):
     """The tokens of a `tokenizer.json`, with the padding token moved to id 0.
 
     `tokenizer_ids` maps our ids to the ids of the file, which are rows of a pre-trained table.

@@ -1,17 +1,96 @@
-"""Define the protocol `Tokens`, and load the tokens of a model folder."""
+"""Define `Tokens`, the base of both kinds of vocabulary: ids of texts, and counts for weights (IDF)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gandalf.errors import DataError
-from gandalf.text import subwords, words
-from gandalf.text.stored import REMEDY
+from gandalf.text.stored import checked_counts
+from gandalf.text.workers import map_chunks
+
+Ids = npt.NDArray[np.int32]
+
+
+class Tokens(ABC):
+    """A fitted vocabulary that turns texts into rows of ids, each with at least one id besides padding."""
+
+    threaded: bool  # True if `encode` uses all cores
+
+    def __init__(self, size: int, max_length: int) -> None:
+        self.size, self.max_length = size, max_length  # ids lie in [0, size); 0 is padding
+        self.frequencies = np.zeros(size, dtype=np.int64)  # shape: (size,), number of texts with each token
+        self.num_texts = 0  # number of texts behind `frequencies`
+
+    @property
+    @abstractmethod
+    def strings(self) -> list[str]:
+        """Return the text of each token; "" for padding and other special tokens."""
+
+    @abstractmethod
+    def encode(self, texts: Sequence[str]) -> Ids:
+        """Return the ids of each text, cut or padded with 0 on the right."""  # shape: (N, max_length)
+
+    @abstractmethod
+    def known_rows(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
+        """Like `known`, but for the token ids of texts."""  # shape: (N, T) -> (N,)
+
+    @abstractmethod
+    def with_length(self, max_length: int) -> Tokens:
+        """Return the same tokens with another `max_length`."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write the vocabulary into a model folder."""
+
+    def known(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Return True for each text with a token that is neither unknown nor special."""  # shape: (N,)
+        return self.known_rows(self.encode(texts))
+
+    def idf(self) -> npt.NDArray[np.float32]:
+        """Return log((1 + N) / (1 + texts with the token)) + 1 for each token, and 0 for padding."""
+        weights = np.log((1 + self.num_texts) / (1 + self.frequencies)) + 1
+        weights[0] = 0
+        return weights.astype(np.float32)  # shape: (size,)
+
+    def count(self, texts: Iterable[str], workers: int | None) -> None:
+        """Count the texts that hold each token, in place of the counts so far."""
+        frequencies, num_texts = np.zeros(self.size, dtype=np.int64), 0
+        workers = 0 if workers is None and self.threaded else workers
+        for ids, counts, read in map_chunks(partial(_count, self), texts, "frequencies", workers=workers):
+            frequencies[ids] += counts
+            num_texts += read
+        self.frequencies, self.num_texts = frequencies, num_texts
+
+    def count_facts(self) -> dict[str, Any]:
+        """Return the counts for the file of the vocabulary."""
+        return {"num_texts": self.num_texts, "frequencies": self.frequencies.tolist()}
+
+    def read_counts(self, facts: Mapping[str, Any]) -> None:
+        """Take the counts from the file of the vocabulary; raise an exception if they are not valid."""
+        self.frequencies = checked_counts(facts["frequencies"], self.size)
+        self.num_texts = int(checked_counts([facts["num_texts"]], 1)[0])
+
+
+def _count(tokens: Tokens, texts: Sequence[str]) -> tuple[Ids, npt.NDArray[np.int64], int]:
+    rows = np.sort(tokens.encode(texts), axis=1)  # equal ids become neighbours
+    first = rows != 0
+    first[:, 1:] &= rows[:, 1:] != rows[:, :-1]
+    ids, counts = np.unique(rows[first], return_counts=True)
+    return ids, counts.astype(np.int64), len(texts)
+
+
+def id_rows(ids: npt.ArrayLike, lengths: npt.NDArray[np.integer[Any]], width: int) -> Ids:
+    """Return rows of the given lengths, at most `width`, filled with consecutive ids and padded with 0."""
+    table = np.zeros((len(lengths), width), dtype=np.int32)  # shape: (N, width)
+    table[np.arange(width) < lengths[:, None]] = ids
+    return table
 
 
 def check_texts(texts: object) -> None:
@@ -26,57 +105,3 @@ def check_texts(texts: object) -> None:
 def _kind(value: object) -> str:
     name = type(value).__name__
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
-
-
-class Tokens(Protocol):
-    """A fitted vocabulary that turns texts into rows of ids. Every text has at least one id besides
-    padding."""
-
-    size: int  # ids lie in [0, size); 0 is padding
-    max_length: int
-    threaded: bool  # True if `encode` uses all cores
-
-    @property
-    def strings(self) -> list[str]:
-        """Return the text of each token; "" for padding and other special tokens."""
-        ...
-
-    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.int32]:
-        """Return the ids of each text, cut or padded with 0 on the right."""  # shape: (N, max_length)
-        ...
-
-    def known(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return True for each text with a token that is neither unknown nor special."""
-        ...  # shape: (N,)
-
-    def known_rows(self, ids: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
-        """Return the same for texts by their ids."""
-        ...  # shape: (N, T) -> (N,)
-
-    def with_length(self, max_length: int) -> Tokens:
-        """Return the same tokens with another `max_length`."""
-        ...
-
-    def idf(self) -> npt.NDArray[np.float32]:
-        """Return the IDF weight of each token in the fitted texts; 0 for padding."""
-        ...  # shape: (size,)
-
-    def save(self, folder: Path) -> None:
-        """Write the vocabulary into a model folder."""
-        ...
-
-
-KINDS: Mapping[str, Callable[[Path], Tokens]] = {  # by the file that only this kind has
-    words.FILE: words.Words.load,
-    subwords.FILE: subwords.Subwords.load,
-}
-
-
-def load_tokens(folder: str | Path) -> Tokens:
-    """Load the tokens of a model folder, of either kind."""
-    folder = Path(folder)
-    for name, load in KINDS.items():
-        if (folder / name).is_file():
-            return load(folder)
-    names = " or ".join(KINDS)
-    raise DataError(f"holds no vocabulary ({names})", file=folder, remedy=REMEDY, kind="missing-file")

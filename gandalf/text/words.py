@@ -16,7 +16,7 @@ import numpy.typing as npt
 from gandalf.data.words import split_words
 from gandalf.errors import DataError
 from gandalf.text.stored import naming_file, need_counts, read_facts, write_facts
-from gandalf.text.vocabulary import Vocabulary, id_rows
+from gandalf.text.tokens import Tokens, id_rows
 from gandalf.text.workers import map_chunks
 
 UNKNOWN = 1  # 0 is padding
@@ -38,7 +38,7 @@ class WordsOptions:
         need_counts(self, max_length=1, min_count=1, max_words=0, pieces=0)
 
 
-class Words(Vocabulary):
+class Words(Tokens):
     """Ids of words and pieces: 0 is padding, 1 a text without tokens, then words by falling count, then
     pieces.
 

@@ -11,8 +11,8 @@ from small_transformer import WORDS, word_pieces, write_transformer
 from tokenizers import Tokenizer
 
 from gandalf.errors import DataError
+from gandalf.text.load import load_tokens
 from gandalf.text.pretrained import model_folder, need_transformers, pretrained_tokens
-from gandalf.text.tokens import load_tokens
 
 TEXTS = ["gzip a file", "list open files", "", "Zipped FOLDERS of a disk, compress a file", "[SEP] zip [PAD]"]
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import gandalf
 from gandalf.errors import DataError
+from gandalf.text.load import load_tokens
 from gandalf.text.subwords import Subwords, SubwordsOptions
-from gandalf.text.tokens import load_tokens
 
 ANYTHING = st.text(st.characters(), max_size=20)  # halves of surrogate pairs included
 SOME = ["get window text", "get the text", "GetWindowTextW", "set window", "HTTPServer2 http server"] * 2

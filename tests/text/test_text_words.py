@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import gandalf
 from gandalf.data.words import split_words
 from gandalf.errors import DataError
-from gandalf.text.tokens import load_tokens
+from gandalf.text.load import load_tokens
 from gandalf.text.words import Words, WordsOptions, learn_pieces
 
 WORD = st.text("abcd", min_size=1, max_size=4)
