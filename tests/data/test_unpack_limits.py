@@ -192,7 +192,7 @@ def test_an_entity_does_not_bring_another_file(tmp_path):
 
 
 def test_vectors_of_a_length_that_the_file_cannot_hold(tmp_path):
-    from gandalf.text.vector_files import read_vector_file
+    from gandalf.text.vectors import read_vector_file
 
     (tmp_path / "v.txt").write_text("2 999999999\na 1\nb 1\n")
     with pytest.raises(DataError, match=VARIABLE):
