@@ -53,26 +53,18 @@ def is_packed(path: Path) -> bool:
 
 def _refuse_utf16(head: bytes, path: Path) -> None:
     if head.startswith(_UTF16_BOMS):
-        raise DataError(
-            "the file is UTF-16, and text must be UTF-8",
-            remedy="convert it, for example with iconv -f utf-16 -t utf-8",
-            file=path,
-            line=1,
-            kind="broken-utf8",
-        )
+        what = "the file is UTF-16, and text must be UTF-8"
+        remedy = "convert it, for example with iconv -f utf-16 -t utf-8"
+        raise DataError(what, remedy=remedy, file=path, line=1, kind="broken-utf8")
 
 
 def _refuse_bare_returns(head: bytes, whole: bool, path: Path) -> None:
     """Refuse lines that end in a carriage return alone; they would be read as a single line."""
     is_one_line = b"\n" not in head and b"\0" not in head  # a NUL byte: not a text file at all
     if is_one_line and head.rstrip(b"\r").count(b"\r") >= (1 if whole else _MANY_RETURNS):
-        raise DataError(
-            "the lines end in a carriage return alone",
-            remedy="write newlines, for example with tr '\\r' '\\n'",
-            file=path,
-            line=1,
-            kind="bad-line-ends",
-        )
+        what = "the lines end in a carriage return alone"
+        remedy = "write newlines, for example with tr '\\r' '\\n'"
+        raise DataError(what, remedy=remedy, file=path, line=1, kind="bad-line-ends")
 
 
 def _joined_pieces(pieces: Iterator[bytes], size: int) -> Iterator[bytes]:

@@ -138,19 +138,15 @@ class Dataset:
         """Raise a DataError if a target lies outside (0, 1]. Readers check this, callers may not."""
         low, high = self.targets.data.min(initial=1.0), self.targets.data.max(initial=1.0)
         if not (low > 0 and high <= 1):
-            raise DataError(
-                f"targets lie between {low:g} and {high:g}, not in (0, 1]",
-                remedy="divide counts or grades by the largest",
-            )
+            what = f"targets lie between {low:g} and {high:g}, not in (0, 1]"
+            raise DataError(what, remedy="divide counts or grades by the largest")
 
     def need_texts(self, purpose: str) -> tuple[Sequence[str], Sequence[str]]:
         """Return texts and label texts; raise a DataError that names `purpose` if one is missing."""
         if self.texts is None or self.label_texts is None:
             missing = "texts" if self.texts is None else "label texts"
-            raise DataError(
-                f"{purpose} needs {missing}, and this data set has none",
-                remedy="use its raw layout (trn/tst/lbl.json.gz), or add a label-text file",
-            )
+            what = f"{purpose} needs {missing}, and this data set has none"
+            raise DataError(what, remedy="use its raw layout (trn/tst/lbl.json.gz), or add a label-text file")
         return self.texts, self.label_texts
 
 

@@ -204,19 +204,15 @@ def _with_hard_targets(splits: Splits, format: str, how: str | None, seed: int) 
 
 def _features(points: Dataset) -> csr_array:
     if points.features is None:
-        raise DataError(
-            "the format libsvm needs features for every split",
-            remedy="use a data set with texts in both splits",
-        )
+        what = "the format libsvm needs features for every split"
+        raise DataError(what, remedy="use a data set with texts in both splits")
     return points.features
 
 
 def _texts(points: Dataset, format: str) -> Sequence[str]:
     if points.texts is None:
-        raise DataError(
-            f"the format {format} needs texts, and this data set has none",
-            remedy="use its raw layout (trn/tst/lbl.json.gz), or the format libsvm",
-        )
+        what = f"the format {format} needs texts, and this data set has none"
+        raise DataError(what, remedy="use its raw layout (trn/tst/lbl.json.gz), or the format libsvm")
     return points.texts
 
 

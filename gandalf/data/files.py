@@ -37,12 +37,9 @@ def find_file(folder: Path, stems: Iterable[str]) -> Path | None:
             if path.is_file():
                 return path
             if path.exists() or path.is_symlink():
-                raise DataError(
-                    f"is {_kind_of(path)}, but a file is expected",
-                    remedy="put the file there, or rename what is there",
-                    file=path,
-                    kind="missing-file",
-                )
+                what = f"is {_kind_of(path)}, but a file is expected"
+                remedy = "put the file there, or rename what is there"
+                raise DataError(what, remedy=remedy, file=path, kind="missing-file")
     return None
 
 
@@ -72,13 +69,8 @@ def read_blocks(path: Path, findings: Findings, size: int = BLOCK_BYTES) -> Iter
             yield block
             line += block.data.count(b"\n")
     except DamagedError:
-        findings.error(
-            "truncated-file",
-            f"the compressed data is cut short or damaged; it can be read up to line {line}",
-            remedy="download or copy it again",
-            file=path,
-            line=line,
-        )
+        what = f"the compressed data is cut short or damaged; it can be read up to line {line}"
+        findings.error("truncated-file", what, remedy="download or copy it again", file=path, line=line)
         return
     if any(rest):
         yield TextBlock(line, b"".join([*rest, b"\n"]))
@@ -101,13 +93,9 @@ def _decode_each(block: TextBlock, path: Path, findings: Findings) -> Iterator[s
         try:
             yield line.decode("utf-8")
         except UnicodeDecodeError as error:
-            findings.error(
-                "broken-utf8",
-                f"byte {error.start + 1} of the line is not UTF-8",
-                remedy="save the file as UTF-8, for example with iconv -f latin1 -t utf-8",
-                file=path,
-                line=number,
-            )
+            what = f"byte {error.start + 1} of the line is not UTF-8"
+            remedy = "save the file as UTF-8, for example with iconv -f latin1 -t utf-8"
+            findings.error("broken-utf8", what, remedy=remedy, file=path, line=number)
             yield line.decode("utf-8", "replace")
 
 
@@ -257,22 +245,17 @@ def refuse_to_replace(path: Path, overwrite: bool, inner: Collection[str] = ()) 
     path = path.resolve()
     here = Path.cwd().resolve()
     if path == here or path in here.parents:
-        raise DataError(
-            "is the current folder, or a folder around it",
-            file=path,
-            remedy="name a new folder in it",
-        )
+        what = "is the current folder, or a folder around it"
+        raise DataError(what, remedy="name a new folder in it", file=path)
     if not path.exists():
         return
     if not path.is_dir():
         raise DataError("is a file, but a folder is needed", file=path, remedy="choose another name")
     held = [entry for entry in path.iterdir() if not is_leftover(entry.name)]
     if held and not overwrite:
-        raise DataError(
-            "the folder is not empty",
-            file=path,
-            remedy=f"choose another name, or overwrite it with {argument('overwrite', True)}",
-        )
+        what = "the folder is not empty"
+        remedy = f"choose another name, or overwrite it with {argument('overwrite', True)}"
+        raise DataError(what, remedy=remedy, file=path)
     if any(entry.is_dir() and entry.name not in inner for entry in held):
         # A data set has no subfolders, and a mix only those of its parts. A folder with others was probably
         # named by mistake, for example a home folder.

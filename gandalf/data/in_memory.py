@@ -103,10 +103,8 @@ def _read_matrix(matrix: csr_array, names: Sequence[Name] | None) -> Indicators:
 
 def _names_of_point(row: Iterable[object], at: int) -> set[Name]:
     if isinstance(row, str) or not isinstance(row, Iterable):
-        raise DataError(
-            f"the labels of point {at:,} are {row!r}, not a list",
-            remedy="write [[name, ...], ...], or a name for each point",
-        )
+        what = f"the labels of point {at:,} are {row!r}, not a list"
+        raise DataError(what, remedy="write [[name, ...], ...], or a name for each point")
     return {_checked_name(name) for name in row}
 
 

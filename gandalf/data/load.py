@@ -78,22 +78,16 @@ def _load_frame(source: Any, options: TableOptions, findings: Findings) -> Split
 
 def _layout_of(path: Path, options: TableOptions) -> Layout:
     if not path.exists():
-        raise DataError(
-            f"there is no file or folder '{path}' and no bundled data set of that name",
-            remedy=f"bundled are: {', '.join(bundled())}",
-            kind="unknown-source",
-        )
+        what = f"there is no file or folder '{path}' and no bundled data set of that name"
+        raise DataError(what, remedy=f"bundled are: {', '.join(bundled())}", kind="unknown-source")
     if options.names_columns and _has_table(path):
         return TABLE  # the caller who names columns means a table
     found = next((layout for layout in LAYOUTS if layout.recognise(path)), None)
     if found is not None:
         return found
-    raise DataError(
-        f"has no layout that can be read: {_describe_contents(path)}",
-        remedy=f"use a layout of docs/guide/data.md: {', '.join(layout.name for layout in LAYOUTS)}",
-        file=path,
-        kind="unknown-layout",
-    )
+    what = f"has no layout that can be read: {_describe_contents(path)}"
+    remedy = f"use a layout of docs/guide/data.md: {', '.join(layout.name for layout in LAYOUTS)}"
+    raise DataError(what, remedy=remedy, file=path, kind="unknown-layout")
 
 
 def _has_table(path: Path) -> bool:
@@ -105,23 +99,16 @@ def _has_table(path: Path) -> bool:
 def _refuse_missing_files(options: TableOptions) -> None:
     for name, path in options.given.items():
         if isinstance(path, Path) and (not path.exists() or path.is_dir()):
-            what = "is a folder" if path.is_dir() else "does not exist"
-            raise DataError(
-                f"{what}, and {argument(name)} names a file",
-                remedy="correct the name",
-                file=path,
-                kind="unknown-source",
-            )
+            state = "is a folder" if path.is_dir() else "does not exist"
+            what = f"{state}, and {argument(name)} names a file"
+            raise DataError(what, remedy="correct the name", file=path, kind="unknown-source")
 
 
 def _refuse_one_way_format(origin: Origin | None, path: Path) -> None:
     if origin is not None and origin.format in ONE_WAY:
-        raise DataError(
-            f"is written for a trainer in the format {origin.format}, which cannot be read back",
-            remedy=f"give the original data set, {origin.name}",
-            file=path,
-            kind="unknown-layout",
-        )
+        what = f"is written for a trainer in the format {origin.format}, which cannot be read back"
+        remedy = f"give the original data set, {origin.name}"
+        raise DataError(what, remedy=remedy, file=path, kind="unknown-layout")
 
 
 def _check_origin(origin: Origin, splits: Splits, path: Path) -> None:
@@ -139,11 +126,8 @@ def _refuse_unused_options(layout: Layout, source: str | PathLike[str], options:
         if name not in layout.options:
             option = argument(name)
             instead = _WHOLE_FOLDER if name in ("labels", "test") else _ONE_FILE
-            raise DataError(
-                f"is in the {layout.name} layout, and {option} applies to tables only",
-                remedy=f"leave {option} out{instead}",
-                file=str(source),
-            )
+            what = f"is in the {layout.name} layout, and {option} applies to tables only"
+            raise DataError(what, remedy=f"leave {option} out{instead}", file=str(source))
 
 
 def _describe_contents(path: Path) -> str:

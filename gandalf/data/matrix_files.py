@@ -40,12 +40,8 @@ def read_npz(path: Path, *, columns: bool = True) -> Any:  # noqa: ANN401  SciPy
         raise
     except Exception as error:  # zip, NumPy and SciPy raise exceptions of many types on damaged files
         reason = (str(error) or type(error).__name__).splitlines()[0][:120]
-        raise DataError(
-            f"cannot be read as a SciPy sparse matrix ({reason})",
-            remedy=REMEDY,
-            file=path,
-            kind="truncated-file",
-        ) from error
+        what = f"cannot be read as a SciPy sparse matrix ({reason})"
+        raise DataError(what, remedy=REMEDY, file=path, kind="truncated-file") from error
     check_sparse(matrix, path, columns=columns)
     return matrix
 

@@ -69,8 +69,6 @@ def read_origin(folder: Path) -> Origin | None:
         frequencies = np.array([int(word) for word in words], dtype=np.int64)
         return Origin(str(facts["data"]), int(facts["points"]), frequencies, str(facts["format"]))
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise DataError(
-            f"does not name the origin of the folder ({error})",
-            remedy=f"write the folder again with gandalf augment, or remove {RECORD}",
-            file=record,
-        ) from error
+        what = f"does not name the origin of the folder ({error})"
+        remedy = f"write the folder again with gandalf augment, or remove {RECORD}"
+        raise DataError(what, remedy=remedy, file=record) from error

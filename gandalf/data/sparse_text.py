@@ -104,13 +104,9 @@ def shortest_texts(values: npt.ArrayLike) -> list[str]:
 def _need_header(path: Path, names: tuple[str, ...]) -> list[int]:
     found = header_of(path, len(names))
     if found is None:
-        raise DataError(
-            f"the first line must give the numbers of {_in_words(names)}, but is '{first_line(path)[:60]}'",
-            remedy=f"begin the file with a line '{' '.join(names)}' of whole numbers",
-            file=path,
-            line=1,
-            kind="missing-header",
-        )
+        what = f"the first line must give the numbers of {_in_words(names)}, but is '{first_line(path)[:60]}'"
+        remedy = f"begin the file with a line '{' '.join(names)}' of whole numbers"
+        raise DataError(what, remedy=remedy, file=path, line=1, kind="missing-header")
     need_room(8 * max(found[1:]), path, "has a first line with sizes that take")  # 8 bytes for each column
     return found
 
@@ -133,13 +129,9 @@ def _with_row_count(matrix: csr_array, rows: int, path: Path, findings: Findings
     # Ignore blank lines at the end beyond the rows of the header: editors append them.
     surplus_is_blank = found > rows and matrix.indptr[rows] == matrix.indptr[-1]
     if found != rows and not surplus_is_blank:
-        row_findings(findings, found, rows).error(
-            "header-mismatch",
-            f"the header says {counted(rows, 'row')}, but {counted(found, 'follows', 'follow')}",
-            remedy="correct the header, or copy the file again if it was cut short",
-            file=path,
-            line=1,
-        )
+        what = f"the header says {counted(rows, 'row')}, but {counted(found, 'follows', 'follow')}"
+        remedy = "correct the header, or copy the file again if it was cut short"
+        row_findings(findings, found, rows).error("header-mismatch", what, remedy=remedy, file=path, line=1)
     return fit_rows(matrix, rows)
 
 

@@ -93,10 +93,8 @@ def _check_shape(points: int, labels: int, labels_per_point: float) -> None:
     if points < 1 or labels < 1:
         raise DataError(f"a synthetic set of {points} points and {labels} labels cannot be drawn")
     if not 1 <= labels_per_point <= max(1.0, labels / 2):
-        raise DataError(
-            f"{labels_per_point} labels per point out of {labels} labels cannot be drawn",
-            remedy="ask for at least 1 and at most half of the labels",
-        )
+        what = f"{labels_per_point} labels per point out of {labels} labels cannot be drawn"
+        raise DataError(what, remedy="ask for at least 1 and at most half of the labels")
 
 
 def _power_law(labels: int, mean: float, points: int) -> Floats:

@@ -103,10 +103,8 @@ def add_features(splits: Splits, *, max_features: int = 100_000) -> tuple[Splits
     """
     train, test = splits.train, splits.test
     if train.texts is None:
-        raise DataError(
-            "TF-IDF features need texts, and this data set has none",
-            remedy="use its raw layout (trn/tst/lbl.json.gz)",
-        )
+        what = "TF-IDF features need texts, and this data set has none"
+        raise DataError(what, remedy="use its raw layout (trn/tst/lbl.json.gz)")
     tf_idf, features_of_all = TfIdf.fit([*train.texts, *(train.label_texts or ())], max_features)
     label_features = None if train.label_texts is None else features_of_all[len(train) :]
     train = replace(train, features=features_of_all[: len(train)], label_features=label_features)

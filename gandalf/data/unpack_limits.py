@@ -42,12 +42,9 @@ def need_room(needed: int, path: Path, what: str = "unpacks to") -> None:
 def need_room_for(needed: int, size: int, path: Path | None, what: str) -> None:
     """Like `need_room`, for the `size` bytes of a file that were read already."""
     if needed > (most := unpack_limit(size)):
-        raise DataError(
-            f"{what} {needed / 1e9:,.1f} GB or more, and {size:,} bytes may become {most / 1e9:,.2f} GB",
-            remedy=f"if you trust it, set the environment variable {VARIABLE}=none, or a size such as 20GB",
-            file=path,
-            kind="too-large",
-        )
+        what = f"{what} {needed / 1e9:,.1f} GB or more, and {size:,} bytes may become {most / 1e9:,.2f} GB"
+        remedy = f"if you trust it, set the environment variable {VARIABLE}=none, or a size such as 20GB"
+        raise DataError(what, remedy=remedy, file=path, kind="too-large")
 
 
 def limit_unpacked(pieces: Iterator[bytes], path: Path) -> Iterator[bytes]:

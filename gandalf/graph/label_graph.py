@@ -57,15 +57,11 @@ class GraphOptions:
         for name, words in OWN_OPTIONS.items():
             if getattr(self, name) is not None and name not in KINDS[self.targets].options:
                 reader = next(each for each, kind in KINDS.items() if name in kind.options)
-                raise DataError(
-                    f"{words} has no effect on {self.targets} targets",
-                    remedy=f"leave it out, or choose {reader} targets",
-                )
+                what = f"{words} has no effect on {self.targets} targets"
+                raise DataError(what, remedy=f"leave it out, or choose {reader} targets")
         if self.shared_text not in SHARED_TEXT:
-            raise DataError(
-                f"there is no way {self.shared_text!r} to treat labels that share a text",
-                remedy=f"choose from {', '.join(SHARED_TEXT)}",
-            )
+            what = f"there is no way {self.shared_text!r} to treat labels that share a text"
+            raise DataError(what, remedy=f"choose from {', '.join(SHARED_TEXT)}")
 
     @property
     def needs(self) -> str:
@@ -120,10 +116,8 @@ def _pool_rows(label_texts: Sequence[str] | None, matrix: csr_array) -> csr_arra
     kept, because their mean would halve each label's target for its own text.
     """
     if label_texts is None:
-        raise DataError(
-            "pooling labels that share a text needs label texts, and this data set has none",
-            remedy="use its raw layout (trn/tst/lbl.json.gz), or add a label-text file",
-        )
+        what = "pooling labels that share a text needs label texts, and this data set has none"
+        raise DataError(what, remedy="use its raw layout (trn/tst/lbl.json.gz), or add a label-text file")
     (group,) = text_groups(label_texts)
     _, group = np.unique(group, return_inverse=True)
     size = np.bincount(group)

@@ -34,10 +34,8 @@ def as_predictions(source: Source, splits: Splits) -> csr_array:
     if isinstance(source, tuple) and len(source) == 2:
         matrix = _matrix_of_places(source[0], source[1], splits)
     if not hasattr(matrix, "tocsr") or matrix.ndim != 2:
-        raise DataError(
-            f"cannot read predictions from {type(source).__name__}",
-            remedy="give a SciPy CSR matrix, a pair (ids, scores) or the path of a file",
-        )
+        what = f"cannot read predictions from {type(source).__name__}"
+        raise DataError(what, remedy="give a SciPy CSR matrix, a pair (ids, scores) or the path of a file")
     return _checked_matrix(matrix if issparse(matrix) else matrix.tocsr(), splits, None)
 
 
@@ -111,11 +109,9 @@ def _check_shape(shape: tuple[int, ...], splits: Splits, path: Path | None) -> N
     _check_rows(shape[0], splits, path)
     labels = need_test_points(splits).num_labels
     if shape[1] != labels:
-        raise DataError(
-            f"the predictions have {shape[1]:,} columns, but the data set has {labels:,} labels",
-            file=path,
-            remedy="give one column for each label, in the order of the label file",
-        )
+        what = f"the predictions have {shape[1]:,} columns, but the data set has {labels:,} labels"
+        remedy = "give one column for each label, in the order of the label file"
+        raise DataError(what, remedy=remedy, file=path)
 
 
 def _check_rows(rows: int, splits: Splits, path: Path | None) -> None:
@@ -123,24 +119,17 @@ def _check_rows(rows: int, splits: Splits, path: Path | None) -> None:
     if rows == points:
         return
     if rows == len(splits.train):
-        raise DataError(
-            f"these are predictions for the {rows:,} training points, not for the {points:,} test points",
-            file=path,
-            remedy="predict the test split",
-        )
-    raise DataError(
-        f"the predictions have {rows:,} rows, but the test split has {points:,} points",
-        file=path,
-        remedy="give one row for each test point, in the order of the test split",
-    )
+        what = f"these are predictions for the {rows:,} training points, not for the {points:,} test points"
+        raise DataError(what, remedy="predict the test split", file=path)
+    what = f"the predictions have {rows:,} rows, but the test split has {points:,} points"
+    remedy = "give one row for each test point, in the order of the test split"
+    raise DataError(what, remedy=remedy, file=path)
 
 
 def _check_labels(labels: npt.NDArray[Any], num_labels: int) -> None:
     if labels.size and labels.max() >= num_labels:
-        raise DataError(
-            f"label number {labels.max()} is out of range: the data set has {num_labels:,} labels",
-            remedy="count labels from 0, in the order of the label file",
-        )
+        what = f"label number {labels.max()} is out of range: the data set has {num_labels:,} labels"
+        raise DataError(what, remedy="count labels from 0, in the order of the label file")
 
 
 def _check_entries(matrix: csr_array, path: Path | None) -> None:
@@ -156,11 +145,8 @@ def _check_entries(matrix: csr_array, path: Path | None) -> None:
     same[ends[(ends > 0) & (ends < matrix.nnz)] - 1] = False  # the two entries are in different rows
     if same.any():
         at = int(np.argmax(same))
-        raise DataError(
-            f"row {_row_of(matrix, at)} predicts label {matrix.indices[at]} twice",
-            file=path,
-            remedy=ONCE,
-        )
+        what = f"row {_row_of(matrix, at)} predicts label {matrix.indices[at]} twice"
+        raise DataError(what, remedy=ONCE, file=path)
 
 
 def _row_of(matrix: csr_array, position: int) -> int:

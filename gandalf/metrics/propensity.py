@@ -79,10 +79,8 @@ def inverse_propensities(
         scale = max(np.log(max(points, 1)) - 1.0, 0.0) * np.float64(B + 1.0) ** A
         weights = np.asarray(1.0 + scale * (frequencies + B) ** -A, dtype=np.float64)
     if not (scale <= HEAVIEST and np.max(weights, initial=1.0) <= HEAVIEST):
-        raise DataError(
-            f"A = {A:g}, B = {B:g} give propensities too small to compute with",
-            remedy=f"choose values near the default, {DEFAULT[0]:g} and {DEFAULT[1]:g}",
-        )
+        what = f"A = {A:g}, B = {B:g} give propensities too small to compute with"
+        raise DataError(what, remedy=f"choose values near the default, {DEFAULT[0]:g} and {DEFAULT[1]:g}")
     return weights
 
 

@@ -64,10 +64,8 @@ class LabelFinder:
             raise DataError(f"{_shown(label)} is no label", remedy="give label numbers, ids or texts")
         if not 0 <= label < self._points.num_labels:
             count = self._points.num_labels
-            raise DataError(
-                f"label number {_shown(label)} is out of range: the data set has {count:,} labels",
-                remedy="count labels from 0, in the order of the label file",
-            )
+            what = f"label number {_shown(label)} is out of range: the data set has {count:,} labels"
+            raise DataError(what, remedy="count labels from 0, in the order of the label file")
         return label
 
     def _number_of_name(self, name: str) -> int:
@@ -78,10 +76,8 @@ class LabelFinder:
         if len(same_text) == 1:
             return same_text[0]
         if same_text:
-            raise DataError(
-                f"{len(same_text)} labels have the text {name!r}",
-                remedy="give the id or number of the label instead",
-            )
+            what = f"{len(same_text)} labels have the text {name!r}"
+            raise DataError(what, remedy="give the id or number of the label instead")
         raise DataError(
             f"no label has the id or the text {name!r}", remedy="give label ids or texts as in the label file"
         )
@@ -124,10 +120,8 @@ def _check_uid(record: dict[str, Any], test: Dataset, row: int) -> None:
     uid = record["uid"] if isinstance(record["uid"], str) else _shown(record["uid"])
     if uid == test.ids[row]:
         return
-    raise DataError(
-        f"the line has uid {uid!r}, but the test point of this line has {test.ids[row]!r}",
-        remedy="write the lines in the order of the test split",
-    )
+    what = f"the line has uid {uid!r}, but the test point of this line has {test.ids[row]!r}"
+    raise DataError(what, remedy="write the lines in the order of the test split")
 
 
 def _check_texts(record: dict[str, Any], found: list[int], test: Dataset) -> None:
@@ -138,10 +132,9 @@ def _check_texts(record: dict[str, Any], found: list[int], test: Dataset) -> Non
     for number, text in zip(found, texts, strict=True):
         known = test.label_texts[number]
         if isinstance(text, str) and text != known:
-            raise DataError(
-                f"label {number} is {_shown(text)} here and {_shown(known)} in the data set",
-                remedy="give the data set whose labels the model was trained with, in the same order",
-            )
+            what = f"label {number} is {_shown(text)} here and {_shown(known)} in the data set"
+            remedy = "give the data set whose labels the model was trained with, in the same order"
+            raise DataError(what, remedy=remedy)
 
 
 def _labels(record: dict[str, Any], names: LabelFinder) -> list[int]:

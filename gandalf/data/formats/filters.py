@@ -61,24 +61,16 @@ def _pair(text: str, points: Dataset, path: Path, line: int, findings: Findings)
     if not words:
         return None
     if len(words) != 2 or not all(word.isascii() and word.isdigit() for word in words):
-        findings.error(
-            "bad-line",
-            f"'{text[:60]}' is not a pair of row and label",
-            remedy="write two whole numbers, counted from 0",
-            file=path,
-            line=line,
-        )
+        what = f"'{text[:60]}' is not a pair of row and label"
+        remedy = "write two whole numbers, counted from 0"
+        findings.error("bad-line", what, remedy=remedy, file=path, line=line)
         return None
     row, label = (int(word.lstrip("0")[:_DIGITS] or "0") for word in words)
     for noun, number, size in (("row", row, len(points)), ("label", label, points.num_labels)):
         if number >= size:
-            findings.error(
-                "index-out-of-range",
-                f"{noun} {number} is out of range: {there_are(size, noun)}, counted from 0",
-                remedy="the filter file must belong to this split",
-                file=path,
-                line=line,
-            )
+            what = f"{noun} {number} is out of range: {there_are(size, noun)}, counted from 0"
+            remedy = "the filter file must belong to this split"
+            findings.error("index-out-of-range", what, remedy=remedy, file=path, line=line)
             return None
     return row, label
 

@@ -54,11 +54,8 @@ def as_frame(given: Any, name: str = "") -> Frame:  # noqa: ANN401  of any libra
     if isinstance(given, Frame):
         return given
     if _find_opener(given) is None:
-        raise DataError(
-            f"a {type(given).__name__} cannot be read as a table",
-            remedy=f"give {_KNOWN}",
-            kind="unknown-source",
-        )
+        what = f"a {type(given).__name__} cannot be read as a table"
+        raise DataError(what, remedy=f"give {_KNOWN}", kind="unknown-source")
     return Frame(given, name or type(given).__name__)
 
 

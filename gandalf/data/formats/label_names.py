@@ -74,12 +74,9 @@ class LabelNames:
         if self.file is not None:
             return  # reported while reading the label file
         if self.texts and all(text.isdigit() for text in self.texts):
-            findings.warn(
-                "missing-label-text",
-                "all labels are numbers, so there is no label text to learn from",
-                remedy=f"give a file of label texts with {argument('labels')}",
-                file=points,
-            )
+            what = "all labels are numbers, so there is no label text to learn from"
+            remedy = f"give a file of label texts with {argument('labels')}"
+            findings.warn("missing-label-text", what, remedy=remedy, file=points)
         report_similar_texts(self.texts, findings, None)
 
 
@@ -150,12 +147,9 @@ def with_numbers(names: LabelNames, findings: Findings) -> LabelNames:
     numbers: dict[str, int] = {}
     for number, name in enumerate(map(str, range(len(texts))) if ids is None else ids):
         if numbers.setdefault(name, number) != number:
-            findings.error(
-                "duplicate-label-id",
-                f"the id '{name}' stands for two labels, '{texts[numbers[name]]}' and '{texts[number]}'",
-                remedy="give each label a different id",
-                file=names.file,
-            )
+            what = f"the id '{name}' stands for two labels, '{texts[numbers[name]]}' and '{texts[number]}'"
+            remedy = "give each label a different id"
+            findings.error("duplicate-label-id", what, remedy=remedy, file=names.file)
     for number, text in enumerate(texts):
         numbers.setdefault(text, number)  # a table may also name labels by their texts
     return replace(names, numbers=numbers)
@@ -190,12 +184,9 @@ def _text_column(table: OpenedTable, language: str | None) -> str | None:
         return find_column(table, [f"{stem}_{language}" for stem in ("label", "text")])
     found = find_column(table, TEXT_COLUMNS)
     if found is None and len(in_languages) > 1:
-        raise DataError(
-            f"there are label texts in {counted(len(in_languages), 'language')}: {', '.join(in_languages)}",
-            remedy=f"choose one with {argument('language')}",
-            file=table.path,
-            kind="missing-column",
-        )
+        what = f"there are label texts in {counted(len(in_languages), 'language')}: {', '.join(in_languages)}"
+        remedy = f"choose one with {argument('language')}"
+        raise DataError(what, remedy=remedy, file=table.path, kind="missing-column")
     return found or next(iter(in_languages), None)
 
 
@@ -203,12 +194,9 @@ def _read_label_table(table: OpenedTable, findings: Findings, options: TableOpti
     path = table.path
     text_column, id_column = _text_column(table, options.language), find_column(table, ID_COLUMNS)
     if text_column is None:
-        raise DataError(
-            f"there is no column of label texts; the columns are: {', '.join(table.columns) or 'none'}",
-            remedy="name the column of texts 'text', and the column of the names in the points 'id'",
-            file=path,
-            kind="missing-column",
-        )
+        what = f"there is no column of label texts; the columns are: {', '.join(table.columns) or 'none'}"
+        remedy = "name the column of texts 'text', and the column of the names in the points 'id'"
+        raise DataError(what, remedy=remedy, file=path, kind="missing-column")
     names = LabelTexts(path, findings)
     ids, start = [], None
     for line, row in table.rows:

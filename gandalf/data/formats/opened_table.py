@@ -30,10 +30,6 @@ def find_column(table: OpenedTable, names: Sequence[str]) -> str | None:
     keys = (name if name in columns else name.casefold() for name in names)
     found = next((columns[key] for key in keys if key in columns), None)
     if found is not None and table.columns.count(found) > 1:
-        raise DataError(
-            f"there are {table.columns.count(found)} columns called '{found}'",
-            remedy="give each a different name",
-            file=table.path,
-            kind="duplicate-column",
-        )
+        what = f"there are {table.columns.count(found)} columns called '{found}'"
+        raise DataError(what, remedy="give each a different name", file=table.path, kind="duplicate-column")
     return found

@@ -117,12 +117,9 @@ def _read_matrices(source: Path, findings: Findings) -> Splits:
     features = find_file(source, _LABEL_FEATURES)
     label_features = _read_features(features, labels)
     if test is not None and test.num_labels != train.num_labels:
-        raise DataError(
-            f"the test targets have {test.num_labels} columns, but the training targets {train.num_labels}",
-            remedy="both splits must be written with the same labels",
-            file=source,
-            kind="header-mismatch",
-        )
+        what = f"the test targets have {test.num_labels} columns, but the training targets {train.num_labels}"
+        remedy = "both splits must be written with the same labels"
+        raise DataError(what, remedy=remedy, file=source, kind="header-mismatch")
     others = [(label_features, features)]
     others += [] if test is None else [(test.features, _matrix_path(source, "X", "tst"))]
     check_feature_columns(train.features, others, findings)
@@ -167,12 +164,9 @@ def _read_text(
 ) -> Splits:
     labels = need_file(options.labels) or find_file(folder, _LABEL_TEXTS)
     if labels is None:
-        raise DataError(
-            f"there is no output-items.txt beside {train.name}, which does not give the number of labels",
-            remedy=f"add it, with one label text on each line, or give it with {argument('labels')}",
-            file=folder,
-            kind="missing-file",
-        )
+        what = f"there is no output-items.txt beside {train.name}, which does not give the number of labels"
+        remedy = f"add it, with one label text on each line, or give it with {argument('labels')}"
+        raise DataError(what, remedy=remedy, file=folder, kind="missing-file")
     label_texts = read_texts(labels, findings, of_labels=True)
     points = _read_text_points(train, label_texts, findings)
     others = None if test is None else _read_text_points(test, label_texts, findings)

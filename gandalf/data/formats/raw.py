@@ -33,12 +33,9 @@ def read(source: Path, findings: Findings, options: TableOptions) -> Splits:
     """Read the folder; test points are optional."""
     labels, points = find_file(source, ["lbl.json"]), find_file(source, ["trn.json"])
     if labels is None or points is None:
-        raise DataError(
-            "there is no lbl.json (or lbl.json.gz), and the points do not give the number of labels",
-            remedy='add it, with {"uid": ..., "title": ...} on each line in the order of label numbers',
-            file=source,
-            kind="missing-file",
-        )
+        what = "there is no lbl.json (or lbl.json.gz), and the points do not give the number of labels"
+        remedy = 'add it, with {"uid": ..., "title": ...} on each line in the order of label numbers'
+        raise DataError(what, remedy=remedy, file=source, kind="missing-file")
     names = _read_labels(labels, findings)
     train = _read_points(points, names, findings)
     points = find_file(source, ["tst.json"])

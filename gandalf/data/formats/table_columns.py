@@ -73,12 +73,9 @@ def _named_columns(table: OpenedTable, options: TableOptions, first_columns: Col
         found = find_column(table, (given,) if given is not None else guesses)
         if found is None and (given is not None or role in ("text", "label")):
             called = f"column '{given}'" if given is not None else f"{role} column known by its name"
-            raise DataError(
-                f"there is no {called}; the columns are: {', '.join(table.columns) or 'none'}",
-                remedy=f"give it with {argument(f'{role}_column')}{_HEADER if table.has_header else ''}",
-                file=table.path,
-                kind="missing-column",
-            )
+            what = f"there is no {called}; the columns are: {', '.join(table.columns) or 'none'}"
+            remedy = f"give it with {argument(f'{role}_column')}{_HEADER if table.has_header else ''}"
+            raise DataError(what, remedy=remedy, file=table.path, kind="missing-column")
         return found
 
     text = column("text", options.text_column, TEXT_COLUMNS)

@@ -31,12 +31,9 @@ def open_table(path: Path | Frame, findings: Findings) -> OpenedTable:
     if read is None and annif.is_document(path):
         read = annif.open_document
     if read is None:
-        raise DataError(
-            "has a suffix that is not of a table",
-            remedy=f"give a file whose name ends in {', '.join(_READERS)}",
-            file=path,
-            kind="unknown-source",
-        )
+        what = "has a suffix that is not of a table"
+        remedy = f"give a file whose name ends in {', '.join(_READERS)}"
+        raise DataError(what, remedy=remedy, file=path, kind="unknown-source")
     return read(path, findings)
 
 
@@ -143,13 +140,9 @@ def _row(
     if len(cells) == len(columns):
         yield line, dict(zip(columns, cells, strict=True))
         return
-    findings.error(
-        "bad-line",
-        f"the row has {counted(len(cells), 'cell')}, but the header has {len(columns)}",
-        remedy="put cells that hold the separator in double quotes",
-        file=path,
-        line=line,
-    )
+    what = f"the row has {counted(len(cells), 'cell')}, but the header has {len(columns)}"
+    remedy = "put cells that hold the separator in double quotes"
+    findings.error("bad-line", what, remedy=remedy, file=path, line=line)
 
 
 def _open_json_lines(path: Path, findings: Findings) -> OpenedTable:
@@ -164,13 +157,9 @@ def _open_json_lines(path: Path, findings: Findings) -> OpenedTable:
 def _json_rows(path: Path, findings: Findings) -> Iterator[tuple[int, Row]]:
     for line, text in read_lines(path, findings):
         if line == 1 and text.lstrip().startswith("["):
-            raise DataError(
-                "the file is one JSON array, which cannot be streamed",
-                remedy="write one object on each line, for example with jq -c '.[]'",
-                file=path,
-                line=1,
-                kind="bad-json",
-            )
+            what = "the file is one JSON array, which cannot be streamed"
+            remedy = "write one object on each line, for example with jq -c '.[]'"
+            raise DataError(what, remedy=remedy, file=path, line=1, kind="bad-json")
         if not text.strip():
             continue
         try:

@@ -41,10 +41,8 @@ class TableOptions:
 
     def __post_init__(self) -> None:
         if self.separator == "":
-            raise DataError(
-                f"{argument('separator')} is empty",
-                remedy="give a character, or leave it out to guess the separator",
-            )
+            what = f"{argument('separator')} is empty"
+            raise DataError(what, remedy="give a character, or leave it out to guess the separator")
         for name, as_table in (("labels", as_label_frame), ("test", as_frame)):
             given = getattr(self, name)
             if isinstance(given, str | PathLike):

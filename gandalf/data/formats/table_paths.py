@@ -62,11 +62,8 @@ def _split_files(folder: Path, stems: Sequence[str]) -> tuple[Path, ...]:
     """Return the file with one of these names, or the shards of a folder with one of these names."""
     file, parts = _single_file(folder, stems), _shard_folder(folder, stems)
     if file is not None and parts is not None:
-        raise DataError(
-            f"is a folder of shards beside the file {file.name}, but only one of them can be read",
-            remedy="move one away",
-            file=parts,
-        )
+        what = f"is a folder of shards beside the file {file.name}, but only one of them can be read"
+        raise DataError(what, remedy="move one away", file=parts)
     if parts is not None:
         return _shards_in(parts)
     return () if file is None else (file,)

@@ -147,10 +147,6 @@ def _need(source: Path, name: str) -> Path:
 
 def _same_labels(of_train: int, of_test: int, path: Path) -> None:
     if of_train != of_test:
-        raise DataError(
-            f"the header says {counted(of_test, 'label')}, but the training file says {of_train}",
-            remedy="both splits must be written with the same labels",
-            file=path,
-            line=1,
-            kind="header-mismatch",
-        )
+        what = f"the header says {counted(of_test, 'label')}, but the training file says {of_train}"
+        remedy = "both splits must be written with the same labels"
+        raise DataError(what, remedy=remedy, file=path, line=1, kind="header-mismatch")

@@ -40,10 +40,8 @@ class Walk:
 
     def __post_init__(self) -> None:
         if self.visits < 1 or not 0 <= self.reset <= 1:
-            raise DataError(
-                f"a walk cannot have {self.visits} visits with reset {self.reset}",
-                remedy="give at least one visit, and a reset in [0, 1]",
-            )
+            what = f"a walk cannot have {self.visits} visits with reset {self.reset}"
+            raise DataError(what, remedy="give at least one visit, and a reset in [0, 1]")
 
 
 ECLARE = Walk()
