@@ -36,7 +36,7 @@ from gandalf.data.holdout import split_holdout
 from gandalf.lab.peers import PEERS, POINTS, SOFT, interpreter, measured, script
 from gandalf.lab.variants import VARIANTS
 from gandalf.metrics.evaluate import evaluate
-from gandalf.metrics.predictions import Source, test_points
+from gandalf.metrics.predictions import Source, need_test_points
 from gandalf.model_folder import METRICS
 from gandalf.runs.start import train
 from gandalf.runs.validation import TOP, test_predictions
@@ -86,7 +86,7 @@ def popularity(splits: Splits, seed: int, setup: Setup) -> Answer:
     started = time.perf_counter()
     frequencies = splits.train.label_frequencies
     best = np.argsort(-frequencies, kind="stable")[:TOP]
-    shape = (len(test_points(splits)), len(best))
+    shape = (len(need_test_points(splits)), len(best))
     ids, scores = np.broadcast_to(best, shape), np.broadcast_to(frequencies[best].astype(float), shape)
     return Answer((ids, scores), time.perf_counter() - started, 0.0, _own_peak_mb())
 
@@ -121,7 +121,7 @@ def _svm(splits: Splits, cost: float) -> tuple[Source, float, float]:
     targets = (splits.train.targets[:, known] > 0).astype(np.int64)
     classifier = OneVsRestClassifier(LinearSVC(C=cost, random_state=0)).fit(features, targets)
     fitted = time.perf_counter()
-    test_texts, _ = test_points(splits).need_texts("scikit-learn")
+    test_texts, _ = need_test_points(splits).need_texts("scikit-learn")
     scores = classifier.decision_function(vectorizer.transform(test_texts))  # shape: (N, known labels)
     places = np.argsort(-scores, axis=1, kind="stable")[:, :TOP]
     best = known[places], np.take_along_axis(scores, places, axis=1)

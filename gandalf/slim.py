@@ -25,7 +25,8 @@ from gandalf.model.calibration import Calibration, probabilities
 from gandalf.model.facts import read_facts as read_trained
 from gandalf.model.facts import read_labels
 from gandalf.model_folder import CONFIG, LABELS, PARTS, SLIM_FACTS, WEIGHTS, check_hashes, damaged
-from gandalf.text.tokens import check_texts, load_tokens
+from gandalf.text.load import load_tokens
+from gandalf.text.tokens import check_texts
 from gandalf.wide.mixing import MIX, NO_LABEL, PROPOSED, best_of_mix, read_composition, scores_of_mix
 from gandalf.wide.plain_network import BAG_OF_WORDS, can_be_plain, read_plain_network
 from gandalf.wide.wide_model import TREES, read_wide_model

@@ -90,9 +90,9 @@ class ClusterPoints:
         matched = MatchedLabels(self.text_numbers, tree_sum(self.client, sizes).result())
         labels = matched.sample(self.label_sums.costs, seed)
         texts = submit(self.client, identity, self.text_numbers)
-        own = [submit(self.client, sums.own_point_sums, piece, labels, texts) for piece in self.pieces]
-        of_own = tree_sum(self.client, own).result()
-        return matched.observe(labels, self.counts(labels), of_own, self.label_sums.frequency)
+        parts = [submit(self.client, sums.matched_point_sums, piece, labels, texts) for piece in self.pieces]
+        matched_sums = tree_sum(self.client, parts).result()
+        return matched.observe(labels, self.counts(labels), matched_sums, self.label_sums.frequency)
 
     def graph(self, rule: PairRule, matches: Matches | None = None) -> csr_array:
         """Return the label graph; given `matches`, leave matched points out of each label's counts."""

@@ -83,8 +83,8 @@ def joint_counts(piece: Piece, labels: Ints, as_present: bool) -> csr_array:
     return counts_together(points, labels)
 
 
-def own_point_sums(piece: Piece, labels: Ints, label_texts: Ints) -> OwnSums:
-    """Return the sums of the own points of these labels."""
+def matched_point_sums(piece: Piece, labels: Ints, label_texts: Ints) -> MatchedSums:
+    """Return the sums of the matched points of these labels."""
     assert piece.texts is not None, "needs a piece with texts"
     return matched_sums(matched_points(piece.texts, label_texts[labels]), piece.points, labels)
 
@@ -96,7 +96,7 @@ def block_sums(piece: Piece, block: LabelRange, dtype: npt.DTypeLike, label_text
     joint = _as_matrix(found, piece.points.shape[1], dtype)
     if label_texts is None:
         return BlockSums(joint)
-    return BlockSums(joint, own_point_sums(piece, np.arange(*block), label_texts))
+    return BlockSums(joint, matched_point_sums(piece, np.arange(*block), label_texts))
 
 
 def finished_rows(parts: list[BlockSums], block: LabelRange, frequency: Floats, rule: PairRule) -> RowBlock:

@@ -17,7 +17,7 @@ from gandalf.model.trees import Trees, load_trees
 from gandalf.model.weights import read_weights
 from gandalf.model.with_memory import ModelWithMemory, as_queries
 from gandalf.model_folder import CONFIG, LABELS, PARTS, check_hashes, damaged
-from gandalf.text.tokens import load_tokens
+from gandalf.text.load import load_tokens
 from gandalf.wide.mixing import MIX, read_composition
 from gandalf.wide.wide_model import TREES
 

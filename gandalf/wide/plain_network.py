@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from gandalf.errors import DataError
 from gandalf.model_folder import CONFIG, damaged
-from gandalf.text.tokens import Tokens, load_tokens
+from gandalf.text.load import load_tokens
+from gandalf.text.tokens import Tokens
 from gandalf.wide.plain import BLOCKS, Floats, Ints, PlainBagOfWords, Tensors, best_places, label_scores
 
 BAG_OF_WORDS = "bag-of-words"  # the kind of encoder that runs in NumPy
