@@ -32,7 +32,7 @@ from scipy.sparse import csr_array, load_npz
 from gandalf import DataError, Dataset, Splits, load_model
 from gandalf.data.export import FORMATS, export
 from gandalf.data.harden import is_soft
-from gandalf.data.holdout import split_holdout
+from gandalf.data.holdout import hold_out_points
 from gandalf.lab.peers import PEERS, POINTS, SOFT, interpreter, measured, script
 from gandalf.lab.variants import VARIANTS
 from gandalf.metrics.evaluate import evaluate
@@ -97,7 +97,7 @@ def sklearn_svm(splits: Splits, seed: int, setup: Setup) -> Answer:
         what = f"scikit-learn's one-vs-rest is not run on {splits.train.num_labels:,} labels"
         raise DataError(what, remedy=f"choose a set of at most {MOST_LABELS:,} labels")
     started = time.perf_counter()
-    cut = split_holdout(splits.train, HELD_SHARE, seed)
+    cut = hold_out_points(splits.train, HELD_SHARE, seed)
     held = Splits(train=cut.rest, test=cut.held, name=splits.name)
     tried = {cost: evaluate(_svm(held, cost)[0], held)["P@1"] for cost in COSTS}
     best = max(tried, key=lambda cost: tried[cost])

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf import Dataset, Splits, load
-from gandalf.data.holdout import split_holdout
+from gandalf.data.holdout import hold_out_points
 from gandalf.metrics.predictions import need_test_points
 
 SEED = 0  # of every draw below, so that all rows see the same points
@@ -92,7 +92,7 @@ def grade_labels(splits: Splits) -> Splits:
 
 def of_training_points(splits: Splits) -> Splits:
     """Ask for a share of the training points in place of the test split, which is not looked at."""
-    parts = split_holdout(splits.train, ASKED_SHARE, SEED, at_most=TEST_POINTS)
+    parts = hold_out_points(splits.train, ASKED_SHARE, SEED, at_most=TEST_POINTS)
     name = f"{splits.name}?training"
     return drop_untrained_labels(replace(splits, train=parts.rest, test=parts.held, name=name))
 

@@ -133,7 +133,7 @@ def judged_pairs(targets: csr_array, away: Any, of_points: Any, of_labels: Any) 
 
 def fitted(rest: Dataset, seed: int) -> dict[str, Score]:
     """Return each estimate, fitted where it needs to be."""
-    pairs = match(rest, seed=seed).pairs
+    pairs = match_labels(rest, seed=seed).pairs
     whole = left_in(rest.targets, pairs)
     calibrated = fit_calibrated(pairs)
     surface = replace(calibrated, corrections=np.zeros_like(calibrated.corrections))

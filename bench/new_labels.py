@@ -30,7 +30,7 @@ from bench.default_sets import keep_labels
 from bench.machine import keep
 from bench.tables import table
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.holdout import split_holdout
+from gandalf.data.holdout import hold_out_points
 from gandalf.data.matching import is_label_text, text_groups
 from gandalf.model import Model, load_network, save_model
 from gandalf.model.exact import top_k
@@ -231,7 +231,7 @@ def main() -> None:
 
 def validation(splits: Splits) -> Splits:
     """Return the set with training points held out in place of the test split."""
-    parts = split_holdout(splits.train, 0.1, SEED + 1)
+    parts = hold_out_points(splits.train, 0.1, SEED + 1)
     return replace(splits, train=parts.rest, test=parts.held)
 
 

@@ -34,7 +34,7 @@ from bench.command import argument_parser
 from bench.machine import RESULTS, keep, machine
 from gandalf import DataError, Splits, load
 from gandalf.data.harden import is_soft
-from gandalf.data.holdout import split_holdout
+from gandalf.data.holdout import hold_out_points
 from gandalf.lab.peers import OURS, PEERS, POINTS, SOFT, Trainer, figures, interpreter, run
 from gandalf.lab.sets import parts as validation_parts
 
@@ -140,7 +140,7 @@ def main() -> None:
     name = whole.name
     several, kind = [whole] * chosen.runs, ""
     if chosen.validation:
-        parts = split_holdout(whole.train, SHARE, seed=1, at_most=AT_MOST)
+        parts = hold_out_points(whole.train, SHARE, seed=1, at_most=AT_MOST)
         several, kind = [Splits(train=parts.rest, test=parts.held, name=name)] * chosen.runs, "_validation"
     if chosen.cuts:
         several, kind = [cut(whole, seed) for seed in range(chosen.runs)], "_cuts"

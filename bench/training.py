@@ -10,7 +10,7 @@ from bench.command import read_json_lines
 from bench.default_sets import open_default_set
 from bench.machine import machine
 from gandalf import Splits
-from gandalf.data.holdout import split_holdout
+from gandalf.data.holdout import hold_out_points
 from gandalf.lab.store import append
 from gandalf.metrics.evaluate import Scores, evaluate
 from gandalf.metrics.predictions import need_test_points
@@ -41,7 +41,7 @@ def score(model: Part, splits: Splits) -> Scores:
 def open_without_test(name: str, root: Path) -> Splits:
     """Return a set with some of its training points in place of its test split."""
     whole = open_default_set(name, root)
-    parts = split_holdout(whole.train, SHARE, SEED, at_most=MOST)
+    parts = hold_out_points(whole.train, SHARE, SEED, at_most=MOST)
     return Splits(train=parts.rest, test=parts.held, name=whole.name)
 
 

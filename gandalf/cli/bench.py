@@ -18,7 +18,7 @@ from rich.table import Table
 from gandalf.cli.options import Json, Source, reads_data
 from gandalf.cli.output import console, print_json
 from gandalf.data.dataset import Splits
-from gandalf.data.holdout import split_holdout
+from gandalf.data.holdout import hold_out_points
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 from gandalf.lab.peers import OURS, PEERS, POINTS, Trainer, bench_report, interpreter, run, told
@@ -112,7 +112,7 @@ def _splits(source: Source) -> Splits:
     if splits.test is not None:
         return splits
     try:
-        parts = split_holdout(splits.train, SHARE, seed=0, at_most=AT_MOST)
+        parts = hold_out_points(splits.train, SHARE, seed=0, at_most=AT_MOST)
     except DataError as error:  # it advises another share or seed, which nobody can choose here
         raise DataError(error.problem.what, remedy="add a test split") from error
     held = counted(len(parts.held), "training point is", "training points are")

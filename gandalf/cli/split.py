@@ -11,7 +11,7 @@ from gandalf.cli.augment import FormatName, Out
 from gandalf.cli.options import Json, Seed, Source, reads_data
 from gandalf.cli.output import print_written
 from gandalf.data.export import export
-from gandalf.data.holdout import split_holdout
+from gandalf.data.holdout import hold_out_points
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 
@@ -46,7 +46,7 @@ def split(
     if splits.test is not None:
         what = f"has a test split already, of {counted(len(splits.test), 'point')}"
         raise DataError(what, remedy="give the training points alone", file=source.data)
-    parts = split_holdout(splits.train, share, seed, at_most=None)
+    parts = hold_out_points(splits.train, share, seed, at_most=None)
     export(replace(splits, train=parts.rest, test=parts.held), out, format, overwrite=overwrite)
     left = len(splits.train) - len(parts.rest) - len(parts.held)
     counts = {"train": len(parts.rest), "test": len(parts.held), "left_out": left}

@@ -30,7 +30,7 @@ class Holdout:
     rows: Ints  # rows of the held-out points in the original data set, ascending
 
 
-def split_holdout(points: Dataset, share: float, seed: int, *, at_most: int | None = 2000) -> Holdout:
+def hold_out_points(points: Dataset, share: float, seed: int, *, at_most: int | None = 2000) -> Holdout:
     """Hold out `share` of the training points, but at most `at_most`, for validation.
 
     `points` must not include label points. All points with the same text go to the same half, so that a

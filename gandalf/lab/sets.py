@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.holdout import split_holdout
+from gandalf.data.holdout import hold_out_points
 from gandalf.data.load import bundled, load
 from gandalf.data.matching import known_points
 from gandalf.data.synthetic import synthetic
@@ -84,7 +84,7 @@ THIN: dict[str, Callable[[Dataset, float], Dataset]] = {"points": fewer_points, 
 def parts(splits: Splits, split: str, seed: int) -> tuple[Splits, Splits]:
     """Return the data that a run trains on, and the data that it is scored on."""
     if split == "validation":
-        cut = split_holdout(splits.train, HELD_SHARE, seed, at_most=None)
+        cut = hold_out_points(splits.train, HELD_SHARE, seed, at_most=None)
         splits = replace(splits, train=cut.rest, test=cut.held)
     return replace(splits, test=None), splits
 

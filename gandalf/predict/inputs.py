@@ -102,9 +102,8 @@ def _texts_of_table(table: OpenedTable, named: str | None, usual: str | None) ->
         texts = Texts(table.path, Findings())
         for line, row in rows:
             texts.add_cell(row.get(text), line)
-        yield InputChunk(
-            texts.cleaned, None if id is None else [as_identifier(row.get(id)) for _, row in rows]
-        )
+        ids = None if id is None else [as_identifier(row.get(id)) for _, row in rows]
+        yield InputChunk(texts.cleaned, ids)
 
 
 def columns_of(table: OpenedTable, named: str | None, usual: str | None = None) -> tuple[str, str | None]:

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.holdout import holdout
+from gandalf.data.holdout import hold_out_points
 from gandalf.errors import DataError
 from gandalf.metrics.bootstrap import Difference
 from gandalf.metrics.evaluate import KS, Scores
@@ -122,7 +122,7 @@ def _check(points: Dataset, recipe: Recipe) -> None:
 
 def _hold_out_again(splits: Splits, recipe: Recipe) -> Splits:
     """Split the points that the run will train on; the held-out ones are the test split of the trials."""
-    parts = split_holdout(split_holdout(splits.train, recipe)[0], SHARE, recipe.seed + 1, at_most=AT_MOST)
+    parts = hold_out_points(split_holdout(splits.train, recipe)[0], SHARE, recipe.seed + 1, at_most=AT_MOST)
     if len(parts.held) < FEW:
         raise DataError(f"only {len(parts.held)} points could be held out to choose by")
     return Splits(train=parts.rest, test=parts.held, name=splits.name)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.holdout import holdout
+from gandalf.data.holdout import hold_out_points
 from gandalf.data.sentences import counted
 from gandalf.errors import DataError
 from gandalf.metrics.bootstrap import Difference, compare
@@ -65,7 +65,7 @@ def label_point_gains(
     """Train without label points and with each kind, in `minutes` in all; score held-out points."""
     check_points(points)
     try:
-        parts = holdout(points, SHARE, seed, at_most=AT_MOST)
+        parts = hold_out_points(points, SHARE, seed, at_most=AT_MOST)
         if len(parts.held) < FEW:
             raise DataError(f"only {counted(len(parts.held), 'point')} could be held out")
         recipe = _short_recipe(parts.rest, minutes, 1 + len(kinds), seed)

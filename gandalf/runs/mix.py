@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.holdout import split_holdout
+from gandalf.data.holdout import hold_out_points
 from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Calibration, Mix, ModelWithMemory, Part, Trees
@@ -94,7 +94,7 @@ def answer_held_out_points(
     unseen = _unseen_points(parts, splits) if share is None and seed is None else None
     default = Validation()
     options = unseen or HoldoutOptions(default.share if share is None else share, seed or 0, default.at_most)
-    parted = split_holdout(splits.train, options.share, options.seed, at_most=options.at_most)
+    parted = hold_out_points(splits.train, options.share, options.seed, at_most=options.at_most)
     points = Splits(train=parted.rest, test=parted.held, name=splits.name)
     fair = unseen is not None
     answers = {name: _answer(part, points, splits, fair) for name, part in parts.items()}

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from gandalf.metrics.evaluate import Scores
-from gandalf.metrics.propensity import constants, inverse_propensities
+from gandalf.metrics.propensity import inverse_propensities, propensity_constants
 from gandalf.metrics.topk import find_pairs
 from gandalf.model import Calibration
 from gandalf.runs.validation import HeldAnswers, calibrated_answers
@@ -93,7 +93,7 @@ class MixObjective:
         at = find_pairs(truth, rows, ids[rows, places])
         self._true = np.zeros(ids.shape)
         self._true[rows, places] = np.append(truth.data.astype(np.float64), 0.0)[at]
-        model = constants(answers[0].splits.name)
+        model = propensity_constants(answers[0].splits.name)
         inverse = inverse_propensities(rest.label_frequencies, len(rest), model.A, model.B)
         self._worth = self._true * inverse[np.maximum(ids, 0)]
         self._most = _most_worth(truth, inverse)  # shape: (H,)

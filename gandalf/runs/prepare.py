@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from gandalf.augment.label_points import Keep, augment_with_mask
 from gandalf.augment.synonyms import distinct_words, replace_words
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.holdout import split_holdout
+from gandalf.data.holdout import hold_out_points
 from gandalf.data.lengths import MOST_PIECES, MOST_WORDS
 from gandalf.errors import DataError
 from gandalf.graph.estimates.walk import smoothing_graph
@@ -30,10 +30,9 @@ from gandalf.recipe import Encoder, Recipe, Targets, Text
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.graph import any_label_graph, graph_options
 from gandalf.runs.validation import HeldOutPoints
-from gandalf.text.lengths import count_cut, with_fitted_length
 from gandalf.text.pretrained import model_folder, need_transformers, pretrained_tokens
 from gandalf.text.subwords import Subwords, SubwordsOptions
-from gandalf.text.table import token_table, with_fitted_length
+from gandalf.text.table import count_cut, token_table, with_fitted_length
 from gandalf.text.tokens import Tokens
 from gandalf.text.words import Words, WordsOptions
 from gandalf.train.batches import LabelWords, Points
@@ -51,7 +50,7 @@ def split_holdout(points: Dataset, recipe: Recipe) -> tuple[Dataset, Dataset | N
     if not options.share:
         return points, None
     try:
-        parts = holdout(points, options.share, recipe.seed, at_most=options.at_most)
+        parts = hold_out_points(points, options.share, recipe.seed, at_most=options.at_most)
     except DataError as error:
         remedy = f"{error.problem.remedy}, or train without: gandalf train ... --validation 0"
         raise DataError(error.problem.what, remedy=remedy) from error

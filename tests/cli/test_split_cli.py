@@ -1,4 +1,4 @@
-"""`gandalf split`: the parts are those of `split_holdout`; what needs a test split works on its output."""
+"""`gandalf split`: the parts are those of `holdout`, and what needs a test split works on what it wrote."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gandalf
-from gandalf.data.holdout import split_holdout
+from gandalf.data.holdout import hold_out_points
 
 done_json = partial(command_line.done_json, "split")
 fails = partial(command_line.fails, "split")
@@ -31,7 +31,7 @@ def alone(tmp_path):
 def test_the_parts_are_those_of_the_library(alone, tmp_path, format):
     found = done_json(alone, tmp_path / "out", "--share", 0.2, "--seed", 3, "--format", format)
     points = gandalf.load(alone).train
-    parts = split_holdout(points, 0.2, 3, at_most=None)
+    parts = hold_out_points(points, 0.2, 3, at_most=None)
     assert found["train"] == len(parts.rest) == 96 and found["test"] == len(parts.held) == 24
     splits = gandalf.load(tmp_path / "out")
     assert list(splits.train.texts) == list(parts.rest.texts)

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from gandalf import DataError, Dataset, GraphOptions, label_graph, load
 from gandalf.data.dataset import binary_pairs
-from gandalf.data.holdout import excluded_pairs, split_holdout
+from gandalf.data.holdout import excluded_pairs, hold_out_points
 from gandalf.data.matching import known_points, text_key
 
 SETS = ("LF-ManSeeAlso-9K", "LF-WebSeeAlsoTitles-6K", "LF-DocsSeeAlsoTitles-79K", "LF-WordNetRelated-64K")
@@ -98,7 +98,7 @@ def not_asked(points, rest, held):
 @given(item_sets, st.integers(0, 5), st.sampled_from([0.1, 0.3, 0.6]))
 def test_a_holdout_asks_what_nested_loops_would_ask(points, seed, share):
     try:
-        cut = split_holdout(points, share, seed)
+        cut = hold_out_points(points, share, seed)
     except DataError:
         return
     rest, rows = rows_of(cut.rest), cut.rows.tolist()
@@ -122,7 +122,7 @@ def test_a_holdout_asks_what_nested_loops_would_ask(points, seed, share):
 @given(item_sets, st.integers(0, 5), st.sampled_from([0.1, 0.3, 0.6]), st.none() | st.integers(1, 3))
 def test_no_text_is_torn_apart_and_no_more_is_held_than_asked_for(points, seed, share, at_most):
     try:
-        cut = split_holdout(points, share, seed, at_most=at_most)
+        cut = hold_out_points(points, share, seed, at_most=at_most)
     except DataError:
         return
     taken = len(points) - len(cut.rest)
@@ -136,12 +136,12 @@ def test_no_text_is_torn_apart_and_no_more_is_held_than_asked_for(points, seed, 
 def test_a_share_is_a_share():
     points = load("man").train
     for share, at_most, taken in ((0.1, None, 960), (0.1, 500, 500), (0.5, 2000, 2000)):
-        assert len(points) - len(split_holdout(points, share, 0, at_most=at_most).rest) == taken
+        assert len(points) - len(hold_out_points(points, share, 0, at_most=at_most).rest) == taken
 
 
 def test_the_seed_decides_and_nothing_else():
     points = load("man").train
-    first, again, other = (split_holdout(points, 0.1, seed) for seed in (0, 0, 1))
+    first, again, other = (hold_out_points(points, 0.1, seed) for seed in (0, 0, 1))
     assert np.array_equal(first.rows, again.rows)
     assert first.held == again.held
     assert first.rest == again.rest
@@ -152,13 +152,13 @@ def test_the_seed_decides_and_nothing_else():
 @pytest.mark.parametrize("estimate", ["ratio", "shrunk", "calibrated", "walk"])
 def test_held_labels_cannot_reach_training(estimate):
     points = load("man").train
-    rest = split_holdout(replace(points, ids=[str(row) for row in range(len(points))]), 0.2, 0).rest
+    rest = hold_out_points(replace(points, ids=[str(row) for row in range(len(points))]), 0.2, 0).rest
     taken = np.setdiff1d(np.arange(len(points)), np.array([int(name) for name in rest.ids]))
     mixed = np.arange(len(points))
     mixed[taken] = np.roll(taken, 1)
     changed = replace(points, targets=points.targets[mixed])
     assert abs(changed.targets - points.targets).nnz > len(taken)
-    before, after = split_holdout(points, 0.2, 0), split_holdout(changed, 0.2, 0)
+    before, after = hold_out_points(points, 0.2, 0), hold_out_points(changed, 0.2, 0)
     assert before.held != after.held
     assert before.rest == after.rest
     graphs = [label_graph(cut.rest, GraphOptions(estimate)).matrix for cut in (before, after)]
@@ -179,7 +179,7 @@ def test_the_filter_of_a_real_test_split_is_made_again(shared_data, name):
 @pytest.mark.parametrize("name", SETS)
 def test_held_points_look_like_test_points(shared_data, name):
     splits = load(shared_data / name)
-    cut = split_holdout(splits.train, 0.1, 0)
+    cut = hold_out_points(splits.train, 0.1, 0)
     looks = [
         (known_points(points).mean(), points.targets.nnz / len(points), np.mean(rare[points.targets.indices]))
         for points, rare in (
@@ -196,7 +196,7 @@ def test_held_points_look_like_test_points(shared_data, name):
 
 def test_features_alone_are_enough():
     matrix = csr_array(np.ones((20, 3), dtype=np.float32))
-    cut = split_holdout(Dataset(matrix, features=matrix), 0.25, 0)
+    cut = hold_out_points(Dataset(matrix, features=matrix), 0.25, 0)
     assert (len(cut.rest), len(cut.held)) == (15, 5)
     assert cut.held.exclude is None
 
@@ -204,21 +204,21 @@ def test_features_alone_are_enough():
 @pytest.mark.parametrize("share", [0, 1, -0.1, 1.5, float("nan")])
 def test_a_share_that_is_none_is_refused(share):
     with pytest.raises(DataError, match="must lie between 0 and 1"):
-        split_holdout(load("man").train, share, 0)
+        hold_out_points(load("man").train, share, 0)
 
 
 def test_at_most_nothing_is_refused():
     with pytest.raises(DataError, match="at least 1"):
-        split_holdout(load("man").train, 0.1, 0, at_most=0)
+        hold_out_points(load("man").train, 0.1, 0, at_most=0)
 
 
 @pytest.mark.parametrize("texts", [["one"], ["same", "Same", " same"]])
 def test_points_that_cannot_be_parted_are_refused(texts):
     matrix = csr_array(np.ones((len(texts), 2), dtype=np.float32))
     with pytest.raises(DataError, match="no validation share can be cut"):
-        split_holdout(Dataset(matrix, texts), 0.5, 0)
+        hold_out_points(Dataset(matrix, texts), 0.5, 0)
 
 
 def test_a_share_with_nothing_to_ask_is_refused():
     with pytest.raises(DataError, match="hold out a larger share"):
-        split_holdout(Dataset(csr_array(np.eye(4, dtype=np.float32))), 0.5, 0)
+        hold_out_points(Dataset(csr_array(np.eye(4, dtype=np.float32))), 0.5, 0)

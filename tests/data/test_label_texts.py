@@ -17,7 +17,7 @@ from gandalf.augment.label_points import Keep, augment, label_points
 from gandalf.data.check import check
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import export
-from gandalf.data.holdout import split_holdout
+from gandalf.data.holdout import hold_out_points
 from gandalf.data.load import load
 from gandalf.errors import DataError
 from gandalf.graph.label_graph import GraphOptions, label_graph
@@ -69,7 +69,7 @@ def test_augmentation_by_brute_force(matrix, others, data):
 def test_the_other_texts_stay_with_the_labels():
     points = small(features=csr_array(np.eye(3, dtype=np.float32)), label_features=csr_array(np.eye(4, 3)))
     ordered = sorted(OTHERS, key=lambda pair: pair[0])
-    cut = split_holdout(small(csr_array(np.ones((9, 4)))), 0.3, 0)
+    cut = hold_out_points(small(csr_array(np.ones((9, 4)))), 0.3, 0)
     for one in (points, points[[1, 0]], points + points, cut.rest, cut.held):
         assert one.other_label_texts == ordered
     assert augment(points, csr_array(eye_array(4, format="csr"))).features is None

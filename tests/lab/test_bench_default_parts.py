@@ -11,7 +11,7 @@ from bench.default_parts import _found_labels, label_difference
 from bench.tables import figures
 from gandalf import Dataset, Splits
 from gandalf.metrics.evaluate import evaluate
-from gandalf.metrics.predictions import need_test_points
+from gandalf.metrics.predictions import need_test_points as points_of
 
 TRUTH = csr_array(np.array([[1, 0, 1, 0, 0, 0], [0, 1, 0, 0, 0, 1], [1, 0, 0, 0, 1, 0]], dtype=np.float32))
 TEXTS = ["zip a file", "disk usage", "label four"]
@@ -28,7 +28,7 @@ def test_found_labels_are_those_that_coverage_counts(splits):
     ids = np.array([[3, 2, 1, 4, 5], [5, 0, 2, 3, 4], [4, 1, 2, 3, 5]])
     predictions = (ids, -np.arange(15.0).reshape(3, 5))
     places = places_of(predictions, splits)
-    every = np.ones(len(need_test_points(splits)), dtype=bool)
+    every = np.ones(len(points_of(splits)), dtype=bool)
     # Labels 0, 1, 2, 4 and 5 are asked; 2, 5 and 4 are among the five of a text that has them.
     assert _found_labels(places, splits, every).tolist() == [0.0, 0.0, 1.0, 1.0, 1.0]
     found = 100 * _found_labels(places, splits, every).mean()

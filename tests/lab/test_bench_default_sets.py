@@ -11,14 +11,14 @@ from scipy.sparse import csr_array
 from bench import default_sets
 from bench.default_sets import DERIVED, TITLES, cipher_texts, code_labels, join_titles, keep_frequent
 from gandalf import Dataset, Splits, synthetic
-from gandalf.metrics.predictions import need_test_points
+from gandalf.metrics.predictions import need_test_points as points_of
 
 OTHERS = "a text of the test split"
 
 
 def some_splits() -> Splits:
     found = synthetic(400, 40, seed=3).splits
-    test = need_test_points(found)
+    test = points_of(found)
     return replace(found, test=replace(test, texts=[OTHERS] * len(test)))
 
 
@@ -26,11 +26,11 @@ def some_splits() -> Splits:
 def test_no_text_of_the_test_split_is_in_a_derived_set(name, monkeypatch):
     monkeypatch.setattr(default_sets, "MANY_POINTS", 200)
     found = DERIVED[name][1](some_splits())
-    for points in (found.train, need_test_points(found)):
+    for points in (found.train, points_of(found)):
         assert len(points) and all(np.diff(points.targets.indptr))
         if name != "cooking-cipher":
             assert not any(OTHERS in text for text in points.texts)
-    assert not set(found.train.texts) & set(need_test_points(found).texts)
+    assert not set(found.train.texts) & set(points_of(found).texts)
 
 
 def test_codes_say_nothing_and_ciphers_keep_which_words_are_the_same():

@@ -19,7 +19,7 @@ from bench import engine
 from bench.engine import source_of
 from bench.studies import RECIPES, RUN_LISTS, SEEDS, SETS, SYSTEMS, VARIANTS, Run
 from gandalf import export, load, synthetic
-from gandalf.data.holdout import split_holdout
+from gandalf.data.holdout import hold_out_points
 from gandalf.lab.measure import open_parts
 from gandalf.lab.parallel import Clock, in_turn, results
 from gandalf.lab.store import append, read_lines
@@ -100,7 +100,7 @@ def test_runs_never_train_on_what_they_are_scored_on(root):
     assert (given.train, given.test) == (whole.train, None)
     assert scored.test == whole.test
     given, scored, _ = open_parts("tiny", source_of("tiny", root), "validation", 3)
-    cut = split_holdout(whole.train, 0.1, 3, at_most=None)
+    cut = hold_out_points(whole.train, 0.1, 3, at_most=None)
     assert (given.train, given.test) == (cut.rest, None)
     assert (scored.train, scored.test) == (cut.rest, cut.held)
     assert not set(given.train.texts) & set(scored.test.texts)

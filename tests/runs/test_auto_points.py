@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 import gandalf
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.data.holdout import split_holdout
+from gandalf.data.holdout import hold_out_points
 from gandalf.errors import DataError
 from gandalf.metrics.bootstrap import compare
 from gandalf.runs import choose as auto
@@ -99,7 +99,7 @@ def test_labels_of_held_points_reach_no_target(monkeypatch):
     hasten(monkeypatch)
     whole, wanted = topics(), asked()
     rest, _ = split_holdout(whole.train, wanted)
-    trial = split_holdout(rest, auto.SHARE, wanted.seed + 1, at_most=auto.AT_MOST).rest
+    trial = hold_out_points(rest, auto.SHARE, wanted.seed + 1, at_most=auto.AT_MOST).rest
     choice, seen = spied(monkeypatch, whole, wanted)
     own = set(whole.train.ids) - set(rest.ids)  # the run's validation share
     held = set(rest.ids) - set(trial.ids)  # what is chosen by

@@ -15,7 +15,6 @@ from gandalf.recipe import Recipe
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.prepare import fit_tokens
 from gandalf.runs.session import run_training
-from gandalf.text.lengths import count_cut, with_fitted_length
 from gandalf.text.subwords import Subwords, SubwordsOptions
 from gandalf.text.table import count_cut, token_table, with_fitted_length
 from gandalf.text.words import Words, WordsOptions
