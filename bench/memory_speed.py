@@ -31,7 +31,7 @@ from bench.serve import under_load
 from bench.training import trained
 from gandalf.memory.keys import SCANNED, DenseKeys
 from gandalf.memory.memory import LABEL, POINT, EntryGroup, Memory, Record
-from gandalf.metrics.predictions import test_points
+from gandalf.metrics.predictions import need_test_points
 from gandalf.model import Model, ModelWithMemory, save_model
 from gandalf.model.with_memory import as_queries
 from gandalf.predict.codes import build_codes
