@@ -47,7 +47,7 @@ def test_older_checkpoints_stand_where_nothing_has_changed(system, settings, exp
     assert new_settings(asked) == expected
 
 
-def test_other_settings_are_still_comparable_settings():
+def test_other_settings_still_differ():
     one, other = (comparable_settings(override(Recipe(), (f"head.rate={rate}",))) for rate in (0.1, 0.2))
     assert differing(one, other) == ["head.rate"]
     assert "cluster_share" in to_dict(Recipe())["siamese"]  # a copy was changed
