@@ -171,7 +171,7 @@ def test_what_is_missing_is_said_before_any_work(splits, folder, tmp_path, monke
         gandalf.train(splits, by("no-such-model"), out=tmp_path / "m")
     gandalf.train(splits, by(folder), out=tmp_path / "there")
     monkeypatch.setitem(sys.modules, "transformers", None)
-    monkeypatch.setattr(run_module, "augmented", None)
+    monkeypatch.setattr(run_module, "prepare_material", None)
     extra = r"a transformer needs transformers; pip install 'gandalf-xmc\[transformers\]'$"
     with pytest.raises(DataError, match=extra):
         gandalf.train(splits, by(folder), out=tmp_path / "m")
