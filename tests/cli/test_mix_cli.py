@@ -116,7 +116,7 @@ def test_the_command(tmp_path, networks_of_one_cut):
     assert "not empty" in fails(*models, "-o", tmp_path / "mixed", "--data", tmp_path / "data")
     shown = done(*models, "-o", tmp_path / "mixed", "--data", tmp_path / "data", "--overwrite")
     assert "the mix" in shown and "weight" in shown
-    assert "one of the models" in fails(*models, "-o", models[0], "--data", tmp_path / "data")
+    assert "is the model" in fails(*models, "-o", models[0], "--data", tmp_path / "data")
     assert "part of the data" in fails(*models, "-o", tmp_path / "data" / "x", "--data", tmp_path / "data")
     assert "between 0 and 1" in fails(
         *models, "-o", tmp_path / "other", "--data", tmp_path / "data", "--share", 0
