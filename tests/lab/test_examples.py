@@ -347,7 +347,7 @@ def test_a_removal_makes_no_other_change_again(tmp_path, monkeypatch):
     model = small_network()
     service = Service(Served(Predictor(model)), journal=Journal(tmp_path / "added.jsonl", model))
     service.add_examples([Example(TEXTS[at], [at], id=f"e{at}") for at in range(3)])
-    monkeypatch.setattr(service, "_replayed", None)
+    monkeypatch.setattr(service, "_with_journal_change", None)
     assert service.remove_example("e2") and service.examples == 2
 
 
