@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PEERS  ?= .peers
 
-.PHONY: install demo test coverage lock fuzz kill-test cluster-test http-test annif-test trackers-test test-kernels lint format docs bench peers clean
+.PHONY: install demo test test-slow test-all coverage lock fuzz kill-test cluster-test http-test annif-test trackers-test test-kernels lint format docs bench peers clean
 
 install: $(VENV)/.installed
 
@@ -23,12 +23,21 @@ demo: install
 	$(BIN)/gandalf demo demo-out --overwrite
 
 # A worker on each core, each with one thread: several threads in several processes wait for one another.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+# Lint, types, and every test of a few seconds: some five minutes on two cores.
 test: install lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+	$(PYTEST) -m 'not slow and not cluster'
+
+# The rest: tests that train for longer, kill processes, or follow the pages as a reader would.
+test-slow: install
+	$(PYTEST) -m 'slow and not cluster'
+
+test-all: test test-slow
 
 # The same tests, and which lines of the package none of them runs. Some two thirds slower.
 coverage: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term:skip-covered
+	$(PYTEST) --cov --cov-report=term:skip-covered
 
 # One set of versions with hashes, for all systems and Pythons: after a change of dependencies. PyTorch is left out:
 # PyPI's build for Linux brings gigabytes of CUDA, and constraints.txt names the version.

@@ -67,6 +67,7 @@ def test_diagnose_says_when_nothing_can_be_matched(tiny):
     assert "cannot be observed" in found["verdict"]
 
 
+@pytest.mark.slow
 def test_diagnose_says_what_label_points_gain_where_nothing_can_be_observed(tmp_path):
     table = tmp_path / "t.csv"
     rows = "".join(f"word{n % 4} and more {n},topic{n % 4};other{n % 2}\n" for n in range(360))

@@ -29,6 +29,8 @@ from gandalf.graph.estimates.ratio import Ratio
 from gandalf.graph.joint_sums import cut_blocks
 from gandalf.graph.label_graph import counted_graph
 
+pytestmark = pytest.mark.slow
+
 assert client and scheduler  # fixtures
 
 OPTIONS = {

@@ -21,6 +21,8 @@ from gandalf.model import load_model, save_model
 from gandalf.model.examples import with_examples
 from gandalf.predict.predictor import Predictor
 
+pytestmark = pytest.mark.slow
+
 pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
 

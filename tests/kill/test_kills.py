@@ -16,6 +16,8 @@ from writing_commands import COMMANDS, TRIES, arguments, dice_of, forked, prepar
 from gandalf.data.claim import is_leftover
 from gandalf.model import load_model
 
+pytestmark = pytest.mark.slow
+
 MOMENTS = ("replace", "rename", "mkdir", "unlink", "rmdir", "fsync")
 KILLED, NUM_LABELS = 137, 5
 

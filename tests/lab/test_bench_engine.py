@@ -26,6 +26,8 @@ from gandalf.lab.store import append, read_lines
 from gandalf.lab.studies import StudyScope, entries
 from gandalf.lab.variants import recipe_of
 
+pytestmark = pytest.mark.slow
+
 TINY = ("steps=4", "batch=16", "dim=8", "device=cpu", "precision=float32")
 
 
@@ -180,7 +182,6 @@ def behave(run: Run, mark: int) -> dict[str, object]:
     return {"key": run.key, "process": os.getpid()}
 
 
-@pytest.mark.slow
 def test_a_run_that_fails_or_dies_takes_no_other_with_it():
     names = ["good", "fails", "dies", "good"]
     runs = [replace(RUN, data=name, seed=seed) for seed, name in enumerate(names)]
@@ -219,7 +220,6 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_two_processes_train_and_store_what_one_would(root, monkeypatch, tmp_path):
     base = Run("tiny", "astec", "ratio", settings=TINY)

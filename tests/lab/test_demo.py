@@ -18,6 +18,8 @@ from gandalf.lab.demo import best, demo, demo_recipe, treatments
 from gandalf.metrics.evaluate import evaluate
 from gandalf.recipe import Validation
 
+pytestmark = pytest.mark.slow
+
 # ---- what is trained
 
 

@@ -11,6 +11,8 @@ from small_demo import NAMES, done, fails, small
 import gandalf
 from gandalf.data.dataset import Splits
 
+pytestmark = pytest.mark.slow
+
 
 def test_what_is_printed(made_demo):
     out, shown = made_demo

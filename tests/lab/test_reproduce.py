@@ -18,6 +18,8 @@ from gandalf.lab.store import read_predictions
 from gandalf.metrics.bootstrap import compare
 from gandalf.metrics.evaluate import evaluate
 
+pytestmark = pytest.mark.slow
+
 SMALL = [
     word
     for each in ("training.steps=6", "encoder.dim=8", "training.batch=32", "text.max_length=8", "device=cpu")
@@ -45,7 +47,6 @@ def runs(data, tmp_path_factory):
     patch.undo()
 
 
-@pytest.mark.slow
 def test_what_is_stored_is_not_run_again(runs, data):
     again = done_json("reproduce", "all", data, "--seeds", 1, "--out", runs, *SMALL)
     assert again == {"runs": 49, "made": 0, "failed": 0, "folder": str(runs)}
@@ -53,7 +54,6 @@ def test_what_is_stored_is_not_run_again(runs, data):
     assert len(other["left"]) == 7 and all("seed 1" in each for each in other["left"])
 
 
-@pytest.mark.slow
 def test_other_data_of_the_same_name_is_run(runs, data, tmp_path):
     changed = tmp_path / data.name
     gandalf.export(gandalf.synthetic(300, 100, seed=2).splits, changed, "raw")
@@ -65,7 +65,6 @@ def test_other_data_of_the_same_name_is_run(runs, data, tmp_path):
     assert not done_json("reproduce", "delta", data, "--seeds", 1, "--out", copy, *SMALL, "--list")["left"]
 
 
-@pytest.mark.slow
 def test_kept_labels_give_the_stored_figures_again(runs):
     results = Results.read(runs)
     rows = next(iter(results.study("main").values()))
@@ -84,7 +83,6 @@ def test_kept_labels_give_the_stored_figures_again(runs):
     assert found.by == "test points"
 
 
-@pytest.mark.slow
 def test_curves_memory_and_latency_are_kept(runs):
     results = Results.read(runs)
     for lines in next(iter(results.study("convergence").values())).values():
@@ -95,7 +93,6 @@ def test_curves_memory_and_latency_are_kept(runs):
     assert fact["neighbours"] and fact["graph_seconds"]["ratio"] > 0
 
 
-@pytest.mark.slow
 def test_the_page_needs_nothing_else_and_shows_every_study(runs, tmp_path):
     done("report", runs, "-o", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text("utf-8")
@@ -108,7 +105,6 @@ def test_the_page_needs_nothing_else_and_shows_every_study(runs, tmp_path):
     assert "$" not in re.sub(r"<script>.*</script>", "", page, flags=re.DOTALL)
 
 
-@pytest.mark.slow
 def test_markdown_and_csv(runs, tmp_path):
     done("report", runs, "-o", tmp_path / "report.md")
     text = (tmp_path / "report.md").read_text("utf-8")
@@ -124,7 +120,6 @@ def test_markdown_and_csv(runs, tmp_path):
     assert float(row["P@1 new text"]) == stored.lines[row["key"]]["figures"]["new_text"]["P@1"]
 
 
-@pytest.mark.slow
 def test_several_at_once_give_the_same(runs, data, tmp_path):
     said = done_json("reproduce", "graph", data, "--seeds", 1, "--jobs", 2, "--out", tmp_path / "two", *SMALL)
     assert said["made"] == 6

@@ -67,6 +67,7 @@ def test_bad_tables(lines, facts, splits, tmp_path):
     assert all(fact in str(caught.value) for fact in facts), caught.value
 
 
+@pytest.mark.slow
 def test_evaluate_reads_what_predict_writes(tmp_path):
     code = "from gandalf.cli.main import app; import sys; app(sys.argv[1:])"
     train = "text,labels\n" + "".join(

@@ -18,6 +18,8 @@ from gandalf.errors import DataError
 from gandalf.model import load_model, save_model
 from gandalf.model.hub import from_pretrained, push_to_hub, save_pretrained
 
+pytestmark = pytest.mark.slow
+
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
 

@@ -17,11 +17,12 @@ from small_model import small_model
 from gandalf.model import save_model
 from gandalf.slim import SlimPredictor
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DOCKERFILE = EXAMPLES / "Dockerfile"
 
 
-@pytest.mark.slow
 def test_the_notebook_runs_from_top_to_bottom(tmp_path):
     notebook = json.loads((EXAMPLES / "tour.ipynb").read_text("utf-8"))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -113,7 +114,6 @@ def _engine() -> bool:
     return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(find_spec("onnxscript") is None, reason="needs the extra onnx")
 def test_the_image_answers(tmp_path):
     if not _engine():

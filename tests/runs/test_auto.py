@@ -18,6 +18,8 @@ from gandalf.runs.choose import (
 )
 from gandalf.settings import override, to_dict
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def helpful() -> Choice:

@@ -21,6 +21,8 @@ from gandalf.runs.choose import CANDIDATES, DEFAULT, WITH_INTERVAL, choose
 from gandalf.runs.prepare import split_holdout
 from gandalf.runs.start import train
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("texts", ["new", "label", "all"])
 def test_the_texts_that_decide(texts, monkeypatch):

@@ -16,6 +16,8 @@ from sklearn.utils import estimator_checks
 from sklearn.utils.validation import check_is_fitted
 from small_classifier import LABELS, NEW_LABELS, NEW_TEXTS, TEXTS, TOPICS, classifier, truth
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.filterwarnings("ignore:Can't test estimator")
 def test_scikit_learns_checks_pass_on_texts():

@@ -20,6 +20,8 @@ import gandalf
 from gandalf.runs.folder import state_of
 from gandalf.train.logs import read_log
 
+pytestmark = pytest.mark.slow
+
 STEPS = 60
 SETTINGS = {
     "every": ("labels.kind=every", "labels.block=100"),
@@ -101,7 +103,6 @@ def assert_same(out: Path, whole: Path) -> None:
     assert one == other
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("labels", SETTINGS)
 def test_killed_at_any_moment(labels, data, tmp_path):
     sets = [part for setting in SETTINGS[labels] for part in ("--set", setting)]
@@ -125,7 +126,6 @@ def test_killed_at_any_moment(labels, data, tmp_path):
     assert_same(out, whole)
 
 
-@pytest.mark.slow
 def test_killed_while_the_model_is_written(data, tmp_path):
     """Or just after that, when the checkpoints are still to be removed."""
     out, whole = tmp_path / "out", tmp_path / "whole"
@@ -138,7 +138,6 @@ def test_killed_while_the_model_is_written(data, tmp_path):
     assert_same(out, whole)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("labels", "sent"), list(zip(SETTINGS, (signal.SIGINT, signal.SIGTERM), strict=True))
 )

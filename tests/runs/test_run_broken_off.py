@@ -23,6 +23,8 @@ from gandalf.train.checkpoint import Checkpoints
 from gandalf.train.logs import read_log
 from gandalf.train.loop import Training
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("training.batch=32", "text.max_length=8", "device=cpu")
 # Settings that leave their own traces in a checkpoint.
 COURSES = {

@@ -22,6 +22,8 @@ from gandalf.train.guidance import Guidance
 from gandalf.train.pairs.decoupled import NEITHER
 from gandalf.train.pairs.kind import pair_stage
 
+pytestmark = pytest.mark.slow
+
 PAIRS = ("siamese.kind=decoupled", "siamese.pair_batch=32", "siamese.pair_epochs=3", "training.steps=4")
 WITH_POINTS = (*PAIRS, "siamese.label_points=true")
 GUIDED = (*PAIRS, "siamese.guidance=0.5")

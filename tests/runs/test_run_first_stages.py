@@ -17,6 +17,8 @@ from gandalf.runs.session import run_training
 from gandalf.runs.stages import begin_stage
 from gandalf.train.loop import Training
 
+pytestmark = pytest.mark.slow
+
 PAIRS = ("siamese.pair_batch=32", "siamese.pair_epochs=3", "training.steps=6")
 KINDS = (("siamese.kind=contrastive", *PAIRS), ("siamese.kind=triplet", *PAIRS))
 

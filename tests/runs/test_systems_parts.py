@@ -13,7 +13,7 @@ from small_systems import begun, small_system, whole
 from torch.nn import functional as F
 
 from gandalf.data.dataset import Dataset, Splits
-from gandalf.graph.estimates.walk import walk_counts
+from gandalf.graph.estimates.walk import Walk, walk_counts
 from gandalf.nets.bag_of_words import BagOfWords
 from gandalf.nets.blocks import Document, Gated, Residual, Scaled
 from gandalf.nets.encoders import encode_tokens
@@ -111,7 +111,9 @@ def test_decaf(build):
 
 
 def walk_by_hand(rest, seed=0):
-    counts = walk_counts(rest.targets, visits=400, reset=0.8, top_k=10, verbose=500, seed=seed).toarray()
+    counts = walk_counts(
+        rest.targets, Walk(visits=400, reset=0.8, most_points=500), top_k=10, seed=seed
+    ).toarray()
     return counts / np.sqrt(counts.sum(axis=1))[:, None] / np.sqrt(counts.sum(axis=0))[None]
 
 

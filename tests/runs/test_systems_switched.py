@@ -16,6 +16,8 @@ from gandalf.runs.session import run_training
 from gandalf.systems import NETWORKS
 from gandalf.train.pairs import triplet as stage
 
+pytestmark = pytest.mark.slow
+
 SHORT = ("training.steps=3", "validation.share=0", "siamese.pair_epochs=1", "siamese.pair_batch=64")
 # Near points are put together from the third epoch of pairs on: the second begins with the last batch of the
 # first, before anything can be known of all points.

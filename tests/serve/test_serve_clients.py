@@ -10,6 +10,8 @@ import httpx
 import pytest
 from http_server import PATIENCE, process
 
+pytestmark = pytest.mark.slow
+
 SENDING = 2.0  # seconds that a client has
 HEAD = 2_048  # bytes
 LOCAL = b"host: localhost\r\n"

@@ -13,6 +13,8 @@ from small_model import small_model
 
 from gandalf.model import save_model
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path):

@@ -28,6 +28,8 @@ from gandalf.serve.journal import Journal
 from gandalf.serve.limits import FullError
 from gandalf.serve.service import Served, Service
 
+pytestmark = pytest.mark.slow
+
 COUNTED = (Model, nn.Module, Predictor, Served, GrowingRows)
 
 

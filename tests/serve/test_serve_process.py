@@ -16,6 +16,8 @@ from small_model import small_model
 from gandalf.model import save_model
 from gandalf.serve.sockets import bound_socket
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path):

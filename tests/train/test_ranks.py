@@ -29,6 +29,8 @@ from gandalf.train.orders import Order, Phase
 from gandalf.train.parallel.ranks import Ranks, share
 from gandalf.train.run_memory import RunShape, memory_plan, require_memory
 
+pytestmark = pytest.mark.slow
+
 STEPS = ("training.steps=12", "targets.targets=ratio", "validation.every=0.3")
 EVERY = ("labels.kind=every", *STEPS)
 # One of each kind of head, and what the loop does besides.

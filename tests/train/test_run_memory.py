@@ -25,6 +25,8 @@ from gandalf.train.run_memory import (
     require_memory,
 )
 
+pytestmark = pytest.mark.slow
+
 MB = 1 << 20
 
 # A few steps of a table of rows under a limit of the address space; tells the growth of its memory.
@@ -82,7 +84,6 @@ def advised(shape: RunShape, sentence: str) -> RunShape:
 
 
 @linux
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "limit", "changed"),
     [
@@ -105,7 +106,6 @@ def test_the_advice_fits(shape, limit, changed):
 
 
 @linux
-@pytest.mark.slow
 def test_where_nothing_fits_it_is_said():
     failed = run(RunShape(labels=1_000_000, dim=128, batch=8, block=100), 400 * MB)
     assert failed.returncode == 1
@@ -113,7 +113,6 @@ def test_where_nothing_fits_it_is_said():
 
 
 @linux
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape",
     [

@@ -7,6 +7,8 @@ import sys
 import pytest
 from command_line import python
 
+pytestmark = pytest.mark.slow
+
 LABELS, DIM, BATCH, BLOCK = 131_072, 480, 1_024, 8_192
 
 # Tells by how much the peak grew over what the same code takes at a size that does not matter.
@@ -39,7 +41,6 @@ print(peak() - before)
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read as on Linux")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("optimiser", "states"), [("adamw", 2), ("sgd", 1)])
