@@ -16,8 +16,8 @@ from small_runs import small_splits, weights
 from torch.nn import functional as F
 
 from gandalf.errors import DataError
-from gandalf.runs import refresh as shortlists
 from gandalf.runs import session as runs
+from gandalf.runs import stages as shortlists
 from gandalf.runs.watch import Interrupted
 from gandalf.train.logs import read_log
 from gandalf.train.loop import Training

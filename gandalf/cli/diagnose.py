@@ -22,7 +22,7 @@ from gandalf.graph.postulate import diagnose as diagnosed
 from gandalf.report.graphs import gains_table, plot_reliability, quality_table, reliability_table
 
 if TYPE_CHECKING:
-    from gandalf.runs.gains import Gains
+    from gandalf.runs.choose import Gains
 
 GAINS_MINUTES = 1.0
 
@@ -82,7 +82,7 @@ def diagnose(
 def _gains(points: Dataset, found: Diagnosis, minutes: float, seed: int) -> Gains:
     """Train with every kind of label points that can differ on this data, and return the gains."""
     with needs_extra("--minutes"):
-        from gandalf.runs.gains import label_point_gains
+        from gandalf.runs.choose import label_point_gains
     kinds = ["self"]
     if found.together.with_others:
         kinds += ["ratio", "shrunk"]

@@ -15,9 +15,8 @@ from gandalf.lab.sets import SYNTHETIC
 from gandalf.lab.store import Line
 from gandalf.lab.variants import Run, recipe_of
 from gandalf.recipe import Baselines, Recipe, Targets
-from gandalf.runs.budget import Size
 from gandalf.runs.choose import CANDIDATES, SHORT
-from gandalf.runs.cost import H200, Cost, Machine, cost, this_machine
+from gandalf.runs.cost import H200, Cost, Machine, Size, cost, this_machine
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.plan import resolved
 from gandalf.runs.prepare import epoch_steps

@@ -16,7 +16,7 @@ from gandalf.report.bars import bar
 from gandalf.report.plots import figure, save
 
 if TYPE_CHECKING:
-    from gandalf.runs.gains import Gains
+    from gandalf.runs.choose import Gains
 
 SHOWN = 20  # neighbours of a label in a table or picture
 

@@ -13,12 +13,19 @@ from gandalf.errors import DataError
 from gandalf.metrics.evaluate import Scores
 from gandalf.model import Calibration
 from gandalf.recipe import MemorySettings, Recipe
-from gandalf.runs.baselines import Baseline, score_baselines
-from gandalf.runs.budget import Clock
-from gandalf.runs.candidates import FIRST, READER, Candidate, is_network
-from gandalf.runs.mix_weights import fit_mix
-from gandalf.runs.search_result import SearchResult, TriedCandidate, why_of_few
+from gandalf.runs.candidates import (
+    FIRST,
+    READER,
+    Candidate,
+    SearchResult,
+    TriedCandidate,
+    is_network,
+    why_of_few,
+)
+from gandalf.runs.cost import Clock
+from gandalf.runs.mix import fit_mix
 from gandalf.runs.session import run_training
+from gandalf.runs.trees import Baseline, score_baselines
 from gandalf.runs.validation import HeldAnswers, pooled
 
 if TYPE_CHECKING:

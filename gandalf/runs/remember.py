@@ -24,8 +24,7 @@ from gandalf.predict.inputs import check_labels
 from gandalf.recipe import Recipe
 from gandalf.runs.folder import RunPlace
 from gandalf.runs.graph import any_label_graph
-from gandalf.runs.mix import PartAnswers, answer_held_out_points
-from gandalf.runs.mix_weights import FittedMix, fit_mix
+from gandalf.runs.mix import FittedMix, PartAnswers, answer_held_out_points, fit_mix
 from gandalf.runs.session import run_training
 from gandalf.runs.validation import HeldAnswers, Trained, key_figures, objective
 from gandalf.wide.mixing import PROPOSED

@@ -14,31 +14,32 @@ from gandalf.metrics.evaluate import Scores
 from gandalf.model import Calibration, Mix
 from gandalf.model_folder import CHECKPOINTS
 from gandalf.recipe import Recipe
-from gandalf.runs.baselines import Baseline, note_if_behind, score_baselines
-from gandalf.runs.budget import Clock, Size, search_minutes, speed
 from gandalf.runs.candidates import (
     FIRST,
     MEMORY,
     READER,
     Candidate,
+    SearchResult,
+    TriedCandidate,
     find_candidates,
     fit_to_time,
     is_network,
     load_trained,
     store_trained,
+    why_chosen,
+    why_memory,
 )
 from gandalf.runs.checks import check_encoder, check_run
+from gandalf.runs.cost import Clock, Size, search_minutes, speed
 from gandalf.runs.few_points import FEW, search_few_points
 from gandalf.runs.folder import RunPlace
-from gandalf.runs.mix import PartAnswers
-from gandalf.runs.mix_weights import FittedMix, fit_mix
+from gandalf.runs.mix import FittedMix, PartAnswers, fit_mix
 from gandalf.runs.plan import resolved_device
 from gandalf.runs.prepare import split_holdout
 from gandalf.runs.remember import MODEL as WHOLE
 from gandalf.runs.remember import MemoryOptions, add_memory, forget_texts
-from gandalf.runs.search_result import SearchResult, TriedCandidate, why_chosen, why_memory
 from gandalf.runs.session import run_training
-from gandalf.runs.trees import trees_of_all_points, trial_trees
+from gandalf.runs.trees import Baseline, note_if_behind, score_baselines, trees_of_all_points, trial_trees
 from gandalf.runs.validation import Trained, key_figures, objective
 from gandalf.settings import to_dict
 from gandalf.systems import AUTO, frozen

@@ -23,7 +23,6 @@ from gandalf.model.facts import TEXT_COLUMN
 from gandalf.model.trees import Trees
 from gandalf.model_folder import CHECKPOINTS, SEARCH, read_json
 from gandalf.recipe import Recipe
-from gandalf.runs.baselines import note_if_behind, score_baselines
 from gandalf.runs.checks import check_run
 from gandalf.runs.folder import (
     CHOICE,
@@ -37,6 +36,7 @@ from gandalf.runs.folder import (
 )
 from gandalf.runs.remember import train_with_memory
 from gandalf.runs.search import search
+from gandalf.runs.trees import note_if_behind, score_baselines
 from gandalf.runs.validation import Trained, test_scores
 from gandalf.settings import from_dict, override, to_dict
 from gandalf.systems import AUTO, default_system

@@ -1,22 +1,27 @@
-"""Train a wide model: linear classifiers by omikuji, in trees of labels or one-vs-all."""
+"""Train a wide model (linear classifiers by omikuji), and the cheap baselines of every run."""
 
 from __future__ import annotations
 
 import os
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import numpy as np
 
 from gandalf.data.dataset import Dataset, Splits
 from gandalf.data.export import write_libsvm
 from gandalf.data.harden import harden_points
 from gandalf.data.tf_idf import TermKind, TfIdf
+from gandalf.errors import DataError
+from gandalf.metrics.evaluate import Scores
 from gandalf.model.trees import Trees
-from gandalf.recipe import Recipe, TreesKind
+from gandalf.recipe import LabelTrees, Recipe, Targets, TreesKind
 from gandalf.runs.prepare import split_holdout, with_label_points
-from gandalf.runs.validation import HeldAnswers, Trained, calibrated_answers
+from gandalf.runs.validation import DECIDING, HeldAnswers, Trained, calibrated_answers, key_figures, pooled
 from gandalf.settings import to_dict
 from gandalf.wide.mixing import PROPOSED
 from gandalf.wide.wide_model import WideModel, need_omikuji, silenced, word_features
@@ -128,3 +133,69 @@ def _one_vs_all(points: Dataset, kind: TreesKind) -> bool:
         return kind == "one-vs-all"
     assert points.features is not None
     return points.features.nnz * points.num_labels <= ONE_VS_ALL
+
+
+POPULARITY, LINEAR = "popularity", "TF-IDF + linear"
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """A cheap model and its figures on held-out points."""
+
+    name: str
+    scores: Scores
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain numbers."""
+        return {"name": self.name, **key_figures(self.scores), "seconds": round(self.seconds, 3)}
+
+
+def score_baselines(trials: Sequence[Splits], seed: int) -> tuple[list[Baseline], tuple[str, ...]]:
+    """Return the baselines with their figures, and a note for each baseline that could not be trained.
+
+    Each trial has the rest of the training points as `train`, and the held-out points as `test`.
+    """
+    found, notes = [], []
+    for name, answer in ((POPULARITY, _popularity), (LINEAR, _linear)):
+        started = time.perf_counter()
+        try:
+            scores = pooled([answer(splits, seed) for splits in trials]).evaluated()
+        except DataError as error:
+            notes.append(f"no figures of {name}: {error}")
+            continue
+        found.append(Baseline(name, scores, time.perf_counter() - started))
+    return found, tuple(notes)
+
+
+def note_if_behind(scores: Scores, baselines: Sequence[Baseline]) -> str | None:
+    """Return a sentence if a baseline is ahead of the model, else None."""
+    ahead = [
+        f"{baseline.name} has {name} {baseline.scores[name]:.1f}, the model {scores[name]:.1f}"
+        for baseline in baselines
+        for name in DECIDING
+        if baseline.scores[name] > scores[name]
+    ]
+    if not ahead:
+        return None
+    remedy = "gandalf train without --system searches for a better one"
+    return f"a cheap model is ahead on held-out points: {'; '.join(ahead)}; {remedy}"
+
+
+def _popularity(splits: Splits, seed: int) -> HeldAnswers:
+    """Answer with the most frequent labels, the same for every point but for its filter."""
+    rest, held = splits.train, splits.test
+    assert held is not None
+    spare = 0 if held.exclude is None else int(np.diff(held.exclude.indptr).max(initial=0))
+    order = np.argsort(-rest.label_frequencies, kind="stable")[: PROPOSED + spare]
+    scores = np.tile(np.linspace(1.0, 0.5, len(order), dtype=np.float32), (len(held), 1))
+    ids = np.tile(order.astype(np.int64), (len(held), 1))  # shape: (H, k)
+    return calibrated_answers(splits, ids, scores)
+
+
+def _linear(splits: Splits, seed: int) -> HeldAnswers:
+    """Answer with linear classifiers over words and word pairs, trained without label points."""
+    assert splits.test is not None
+    recipe = Recipe(seed=seed, trees=LabelTrees(kind="auto", terms="pairs"), targets=Targets(targets="none"))
+    rest = Splits(train=splits.train, name=splits.name)
+    return held_answers(rest, splits.train, splits.test, recipe)

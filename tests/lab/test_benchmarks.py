@@ -17,9 +17,8 @@ from gandalf.lab.benchmarks import BENCHMARKS, CONSTANTS, LENGTH, PROVIDE, deriv
 from gandalf.lab.costs import costs, stand_in
 from gandalf.lab.variants import Run, recipe_of
 from gandalf.recipe import Recipe
-from gandalf.runs.budget import Size
 from gandalf.runs.checks import check_recipe
-from gandalf.runs.cost import H200, Machine, cost
+from gandalf.runs.cost import H200, Machine, Size, cost
 from gandalf.runs.prepare import epoch_steps
 from gandalf.systems import NETWORKS, first_departure
 from gandalf.train.rates import at_batch

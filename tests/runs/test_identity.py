@@ -12,8 +12,7 @@ from gandalf.model import load_model, save_model
 from gandalf.model_folder import HASHES
 from gandalf.recipe import Recipe
 from gandalf.runs.folder import RunPlace
-from gandalf.runs.identity import comparable_settings
-from gandalf.runs.session import run_training
+from gandalf.runs.session import comparable_settings, run_training
 from gandalf.settings import differing, override, to_dict
 from gandalf.systems import recipe
 from gandalf.train.checkpoint import Checkpoints

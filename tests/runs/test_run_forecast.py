@@ -10,8 +10,7 @@ from small_runs import small_splits
 
 import gandalf
 from gandalf.data.forecast import forecast
-from gandalf.runs.budget import PATIENCE, Size
-from gandalf.runs.cost import with_runs
+from gandalf.runs.cost import PATIENCE, Size, with_runs
 
 
 def test_updates_memory_and_budget_are_those_of_the_run():

@@ -11,9 +11,9 @@ from scipy.sparse import csr_array
 
 from gandalf.nets.encoders import build_encoder, encode_tokens
 from gandalf.nets.heads import Table
-from gandalf.runs import refresh as shortlists
+from gandalf.runs import stages as shortlists
 from gandalf.runs.build import start_from_points
-from gandalf.runs.refresh import likeliest_labels
+from gandalf.runs.stages import likeliest_labels
 from gandalf.train.batches import Points
 
 POINTS, LABELS, VOCABULARY, DIM = 25, 9, 30, 6

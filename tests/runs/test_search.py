@@ -19,17 +19,18 @@ from gandalf.errors import DataError
 from gandalf.metrics.evaluate import evaluate
 from gandalf.model import Calibration, Mix, ModelWithMemory, Part, Trees, load_model
 from gandalf.recipe import Search
-from gandalf.runs import budget, candidates, stages
+from gandalf.runs import candidates, stages
+from gandalf.runs import cost as budget
 from gandalf.runs import few_points as repeated
 from gandalf.runs import search as searching
-from gandalf.runs.baselines import Baseline, note_if_behind
-from gandalf.runs.budget import FEWEST_EPOCHS, MACHINE, PATIENCE, Clock, Size, fit_epochs, patience
+from gandalf.runs.cost import FEWEST_EPOCHS, MACHINE, PATIENCE, Clock, Size, fit_epochs, patience
 from gandalf.runs.few_points import repeated_answers
 from gandalf.runs.folder import RunPlace, state_of
-from gandalf.runs.mix_weights import fit_mix
+from gandalf.runs.mix import fit_mix
 from gandalf.runs.search import search
 from gandalf.runs.session import run_training
 from gandalf.runs.start import train_to_folder
+from gandalf.runs.trees import Baseline, note_if_behind
 from gandalf.runs.validation import HeldAnswers, pooled
 from gandalf.settings import override
 from gandalf.systems import default_system, frozen, recipe
@@ -112,7 +113,7 @@ def test_parts_that_know_different_points_are_mixed_and_beat_both():
 
 
 def test_the_objective_is_the_mean_of_the_two_figures_as_evaluate_has_them():
-    from gandalf.runs.mix_weights import MixObjective
+    from gandalf.runs.mix import MixObjective
 
     splits = small_splits()
     held = run_training(replace(splits, test=None), small("validation.share=0.3")).held
