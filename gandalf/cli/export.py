@@ -33,7 +33,7 @@ def export(
     onnxruntime.
 
     $ gandalf export my-model my-slim-model
-    $ gandalf predict my-slim-model "compress a file"
+    $ python -c 'from gandalf.slim import SlimPredictor; print(SlimPredictor("my-slim-model").named("gzip"))'
     """
     with needs_extra("exporting", extra="onnx"):
         from gandalf.model import load_model

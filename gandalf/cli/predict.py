@@ -269,7 +269,7 @@ def _show(found: _TextLabels, text: str, threshold: float | None, json: bool) ->
         print_json({"text": text, "labels": described, "known": found.known})
         return
     if not found.known:
-        console().print("nothing in this text is known to the model")
+        console().print("nothing in this text is known to the model" if text.strip() else "the text is empty")
         return
     table = Table(title=escape(text), title_justify="left", box=None)
     for heading in ("label", "probability" if found.calibrated else "score", ""):

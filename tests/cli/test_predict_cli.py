@@ -241,3 +241,8 @@ def test_the_first_model_of_a_search_is_called_so(tmp_path, many):
     assert finished.exit_code == searching.exit_code == 0
     assert finished.stdout == searching.stdout and "--resume" not in finished.stderr
     assert searching.stderr.count("first model of a search") == 1 and f"{folder} --resume" in searching.stderr
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_an_empty_text_is_called_so(small_folder, text):
+    assert done(small_folder, text).strip() == "the text is empty"

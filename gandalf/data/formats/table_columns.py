@@ -23,7 +23,7 @@ from gandalf.errors import DataError, Findings, argument
 TEXT_COLUMNS = ("text", "title", "query", "input", "sentence", "question", "name", "content")
 LABEL_COLUMNS = (
     *("labels", "label", "targets", "target", "categories", "category", "tags", "tag"),
-    *("target_ind", "classes", "class", "topics", "subject_uris"),
+    *("target_ind", "classes", "class", "topics", "topic", "subject_uris"),
 )
 # No "score": in dumps of forums and shops it is a score of the point, not of its labels.
 WEIGHT_COLUMNS = ("scores", "relevance", "weights", "target_rel", "clicks", "weight")
